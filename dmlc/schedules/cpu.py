@@ -282,7 +282,9 @@ def arrange(
     """Of phases that depend on positions those in the order of memory or those as they are
     `written`, and whether work items reduce outputs of their own."""
     first = phases[0]
-    has_few = _has_few_outputs(first, p)
+    outputs = math.prod(first.space.parallel_sizes)
+    # More points than one group is worth, and too few outputs to share out.
+    has_few = outputs < p.groups and outputs * first.points > p.piece
     if first.space.inner_count <= _SMALL_WINDOW and not has_few:
         return written, True
     in_vectors = _goes_in_vectors(phases, p)
@@ -293,12 +295,6 @@ def arrange(
     if alone or _find_together(function, written, p) is not None:
         return written, True
     return phases, False
-
-
-def _has_few_outputs(first: Phase, p: Profile) -> bool:
-    """Whether it has more points than one group is worth, and too few outputs to share out."""
-    outputs = math.prod(first.space.parallel_sizes)
-    return outputs < p.groups and outputs * first.points > p.piece
 
 
 def reduces_small_windows(function: ir.Function, phases: Sequence[Phase], p: Profile) -> bool:
