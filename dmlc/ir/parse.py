@@ -82,7 +82,7 @@ class _Parser(Scanner[int]):
             if self.accept("loop"):
                 loops.append(self._loop(stages))
             else:
-                stages.append(self._stage())
+                stages.append(self._stage_of(self.token, *self._tensor()))
         self.expect_end()
         return Function(
             name,
@@ -176,10 +176,6 @@ class _Parser(Scanner[int]):
         return tuple(self.list_until("}", lambda: self.extent("a stride")))
 
     # Stages -------------------------------------------------------------------------------
-
-    def _stage(self) -> Stage:
-        start = self.token
-        return self._stage_of(start, *self._tensor())
 
     def _stage_of(self, start: Token, name: str, dtype: DataType) -> Stage:
         """A stage whose name and type have been read."""

@@ -44,7 +44,9 @@ def describe_stage(function: ir.Function, name: str, longest: int = _LONGEST) ->
     if stage is None:
         raise InternalError(f"a kernel names a stage that is not there: {name}")
     axes = ", ".join(f"i{axis}" for axis in range(len(stage.extents)))
-    text, guard = spell_body(stage.body, _read_element, longest)
+    text, guard = spell_body(
+        stage.body, lambda load, at: f"{load.tensor}[{', '.join(at)}]", longest
+    )
     if stage.reduction is not None:
         over = ", ".join(f"r{label} < {extent}" for label, extent in stage.reduction.axes)
         where = ""
@@ -69,10 +71,6 @@ def spell_body(body: ir.Body, read: Read, longest: int) -> tuple[str, str]:
     if body.guard is None:
         return text, ""
     return text, texts[body.guard].text or "a condition holds"
-
-
-def _read_element(load: ir.Load, positions: Sequence[str]) -> str:
-    return f"{load.tensor}[{', '.join(positions)}]"
 
 
 def _spell(instruction: ir.Instruction, texts: Sequence[_Text], read: Read) -> _Text:

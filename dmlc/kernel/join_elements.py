@@ -1,9 +1,11 @@
-"""Moves four neighbours at once where a work item reads or stores all of them one by one.
+"""Moves neighbours at once where a work item reads or stores all of them, and they begin where what
+they make up does in memory.
 
 What windows write out is computed output by output. Drivers join neighbouring loads and stores
 only where they see that four begin where a vector of memory does; else a wave asks for the same
-lines again for each of the four. Reads go where the first of them stands, and stores where the last
-does: what lies between computes, and no more.
+lines again for each of the four. And of bytes, the vectors of four that schedules make are one word
+each: what fills four words is 16 bytes. Reads go where the first of them stands, and stores where
+the last does.
 """
 
 from __future__ import annotations
@@ -12,13 +14,22 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.join_words import join_vectors
-from dmlc.kernel.rewrite import NUMBER, find_body, list_expressions, replace_body, walk
+from dmlc.kernel.rewrite import NUMBER, find_body, replace_body, walk_parts
 from dmlc.kernel.sums import Sum, add_up, find_rest, note
 from dmlc.kernel.target import Limits
 from dmlc.scalars import DataType
 
 _LANES = 4
+"""Elements of a vector, as schedules make them."""
+_BYTES = 16
+
+
+def join_words(kernel: k.Kernel, limits: Limits) -> k.Kernel:
+    """The same kernel with vectors of 16 bytes in the buffers of which it reads and stores nothing
+    but such, and single elements."""
+    types = (*limits.packed_types, *limits.joined_types)
+    widths = {b.name: _BYTES // b.dtype.bytes for b in kernel.buffers if b.dtype in types}
+    return _join(kernel, widths, _LANES, "words")
 
 
 def join_elements(kernel: k.Kernel, limits: Limits) -> k.Kernel:
@@ -26,35 +37,40 @@ def join_elements(kernel: k.Kernel, limits: Limits) -> k.Kernel:
     four neighbours that begin where a vector does, and nothing else."""
     if limits.whole_lanes == 1 or kernel.launch.group_size == 1:
         return kernel
-    moved = {
-        buffer.name: buffer.access is k.Access.WRITE
-        for buffer in kernel.buffers
-        if buffer.access is not k.Access.READ_WRITE
-        and buffer.dtype.bytes <= _LANES
-        and buffer.dtype not in (*limits.packed_types, DataType.BOOL)
-    }
-    while moved:
-        joiner = _Joiner(moved)
+    others = (*limits.packed_types, DataType.BOOL)
+    small = [b for b in kernel.buffers if b.dtype.bytes <= _LANES and b.dtype not in others]
+    return _join(kernel, {buffer.name: _LANES for buffer in small}, 1, "vector")
+
+
+def _join(kernel: k.Kernel, widths: Mapping[str, int], unit: int, word: str) -> k.Kernel:
+    """The same kernel with vectors so wide in the buffers of which it moves no other vectors of
+    `unit` elements than those that make up such."""
+    both = {b.name for b in kernel.buffers if b.access is k.Access.READ_WRITE}
+    widths = {name: width for name, width in widths.items() if name not in both}
+    while widths:
+        joiner = _Joiner(widths, unit, word)
         body = joiner.write(kernel.body, {})
         if not joiner.apart:
             return dataclasses.replace(kernel, body=tuple(body))
-        moved = {name: stored for name, stored in moved.items() if name not in joiner.apart}
+        widths = {name: width for name, width in widths.items() if name not in joiner.apart}
     return kernel
 
 
 class _Joiner:
-    def __init__(self, moved: Mapping[str, bool]) -> None:
-        self._moved = moved
-        """The buffers of which vectors are moved, and whether they are stored."""
+    def __init__(self, widths: Mapping[str, int], unit: int, word: str) -> None:
+        self._widths, self._unit, self._word = widths, unit, word
         self._count = 0
         self.apart: set[str] = set()
-        """The buffers that have single elements elsewhere: in vectors, each would take a lane."""
+        """The buffers that have parts of vectors elsewhere: each would take a vector."""
 
     def write(
         self, statements: Sequence[k.Statement], around: Mapping[str, Sum]
     ) -> list[k.Statement]:
         """The statements; `around` has the positions that are in sight."""
         sums = dict(around)
+        for statement in statements:
+            if not isinstance(statement, k.For):
+                note(statement, sums)
         runs = self._find_runs(statements, sums)
         vectors: dict[tuple[int, ...], k.Local] = {}
         made: list[k.Statement] = []
@@ -63,67 +79,77 @@ class _Joiner:
             match statement:
                 case k.Let(local=local, value=k.Load() as load) if run:
                     if number == run[0]:
-                        kind = k.Type(load.type.dtype, _LANES)
-                        name = f"{load.buffer}_vector{NUMBER}v{self._count}"
+                        kind = k.Type(load.type.dtype, self._widths[load.buffer])
+                        name = f"{load.buffer}_{self._word}{NUMBER}{self._word[0]}{self._count}"
                         self._count += 1
                         vectors[run] = k.Local(name, kind)
                         made.append(k.Let(vectors[run], dataclasses.replace(load, type=kind)))
-                    lanes = (run.index(number),)
+                    first = self._unit * run.index(number)
+                    lanes = tuple(range(first, first + self._unit))
                     made.append(k.Let(local, k.Extract(vectors[run], lanes, local.type)))
                 case k.Store(buffer=buffer) if run:
                     if number == max(run):
                         stores = [s for n in run if isinstance(s := statements[n], k.Store)]
-                        value = join_vectors([each.value for each in stores])
+                        value = _join_vectors([each.value for each in stores])
                         made.append(k.Store(buffer, stores[0].index, value))
                 case _:
-                    self._note_single(statement)
+                    self._note_parts(statement)
                     note(statement, sums)
                     body = self.write(find_body(statement), sums)
                     made.append(replace_body(statement, body) if body else statement)
         return made
 
-    def _note_single(self, statement: k.Statement) -> None:
-        """Sets apart the buffers of elements that are moved one by one."""
-        if isinstance(statement, k.Store) and statement.value.type.lanes == 1:
-            self.apart.update({statement.buffer} & self._moved.keys())
-        for expression in list_expressions(statement):
-            for part in walk(expression):
-                if isinstance(part, k.Load) and part.type.lanes == 1:
-                    self.apart.update({part.buffer} & self._moved.keys())
+    def _note_parts(self, statement: k.Statement) -> None:
+        """Sets apart the buffers of parts of vectors that are moved by themselves."""
+        moved = [(p.buffer, p.type) for p in walk_parts(statement) if isinstance(p, k.Load)]
+        if isinstance(statement, k.Store):
+            moved.append((statement.buffer, statement.value.type))
+        parts = {buffer for buffer, kind in moved if (kind.lanes > 1) is (self._unit > 1)}
+        self.apart |= parts & self._widths.keys()
 
     def _find_runs(
-        self, statements: Sequence[k.Statement], sums: dict[str, Sum]
+        self, statements: Sequence[k.Statement], sums: Mapping[str, Sum]
     ) -> dict[int, tuple[int, ...]]:
-        """The numbers of four statements that move neighbours, by each of these."""
+        """The numbers of the statements that move a vector, by each of these."""
         runs: dict[int, tuple[int, ...]] = {}
-        parts: dict[tuple[str, object, int], list[int]] = {}
+        parts: dict[tuple[str, bool, object, int], list[int]] = {}
         for number, statement in enumerate(statements):
             match statement:
                 case k.Let(value=k.Load(buffer=buffer, index=index, type=kind)):
                     is_stored = False
-                case k.Store(buffer=buffer, index=index, streaming=None):
-                    is_stored, kind = True, statement.value.type
-                case k.Let():
-                    note(statement, sums)
-                    continue
-                case k.StoreLocal():
+                case k.Store(buffer=buffer, index=index, value=value, streaming=None) if (
+                    self._unit == 1 or isinstance(value, k.Local)
+                ):
+                    is_stored, kind = True, value.type
+                case k.StoreLocal() if self._unit == 1:
                     # What is read stays the same; what is stored may be of an array's elements.
-                    parts = {key: run for key, run in parts.items() if not self._moved[key[0]]}
+                    parts = {key: run for key, run in parts.items() if not key[1]}
                     continue
                 case _:
-                    parts.clear()
+                    if self._unit == 1 and not isinstance(statement, k.Let):
+                        parts.clear()
                     continue
-            if kind.lanes > 1 or self._moved.get(buffer) is not is_stored:
+            if kind.lanes != self._unit or buffer not in self._widths:
                 continue
-            place = add_up(index, sums)
-            lane = find_rest(place, _LANES, sums)
+            place, width = add_up(index, sums), self._widths[buffer]
+            lane = find_rest(place, width, sums)
             if lane is None:
                 continue
-            chunk = place.number - lane
-            found = parts.setdefault((buffer, frozenset(place.terms.items()), chunk), [])
-            if lane != len(found):
+            key = (buffer, is_stored, frozenset(place.terms.items()), place.number - lane)
+            found = parts.setdefault(key, [])
+            if lane != self._unit * len(found):
                 continue
             found.append(number)
-            if len(found) == _LANES:
+            if self._unit * len(found) == width:
                 runs.update(dict.fromkeys(found, tuple(found)))
         return runs
+
+
+def _join_vectors(parts: Sequence[k.Expression]) -> k.Expression:
+    """One vector of several, as many as a power of two."""
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [
+            k.Join(low, high, k.Type(low.type.dtype, 2 * low.type.lanes)) for low, high in pairs
+        ]
+    return parts[0]

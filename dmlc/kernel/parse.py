@@ -14,7 +14,7 @@ from typing import Any
 
 from dmlc.ir.scan import LITERALS, Open, Scanner, Token, token_pattern
 from dmlc.kernel import nodes as k
-from dmlc.kernel.print import CONVERSIONS, RESERVED
+from dmlc.kernel.print import CONVERSIONS, FORMS, RESERVED
 from dmlc.parameters import expect_text
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import check_count
@@ -25,6 +25,9 @@ _INDEX_TYPE = re.compile(r"([su])(32|64)")
 _TYPED = {**dict.fromkeys(CONVERSIONS, 1), "extract": 1, "shuffle": 2}
 """Calls that end in what is no value, and how many operands stand before it."""
 _CALLS = {"select": 3, "join": 2, **_TYPED}
+_STATEMENTS = {word: kind for kind, (word, _) in FORMS.items()}
+_MARK = re.compile(r"\w+|\.\.|\S")
+"""A token among the fields of a statement."""
 
 
 def parse_kernel(text: str, filename: str = "<kernel>") -> k.Kernel:
@@ -253,89 +256,54 @@ class _Parser(Scanner[k.Expression]):
         return made
 
     def _statement(self, word: str, token: Token) -> k.Statement:
-        match word:
-            case "let" | "var":
+        if word not in _STATEMENTS:
+            raise DmlcError(unknown_name("statement", word, (*_STATEMENTS,), self.span(token)))
+        kind, given = _STATEMENTS[word], dict[str, Any]()
+        for mark, name, what in FORMS[kind][1]:
+            self.expect(*_MARK.findall(mark))
+            given |= {name: self._field(name, what)} if name else {}
+        if kind is k.For:
+            given["body"] = self._body(given["variable"])
+        elif kind is k.If:
+            given["then"] = self._body()
+        elif kind in (k.Let, k.Variable):
+            self.known[given["local"].name] = given["local"]
+        return kind(**given)
+
+    def _field(self, name: str, what: str) -> Any:
+        """A field of a statement."""
+        match what:
+            case "":
+                return self.expression()
+            case "defined":
                 self._sigil()
-                name = self.name("a local's name")
+                local = self.name("a local's name")
                 self.expect(":")
-                local = k.Local(name, self._type())
-                made = (k.Let if word == "let" else k.Variable)(local, self._value())
-                self.known[name] = local
-                return made
-            case "set":
-                return k.Assign(self._local(), self._value())
-            case "store_local":
-                array = self._memory(self.arrays, "array")
-                return k.StoreLocal(array, self._index(), self._value())
-            case "barrier":
-                return k.Barrier()
-            case "for":
-                return self._loop()
-            case "if":
-                condition, rare = self.expression(), self.accept("rare")
-                return k.If(condition, self._body(), rare)
-            case "store":
-                return self._store()
-            case "prefetch":
-                return k.Prefetch(self._memory(self.buffers, "buffer"), self._index())
-            case "insert_half":
-                word_, half, value = self._local(), self._index(), self._value()
-                self.expect("as")
-                return k.InsertHalf(word_, self._memory(self.buffers, "buffer"), half, value)
-            case "store_word":
-                buffer, index = self._memory(self.buffers, "buffer"), self._index()
-                self.expect("=")
-                return k.StoreWord(buffer, index, self._local())
-            case "fill_matrix":
-                return k.FillMatrix(self._memory(self.matrices, "matrix"), self._value())
-            case "load_matrix":
-                matrix = self._memory(self.matrices, "matrix")
-                self.expect("=")
-                array, index, stride = self._rows()
-                return k.LoadMatrix(matrix, array, index, stride, self.accept("transposed"))
-            case "store_matrix":
-                array, index, stride = self._rows()
-                self.expect("=")
-                return k.StoreMatrix(array, index, self._memory(self.matrices, "matrix"), stride)
-            case "multiply_matrices":
-                total = self._memory(self.matrices, "matrix")
-                self.expect("=")
-                left = self._memory(self.matrices, "matrix")
-                self.expect(",")
-                return k.MultiplyMatrices(total, left, self._memory(self.matrices, "matrix"))
+                return k.Local(local, self._type())
+            case "local":
+                token = self._sigil()
+                return self._find_local(self.name("a local's name"), token)
+            case "variable":
+                self._sigil()
+                return k.Local(self.name("a loop's variable"), k.INDEX)
+            case "flag":
+                return self.accept(name)
+            case "step":
+                return self.integer("a step") if self.accept("step") else 1
+            case "stride":
+                return self.integer("how far rows are apart")
+            case "streaming":
+                if not self.accept("streaming"):
+                    return None
+                self.expect("where")
+                return self.expression()
+            case "buffer":
+                return self._memory(self.buffers, what)
+            case "matrix":
+                return self._memory(self.matrices, what)
             case _:
-                known = (
-                    "let", "var", "set", "store_local", "barrier", "for", "if", "store",
-                    "prefetch", "insert_half", "store_word", "fill_matrix", "load_matrix",
-                    "store_matrix", "multiply_matrices",
-                )  # fmt: skip
-                raise DmlcError(unknown_name("statement", word, known, self.span(token)))
-
-    def _loop(self) -> k.For:
-        self._sigil()
-        variable = k.Local(self.name("a loop's variable"), k.INDEX)
-        self.expect("in")
-        start = self.expression()
-        self.expect("..")
-        stop = self.expression()
-        step = self.integer("a step") if self.accept("step") else 1
-        unroll, rolled = self.accept("unroll"), self.accept("rolled")
-        backwards = self.accept("backwards")
-        body = self._body(variable)
-        return k.For(variable, start, stop, step, body, unroll, backwards, rolled)
-
-    def _store(self) -> k.Store:
-        buffer = self._memory(self.buffers, "buffer")
-        index, value = self._index(), self._value()
-        streaming: k.Expression | None = None
-        if self.accept("streaming"):
-            self.expect("where")
-            streaming = self.expression()
-        return k.Store(buffer, index, value, streaming)
-
-    def _local(self) -> k.Local:
-        token = self._sigil()
-        return self._find_local(self.name("a local's name"), token)
+                known = self.arrays if what == "array" else self.arrays | self.buffers
+                return self._memory(known, "array")
 
     def _find_local(self, name: str, token: Token) -> k.Local:
         if name not in self.known:
@@ -348,22 +316,6 @@ class _Parser(Scanner[k.Expression]):
         if name not in known:
             raise DmlcError(unknown_name(what, name, known, self.span(token)))
         return name
-
-    def _rows(self) -> tuple[str, k.Expression, int]:
-        """Where the first element of a matrix lies, and how far its rows are apart."""
-        array, index = self._memory(self.arrays | self.buffers, "array"), self._index()
-        self.expect("stride")
-        return array, index, self.integer("how far rows are apart")
-
-    def _index(self) -> k.Expression:
-        self.expect("[")
-        index = self.expression()
-        self.expect("]")
-        return index
-
-    def _value(self) -> k.Expression:
-        self.expect("=")
-        return self.expression()
 
     # Values -------------------------------------------------------------------------------
 

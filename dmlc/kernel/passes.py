@@ -15,8 +15,7 @@ from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.expand import expand_loops
 from dmlc.kernel.fragments import hold_fragments
 from dmlc.kernel.hold_vectors import hold_arrays, hold_buffers, part_vectors
-from dmlc.kernel.join_elements import join_elements
-from dmlc.kernel.join_words import join_words
+from dmlc.kernel.join_elements import join_elements, join_words
 from dmlc.kernel.narrow_loops import narrow_loops
 from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.place_vectors import place_vectors

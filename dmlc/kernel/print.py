@@ -10,7 +10,9 @@ has a `%` before it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from dmlc.ir.print import number_text
 from dmlc.ir.scan import LITERALS
@@ -20,6 +22,37 @@ from dmlc.scalars import DataType
 
 RESERVED = (*LITERALS, *(geometry.value for geometry in k.Geometry))
 """Words that are values by themselves."""
+_FORMS: Mapping[type[k.Statement], str] = {
+    k.Let: "let {local:defined} = {value}",
+    k.Variable: "var {local:defined} = {value}",
+    k.Assign: "set {local:local} = {value}",
+    k.StoreLocal: "store_local {array:array}[{index}] = {value}",
+    k.Barrier: "barrier",
+    k.For: "for {variable:variable} in {start} .. {stop}{step:step}{unroll:flag}{rolled:flag}"
+    "{backwards:flag}",
+    k.If: "if {condition}{rare:flag}",
+    k.Store: "store {buffer:buffer}[{index}] = {value}{streaming:streaming}",
+    k.Prefetch: "prefetch {buffer:buffer}[{index}]",
+    k.InsertHalf: "insert_half {word:local}[{half}] = {value} as {buffer:buffer}",
+    k.StoreWord: "store_word {buffer:buffer}[{index}] = {word:local}",
+    k.FillMatrix: "fill_matrix {matrix:matrix} = {value}",
+    k.LoadMatrix: "load_matrix {matrix:matrix} = {array:memory}[{index}] stride {stride:stride}"
+    "{transposed:flag}",
+    k.StoreMatrix: "store_matrix {array:memory}[{index}] stride {stride:stride} = {matrix:matrix}",
+    k.MultiplyMatrices: "multiply_matrices {sum:matrix} = {left:matrix}, {right:matrix}",
+}
+"""How each statement is written: a word, and its fields among marks. Fields are expressions, where
+nothing behind the `:` says what else they are."""
+
+
+def _part(form: str) -> tuple[str, tuple[tuple[str, str, str], ...]]:
+    """The word of a form, and its fields: each with what stands before it, and what it is."""
+    word, _, rest = form.partition(" ")
+    parts = string.Formatter().parse(f" {rest}" if rest else "")
+    return word, tuple((mark, name or "", kind or "") for mark, name, kind, _ in parts)
+
+
+FORMS = {kind: _part(form) for kind, form in _FORMS.items()}
 CONVERSIONS = {"cast": k.Convert, "bits": k.Reinterpret, "broadcast": k.Broadcast}
 """Calls that make a value of another type of one."""
 
@@ -64,44 +97,29 @@ def show_type(type: k.Type) -> str:
 
 def print_statement(statement: k.Statement) -> str:
     """The text of a statement without what is in it, on one line."""
-    match statement:
-        case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
-            word = "let" if isinstance(statement, k.Let) else "var"
-            defined = f"{_name(local.name)}: {show_type(local.type)}"
-            return f"{word} {defined} = {print_expression(value)}"
-        case k.Assign(local=local, value=value):
-            return f"set {_name(local.name)} = {print_expression(value)}"
-        case k.StoreLocal(array=array, index=index, value=value):
-            return f"store_local {_place(array, index)} = {print_expression(value)}"
-        case k.Barrier():
-            return "barrier"
-        case k.For(variable=variable, start=start, stop=stop, step=step):
-            head = f"for {_name(variable.name)} in {print_expression(start)}"
-            steps = "" if step == 1 else f" step {step}"
-            how = " unroll" * statement.unroll + " rolled" * statement.rolled
-            how += " backwards" * statement.backwards
-            return f"{head} .. {print_expression(stop)}{steps}{how}"
-        case k.If(condition=condition, rare=rare):
-            return f"if {print_expression(condition)}{' rare' * rare}"
-        case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
-            where = "" if streaming is None else f" streaming where {print_expression(streaming)}"
-            return f"store {_place(buffer, index)} = {print_expression(value)}{where}"
-        case k.Prefetch(buffer=buffer, index=index):
-            return f"prefetch {_place(buffer, index)}"
-        case k.InsertHalf(word=word, buffer=buffer, half=half, value=value):
-            place = _place(word.name, half)
-            return f"insert_half {place} = {print_expression(value)} as {buffer}"
-        case k.StoreWord(buffer=buffer, index=index, word=word):
-            return f"store_word {_place(buffer, index)} = {_name(word.name)}"
-        case k.FillMatrix(matrix=matrix, value=value):
-            return f"fill_matrix {matrix} = {print_expression(value)}"
-        case k.LoadMatrix(matrix=matrix, array=array, index=index, stride=stride):
-            how = " transposed" * statement.transposed
-            return f"load_matrix {matrix} = {_place(array, index)} stride {stride}{how}"
-        case k.StoreMatrix(array=array, index=index, matrix=matrix, stride=stride):
-            return f"store_matrix {_place(array, index)} stride {stride} = {matrix}"
-        case k.MultiplyMatrices(sum=total, left=left, right=right):
-            return f"multiply_matrices {total} = {left}, {right}"
+    word, fields = FORMS[type(statement)]
+    parts = (mark + _show(name, kind, statement) for mark, name, kind in fields)
+    return word + "".join(parts)
+
+
+def _show(name: str, kind: str, statement: k.Statement) -> str:
+    """A field of a statement."""
+    value: Any = getattr(statement, name, "")
+    match kind if name else "nothing":
+        case "":
+            return print_expression(value)
+        case "defined":
+            return f"{_name(value.name)}: {show_type(value.type)}"
+        case "local" | "variable":
+            return _name(value.name)
+        case "flag":
+            return f" {name}" * value
+        case "step":
+            return "" if value == 1 else f" step {value}"
+        case "streaming":
+            return "" if value is None else f" streaming where {print_expression(value)}"
+        case _:
+            return str(value)
 
 
 def print_expression(node: k.Expression) -> str:

@@ -82,6 +82,7 @@ def take_lanes(nest: Nest, loop: Loop, name: str, extent: int, *, own: bool = Fa
     path = find_path(nest.body, loop)
     alone = nest.block is None or not reduces(nest, loop)
     demand(alone, "work items share no block of outputs")
+    demand(not list_scattered(nest), "one work item alone puts points into the elements of a row")
     stages = [i for i, n in enumerate(path) if isinstance(n, Stage)]
     if stages:
         return _take_own(nest, path[stages[-1] + 1 :], loop, name, extent)
@@ -189,6 +190,12 @@ def list_cuts(nest: Nest, dim: Dim) -> list[int]:
     """The steps that are numbered of a dimension: the loops over it have a part."""
     loops = [n for n in walk(nest.body) if isinstance(n, Loop)]
     return [step for n in loops for part, step in n.dim.parts if part is dim and step > 1]
+
+
+def list_scattered(nest: Nest) -> list[Dim]:
+    """The dimensions of points that say which element each of them enters."""
+    pairs = [each for each in zip(nest.phases, nest.dims, strict=True) if each[0].scatter]
+    return [own[axis] for phase, own in pairs for axis in phase.space.inner]
 
 
 def hold_points(nest: Nest) -> Nest:

@@ -77,7 +77,7 @@ def nest_serial(
     nodes: list[Node] = []
     for number, phase in enumerate(phases):
         shared = parallel[len(parallel) - len(phase.space.parallel) :]
-        own = name_inner(phase, shared, "k" if phase.accumulators else "i", number)
+        own = name_inner(phase, shared, "k" if phase.reduces else "i", number)
         node: Node = Point(number)
         if phase.is_parallel and len(shared) < len(parallel):
             node = Once(parallel[0], (node,))

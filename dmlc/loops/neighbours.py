@@ -190,7 +190,7 @@ class _Writer:
             values: list[int] = []
             end: int | None = None
             for point in self._list_points(self._inner, column):
-                if not self._takes_part(point):
+                if not all(self._passes(axis, point).any() for axis in self._terms):
                     continue
                 found = self._write_point(point)
                 if found is None:
@@ -255,9 +255,6 @@ class _Writer:
     def _passes(self, axis: int, point: Mapping[ir.Index, int]) -> Array:
         """In which turns a point takes part, as far as the place along an axis says."""
         return self._terms[axis].holds[(self._places[axis], *point.values())]
-
-    def _takes_part(self, point: Mapping[ir.Index, int]) -> bool:
-        return all(self._passes(axis, point).any() for axis in self._terms)
 
     def _part_factors(self, columns: Sequence[ir.Index]) -> tuple[list[int], list[int]]:
         """The factors of what is added up: those that differ in a column, and those that do not.

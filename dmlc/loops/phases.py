@@ -89,6 +89,11 @@ class Phase:
         return self.elements.has_positions
 
     @property
+    def reduces(self) -> bool:
+        """Whether its points are added to something, and not computed alone."""
+        return bool(self.accumulators) or self.scatter is not None
+
+    @property
     def counts_up(self) -> bool:
         """Whether the points of an output, in the order of the axes, have rising numbers wherever
         a reduction asks for these. Partial results may not have."""

@@ -36,6 +36,7 @@ from dmlc.loops.legality import (
     is_alike,
     list_around,
     list_cuts,
+    list_scattered,
     only_loop,
     reduces,
     take_lanes,
@@ -117,6 +118,7 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
         loop = loops[name]
         whole = loop.dim is not nest.block or found.takes_block
         demand(whole, "the loop over a block of outputs stays whole")
+        demand(loop.dim not in list_scattered(nest), "its points enter elements in their order")
     if loop is None:
         raise ScheduleError("there are no loops")
     takes = len(found.arguments)
@@ -444,6 +446,8 @@ def vectorize(on: On, lanes: int, how: str = "") -> Nest:
     demand(loop.dim.within is None, "vectors of a tile are whole")
     checked = any(isinstance(n, Numbers) for n in walk(loop.body))
     demand(not checked, "outcomes are checked one by one")
+    scattered = any(on.nest.phases[number].scatter for number in list_phases(loop))
+    demand(not scattered, "points enter elements one by one")
     if loop.body != (Point(list_phases(loop)[0]),):
         inner, block = [n for n in walk(loop.body) if isinstance(n, Loop | Reduce)], on.nest.block
         plain = loop.dim is block or all(

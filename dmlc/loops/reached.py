@@ -81,16 +81,10 @@ class _Tile:
                 arms = (then, True), (otherwise, False)
             case _:
                 return None
-        ways = (
-            []
-            if self._is(arm, nothing)
-            else [self._holds(condition, wanted), self._may(arm, nothing)]
-            for arm, wanted in arms
-        )
-        return self.join("or", [self.join("and", way) for way in ways if way])
-
-    def _may(self, number: int, nothing: float) -> int | None:
-        return self.adds(number) if nothing == 0.0 else self.keeps(number)
+        may = self.adds if nothing == 0.0 else self.keeps
+        left = [each for each in arms if not self._is(each[0], nothing)]
+        ways = ([self._holds(condition, wanted), may(arm)] for arm, wanted in left)
+        return self.join("or", [self.join("and", way) for way in ways])
 
     def adds(self, number: int) -> int | None:
         """Whether a part of a sum may be other than 0."""

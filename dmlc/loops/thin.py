@@ -120,7 +120,8 @@ def thin_points(phase: Phase, sparse: Sparse) -> Phase:
         return len(values) - 1
 
     def stand(axis: int, step: int) -> int:
-        view = View(f"thin#{axis}", DataType.INDEX, _point(axis, step, len(space.sizes)))
+        steps = tuple(step * (each == axis) for each in range(len(space.sizes)))
+        view = View(f"thin#{axis}", DataType.INDEX, steps)
         strides[view] = view.strides
         values.append(Place(view, DataType.INDEX))
         return len(values) - 1
@@ -164,10 +165,6 @@ def thin_points(phase: Phase, sparse: Sparse) -> Phase:
     sizes[sparse.axis] = -(-size // sparse.number)
     phase = dataclasses.replace(phase, space=dataclasses.replace(space, extents=tuple(sizes)))
     return with_elements(phase, prune(elements), strides)
-
-
-def _point(axis: int, step: int, count: int) -> tuple[int, ...]:
-    return tuple(step * (each == axis) for each in range(count))
 
 
 @primitive(Argument.NUMBER)

@@ -12,7 +12,6 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
 
 from dmlc.kernel.arithmetic import make_size
 from dmlc.loops.element import Gather, Read
@@ -71,12 +70,9 @@ class _Verifier:
         self._place = 0
         """Of the path that is looked at."""
 
-    def _fail(self, what: str) -> NoReturn:
-        raise InternalError(f"{what}:\n" + "\n".join(self._nest.list_lines()))
-
     def _demand(self, holds: object, what: str) -> None:
         if not holds:
-            self._fail(what)
+            raise InternalError(f"{what}:\n" + "\n".join(self._nest.list_lines()))
 
     def verify(self) -> None:
         self._verify_names()

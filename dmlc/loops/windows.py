@@ -82,7 +82,7 @@ class _Windows:
         extents = reductions[0].extents
         if any(s.extents != extents for s in (*reductions, *derived)):
             return None
-        if any(not _is_plain(s) for s in reductions):
+        if any(s.reduction is None or s.body.dtype is DataType.BOOL for s in reductions):
             return None
         return cls(function, tuple(reductions), tuple(derived))
 
@@ -135,7 +135,12 @@ class _Windows:
                 if not isinstance(value, ir.Load) or value.tensor not in own:
                     continue
                 source = written.get(name_neighbour(value.tensor, number))
-                if source is not None and source.reduction is None and _is_place(source.dtype):
+                if (
+                    source is not None
+                    and source.reduction is None
+                    and source.dtype.is_integer
+                    and not source.dtype.is_storage_only
+                ):
                     # A place is computed in it once more: how far it goes is known then.
                     chosen[n] = near[n] = builder.copy(source.body)[source.body.result]
                     continue
@@ -250,15 +255,6 @@ def _reads_inside(stage: ir.Stage, function: ir.Function) -> bool:
         return True
     positions = read_positions(stage, function)
     return all(positions.is_inside(e, i) for e in stage.body.loads() for i in e.indices)
-
-
-def _is_place(dtype: DataType) -> bool:
-    return dtype.is_integer and not dtype.is_storage_only
-
-
-def _is_plain(stage: ir.Stage) -> bool:
-    """Whether a stage reduces values that terms can be written of."""
-    return stage.reduction is not None and stage.body.dtype is not DataType.BOOL
 
 
 def _list_following(body: ir.Body, load: int) -> list[int]:

@@ -180,7 +180,7 @@ class Emitter:
     def _is_named(self, number: int, value: Value) -> bool:
         return (
             isinstance(value, Read | Gather)
-            or _is_step(value)
+            or (isinstance(value, ir.Apply) and value.operation.name == "fma")
             or number in self._results
             or self._uses[number] > 1
             or self._used_below[number]
@@ -265,11 +265,6 @@ class Emitter:
                 given = (widen(found[place], lanes), k.Numbers(slant, whole))
                 found[place] = operate("add", *given)
         return tuple(found)
-
-
-def _is_step(value: Value) -> bool:
-    """Whether a value is a step of a sum of products."""
-    return isinstance(value, ir.Apply) and value.operation.name == "fma"
 
 
 def _literal(constant: ir.Constant) -> k.Literal:

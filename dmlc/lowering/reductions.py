@@ -59,7 +59,10 @@ class Reductions:
         self._write = write
         self._begun: dict[int, Accumulators] = {}
         """The accumulators of reductions that one node begins and another ends."""
-        self._repeated = _find_repeated(nest.body)
+        loops = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LOOP]
+        reduced = (n for loop in loops for n in walk(loop.body) if isinstance(n, Reduce))
+        self._repeated = {node.phase for node in reduced}
+        """The phases that work items reduce again and again, in a loop around."""
 
     def write(self, node: Reduce, scope: Scope) -> list[k.Statement]:
         """A reduction and all that is inside."""
@@ -263,9 +266,3 @@ class Reductions:
         if state.arrays:
             return enter_block(self._frame, state, scope.output, points)
         return enter(self._frame, state, lanes, points)
-
-
-def _find_repeated(nodes: Sequence[Node]) -> set[int]:
-    """The phases that work items reduce again and again, in a loop around."""
-    loops = [n for n in walk(nodes) if isinstance(n, Loop) and n.kind is Kind.LOOP]
-    return {n.phase for loop in loops for n in walk(loop.body) if isinstance(n, Reduce)}

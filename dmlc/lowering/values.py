@@ -117,8 +117,9 @@ class Values:
         terms, progress = self.terms[number], scope.progress(number)
 
         def position(view: View) -> k.Expression:
-            if view.local and not self._is_linear(view.tensor):
-                buffer = self._named.get(view.tensor)
+            buffer = self._named.get(view.tensor)
+            # One that is linear is read wherever strides say.
+            if view.local and not (buffer is not None and buffer.linear):
                 own = buffer is None or buffer.dim is self._nest.block
                 return scope.output if own or buffer is None else scope.known[buffer.dim]
             if not partly and not all(dim in scope.known for dim, _ in terms[view]):
@@ -129,10 +130,6 @@ class Values:
             return add(*steps, index(view.offset)) if base is None else add(base, *steps)
 
         return position
-
-    def _is_linear(self, name: str) -> bool:
-        """Whether a buffer is read wherever strides say."""
-        return name in self._named and self._named[name].linear
 
     def emitter(self, number: int, scope: Scope) -> Emitter:
         return scope.progress(number).emitter or self._emitters[number]

@@ -76,6 +76,8 @@ def choose(work: Work) -> Nest:
     phase = work.phases[0]
     if work.count is not None:
         return _choose_run(work)
+    if work.phases[-1].scatter is not None:
+        return _choose_walk(work)
     if len(work.phases) == 1 and phase.is_parallel and not phase.accumulators:
         return _choose_rows(work)
     return _choose_serial(work) if work.serial else _choose_vectors(work)
@@ -257,6 +259,20 @@ def share_columns(rule: Rule, outputs: Sequence[str], width: int, p: Profile, mo
     return _share_blocks(rule, [*outer, part], most)
 
 
+def _choose_walk(work: Work) -> Nest:
+    """A work item has rows of a result, whose points say which element each belongs to: it sets the
+    elements, and goes through the points in their order."""
+    rule, p, first = work.begin(), work.profile, work.phases[0]
+    rows, run, last = rule.outer, 1, len(first.space.extents) - 1
+    if last in first.space.inner and first.lies_together(last):
+        rule.do("vectorize", rule.nest.dims[0][last].name, p.lanes)
+    if rows:
+        points = sum(phase.space.inner_count for phase in work.phases)
+        run = _share_blocks(rule, rows, p.per_item // points)
+    many = "" if run == 1 else "s"
+    return rule.finish(f"each has {run:,} row{many}, and puts points into them in order")
+
+
 # What suits work items that reduce outputs of their own ---------------------------------------
 
 
@@ -266,7 +282,9 @@ def arrange(
     """Of phases that depend on positions those in the order of memory or those as they are
     `written`, and whether work items reduce outputs of their own."""
     first = phases[0]
-    has_few = _has_few_outputs(first, p)
+    outputs = math.prod(first.space.parallel_sizes)
+    # More points than one group is worth, and too few outputs to share out.
+    has_few = outputs < p.groups and outputs * first.points > p.piece
     if first.space.inner_count <= _SMALL_WINDOW and not has_few:
         return written, True
     in_vectors = _goes_in_vectors(phases, p)
@@ -277,12 +295,6 @@ def arrange(
     if alone or _find_together(function, written, p) is not None:
         return written, True
     return phases, False
-
-
-def _has_few_outputs(first: Phase, p: Profile) -> bool:
-    """Whether it has more points than one group is worth, and too few outputs to share out."""
-    outputs = math.prod(first.space.parallel_sizes)
-    return outputs < p.groups and outputs * first.points > p.piece
 
 
 def reduces_small_windows(function: ir.Function, phases: Sequence[Phase], p: Profile) -> bool:
@@ -396,7 +408,9 @@ def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> 
     if phase.accumulators:
         # So many points make a part each.
         most, first = (_FLUSH_COLUMN, 0) if across else (_FLUSH_ROW, outer)
-        split, strips = _split([sizes[axis] for axis in inner[first:]], most)
+        # A row that has more by itself is walked in strips.
+        own = [sizes[axis] for axis in inner[first:]]
+        split, strips = _part(own, most, len(own) - 1), own[-1] > most
         if strips:
             rule.do("split", loops[-1], most // height, name="strip")
         if strips or split:
@@ -417,13 +431,6 @@ def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> 
             rule.do("prefetch", *ahead)
     if number > 0 and not phase.accumulators and not phase.is_parallel and len(walked) > 1:
         rule.do("reverse", walked[0])
-
-
-def _split(sizes: Sequence[int], most: int) -> tuple[int, bool]:
-    """From which axis of these sizes on there are at most so many points; and whether the innermost
-    alone has more, and is walked in strips."""
-    last = len(sizes) - 1
-    return (last, True) if sizes[-1] > most else (_part(sizes, most, last), False)
 
 
 def _part(sizes: Sequence[int], most: int, start: int) -> int:

@@ -328,7 +328,9 @@ def choose_tile(
         rows = min(p.group_size // widest, round_up(most))
     elif first.parallel and last == first.parallel[-1]:
         widest = min(_COLUMNS, round_up(outputs))
-        least = _SECTOR // _find_narrowest(phases)
+        beside = (v.dtype.bytes for p in _list_wide(phases) for v in p.elements.buffers()
+                  if p.space.strides[v][p.space.parallel[-1]] == 1)  # fmt: skip
+        least = _SECTOR // min(beside, default=4)
         if is_narrow and 0 < holding * _FEW_COLUMNS <= limits.group_size:
             widest = min(widest, _FEW_COLUMNS)
         while widest > least and is_narrow and outputs < _GROUPS * widest:
@@ -349,12 +351,6 @@ def choose_tile(
         most = limits.shared_bytes // max(1, sum(max(4, s.dtype.bytes) for s in slots))
         rows = max(rows, min(limits.group_size, round_up(most + 1) // 2))
     return rows, max(1, p.group_size // rows)
-
-
-def _find_narrowest(phases: Sequence[Phase]) -> int:
-    """The bytes of what lies side by side along the outputs: an element of the narrowest type."""
-    return min((v.dtype.bytes for p in _list_wide(phases) for v in p.elements.buffers()
-                if p.space.strides[v][p.space.parallel[-1]] == 1), default=4)  # fmt: skip
 
 
 def count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:

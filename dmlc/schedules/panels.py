@@ -246,16 +246,12 @@ def _orient(found: Contraction) -> Contraction:
     """The contraction with the factor as columns whose panel is cheaper to pack. A panel of columns
     whose points lie side by side in memory is packed transposed, element by element, and one of
     rows is not. Outputs are then stored one by one, across memory."""
-    transposed = [_lies_along_points(found, factor) for factor in (found.left, found.right)]
+    made = [(guard_factor(found, f, "panel")[0], f.axes[-1]) for f in (found.left, found.right)]
+    transposed = [lies_along(phase, found.inner[-1], axis) for phase, axis in made]
     saved = found.columns * transposed[1] - found.rows * transposed[0]
     if saved * found.depth < _STORE * found.rows * found.columns:
         return found
     return dataclasses.replace(found, left=found.right, right=found.left)
-
-
-def _lies_along_points(found: Contraction, factor: Factor) -> bool:
-    phase, _ = guard_factor(found, factor, "panel")
-    return lies_along(phase, found.inner[-1], factor.axes[-1])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -304,10 +304,6 @@ class _Tiles:
         sizes = self._sides[axis] // width, across
         rule.take(neighbours, f"{own or name}columns", *sizes, *whose)
 
-    @property
-    def _points(self) -> int:
-        return math.prod(self._sides.values())
-
     def _measure_width(self, phase: Phase, axis: int) -> int:
         """The neighbours along an axis that a work item takes at once."""
         if not takes_vectors(phase, axis, self._rule.limits):
@@ -316,4 +312,5 @@ class _Tiles:
         moved = [view.dtype.bytes for view in views if strides[view][axis]]
         size = phase.space.sizes[axis]
         width = max(VECTOR, _BYTES // max(moved))
-        return width if size % width == 0 and width * self._items <= self._points else VECTOR
+        fits = size % width == 0 and width * self._items <= math.prod(self._sides.values())
+        return width if fits else VECTOR

@@ -225,9 +225,3 @@ def _make_walk(choice: Choice, steps: Sequence[int]) -> Walk | None:
     builder, numbers = begin()
     value = Stage(f"{stage.name}#value", stage.dtype, domain, builder.make(numbers[body.result]))
     return Walk(stage, reduction.combiner, rows, place, value)
-
-
-def list_keys(walk: Walk) -> Sequence[Index]:
-    """The axes of the domain that keys choose."""
-    axes = (Index(axis) for axis in range(len(walk.stage.extents)))
-    return [index for index in axes if index not in walk.rows]

@@ -11,9 +11,13 @@ import pytest
 import dmlc
 from dmlc import TensorDesc, ir
 from dmlc.api import load_program
-from dmlc.pipeline import compile, describe_schedules
+from dmlc.kernel.interpret import run_kernels
+from dmlc.kernel.nodes import Kernel
+from dmlc.loops.script import ScheduleError
+from dmlc.pipeline import Steps, compile, describe_nests, make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array, DataType
+from dmlc.source import Source
 from dmlc.transform import scatter
 from tests.kernel.lowering import interpret
 from tests.transform.test_inverse_index import FORMS, make_inputs, read
@@ -57,7 +61,7 @@ def draw(function: ir.Function, e: int) -> dict[str, Array]:
 @pytest.mark.parametrize(("combiner", "dtype"), COMBINERS)
 def test_every_combiner(combiner: str, dtype: str, rows: int) -> None:
     function = make_few(combiner, dtype, rows, 131, 37)
-    assert WALKED in describe_schedules(function, "opencl")
+    assert WALKED in describe_nests(function, "opencl")
     inputs = draw(function, 37)
     found, expected = interpret(function, inputs), evaluate(function, inputs)
     np.testing.assert_array_equal(found["Y"], expected["Y"])
@@ -67,23 +71,55 @@ def test_every_combiner(combiner: str, dtype: str, rows: int) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_a_choice(form: str) -> None:
     function = read(form, 90, 40)
-    assert WALKED in describe_schedules(function, "opencl")
+    assert WALKED in describe_nests(function, "opencl")
     inputs = make_inputs(function, 40)
     found, expected = interpret(function, inputs), evaluate(function, inputs)
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values)
 
 
+def lower(function: ir.Function, schedule: str | None) -> tuple[ir.Function, tuple[Kernel, ...]]:
+    source = None if schedule is None else Source("own.txt", f"kernel Y\n{schedule}")
+    return make_kernels(function, "opencl", "cpu", steps=Steps(schedule=source))
+
+
+@pytest.mark.usefixtures("_walks_short")
+def test_walks_have_scripts_and_schedules_of_ones_own() -> None:
+    function = make_few("sum", "s32", 5, 131, 37)
+    inputs = draw(function, 37)
+    fused, (kernel,) = lower(function, None)
+    assert kernel.script[0] == "vectorize i1.0 16"
+    fused, (own,) = lower(function, "split i0 2 as part\nbind part group\nvectorize i1.0 4")
+    assert own.script == ("split i0 2 as part", "bind part group", "vectorize i1.0 4")
+    found, expected = run_kernels(fused, (own,), inputs), evaluate(function, inputs)
+    np.testing.assert_array_equal(found["Y"], expected["Y"])
+
+
+@pytest.mark.usefixtures("_walks_short")
+@pytest.mark.parametrize(
+    ("calls", "reason"),
+    [
+        ("reverse k.1", "its points enter elements in their order"),
+        ("bind k.1 lane", "its points enter elements in their order"),
+        ("bind i1.0 lane", "one work item alone puts points into the elements of a row"),
+        ("expand i0\nvectorize i0.2 4", "points enter elements one by one"),
+    ],
+)
+def test_no_schedule_changes_the_order_of_points(calls: str, reason: str) -> None:
+    with pytest.raises(ScheduleError, match=reason):
+        lower(make_few("sum", "s32", 8, 131, 32), calls)
+
+
 def test_a_gpu_has_no_walks() -> None:
     function = make_few("sum", "f32", 1, 5000, 4000)
-    assert WALKED in describe_schedules(function, "opencl", "cpu")
-    assert WALKED not in describe_schedules(function, "opencl", "gpu")
+    assert WALKED in describe_nests(function, "opencl", "cpu")
+    assert WALKED not in describe_nests(function, "opencl", "gpu")
 
 
 def test_what_is_wide_or_long_to_add_up_is_not_walked() -> None:
     """Rows of many columns have an index; FLOAT64 holds no sum of so many FLOAT64."""
-    assert WALKED not in describe_schedules(read("rows", 9000, 5000, c=64), "opencl")
-    assert WALKED not in describe_schedules(make_few("sum", "f64", 1, 5000, 4000), "opencl")
+    assert WALKED not in describe_nests(read("rows", 9000, 5000, c=64), "opencl")
+    assert WALKED not in describe_nests(make_few("sum", "f64", 1, 5000, 4000), "opencl")
 
 
 # A million elements ----------------------------------------------------------------------------
