@@ -27,10 +27,10 @@ from dmlc.kernel.parts import Lowered, join_parts
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.slow import find_slow, find_slow_open
 from dmlc.kernel.steps import count_steps
-from dmlc.kernel.target import Limits, Profile
+from dmlc.kernel.target import Limits, Profile, Subject
 from dmlc.loops.nodes import Nest
 from dmlc.loops.sections import Sections, print_sections, read_sections
-from dmlc.lowering.group import lower_group
+from dmlc.lowering.group import find_subject, lower_group
 from dmlc.lowering.versions import lower_versions
 from dmlc.matrices import Instruction, find_instruction
 from dmlc.parameters import (
@@ -275,6 +275,17 @@ def find_fusion(function: Function, target: str = "opencl", profile: str | None 
     expect("function", function, Function, "an ir.Function")
     function.refuse_loops(_APART)
     return _fuse(rewrite(function, shape.row, walks=shape.walks), dialect, shape)
+
+
+def list_subjects(
+    function: Function, target: str = "opencl", profile: str | None = None
+) -> list[Subject]:
+    """What the kernels of a function are to the schedule table, but those that no row is for.
+    Raises as `find_fusion` does."""
+    dialect, shape = _find_kind(target, profile)
+    fusion = find_fusion(function, target, profile)
+    found = (find_subject(fusion.function, group, shape, dialect.limits) for group in fusion.groups)
+    return [subject for subject in found if subject is not None]
 
 
 def describe_kernels(

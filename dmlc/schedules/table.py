@@ -275,9 +275,11 @@ class _Reader:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._device = ""
-        self._devices: dict[str, Span] = {}
+        self._devices: dict[str, None] = {}
         self._facts: dict[str, dict[str, int]] = {}
         self._drafts: list[_Draft] = []
+        self._draft: _Draft | None = None
+        """The row that numbers are for."""
         self._wrong: list[Diagnostic] = []
 
     def read(self) -> Table:
@@ -306,10 +308,10 @@ class _Reader:
             self._add_fact(rest, line)
         elif word == _ROW:
             self._begin_row(rest, line)
-        elif not self._drafts or self._drafts[-1].row.device != self._device:
+        elif self._draft is None:
             raise ScheduleError(unknown_name("line", word, (_DEVICE, _FACT, _ROW), line))
         else:
-            self._add_number(word, rest, line)
+            self._add_number(self._draft, word, rest, line)
 
     def _begin_device(self, rest: Sequence[str], line: Span) -> None:
         (name,) = rest if len(rest) == 1 else [""]
@@ -320,13 +322,8 @@ class _Reader:
         first = name.partition(".")[0]
         if first not in (*CLASSES, *_ROOTS):
             raise ScheduleError(unknown_name("device class", first, (*CLASSES, *_ROOTS), line))
-        if name in self._devices:
-            raise ScheduleError(
-                Diagnostic(
-                    f"'{name}' has two parts", line, (Note("the first", self._devices[name]),)
-                )
-            )
-        self._devices[name], self._device = line, name
+        self._devices[name] = None
+        self._device, self._draft = name, None
 
     def _add_fact(self, rest: Sequence[str], line: Span) -> None:
         name, value = rest if len(rest) == 2 else ("", "")
@@ -337,6 +334,7 @@ class _Reader:
         self._facts.setdefault(self._device, {})[name] = int(value)
 
     def _begin_row(self, rest: Sequence[str], line: Span) -> None:
+        self._draft = None
         if len(rest) not in (3, 4) or rest[3:] not in ([], [_REORDERS]):
             raise _refuse(
                 line, f"expected 'row CLASS TYPE SIZES' or 'row CLASS TYPE SIZES {_REORDERS}'",
@@ -350,11 +348,11 @@ class _Reader:
         first, last = _read_sizes(sizes, line)
         head = f"{self._device} {kind} {dtype} {sizes}"
         row = Row(self._device, kind, _TYPES.get(dtype), first, last, (), head, line)
-        self._drafts.append(_Draft(row, len(rest) == 4))
+        self._draft = _Draft(row, len(rest) == 4)
+        self._drafts.append(self._draft)
 
-    def _add_number(self, name: str, words: Sequence[str], line: Span) -> None:
-        draft, root = self._drafts[-1], find_root(self._device)
-        kind = draft.row.kind
+    def _add_number(self, draft: _Draft, name: str, words: Sequence[str], line: Span) -> None:
+        root, kind = find_root(self._device), draft.row.kind
         fitting = [n for n in NUMBERS.values() if kind in n.kinds.get(root, ())]
         number = next((n for n in fitting if n.name == name), None)
         if number is None:

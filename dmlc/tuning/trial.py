@@ -1,0 +1,141 @@
+"""The process that tries one candidate on a device: `python -m dmlc.tuning.trial FOLDER`.
+
+The folder has `trial.json`, which says what to try, and the arrays. The outcome is one line of
+JSON on standard output. A kernel that never ends, or a driver that falls, ends this process alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmlc import ir
+from dmlc.devices import compile_for, load_on
+from dmlc.files import write_files
+from dmlc.known_answers import find_trusted
+from dmlc.pipeline import Steps
+from dmlc.processes import python_command, python_environment
+from dmlc.scalars import Array
+from dmlc.source import DmlcError, Source
+from dmlc.tuning.judge import Expected, Outcome, Status, judge
+
+_TRIAL = "trial.json"
+_KINDS = ("inputs", "results", "allowed")
+_LONGEST = 400
+"""Characters of what is said of a failure, at most."""
+
+
+def write_arrays(folder: Path, expected: Expected) -> None:
+    """Leaves the arrays in a folder for the trials of one function."""
+    for kind in _KINDS:
+        arrays: Mapping[str, Array] = getattr(expected, kind)
+        raw = {n: np.ascontiguousarray(a).reshape(-1).view(np.uint8) for n, a in arrays.items()}
+        np.savez(folder / f"{kind}.npz", **raw)
+
+
+def read_arrays(folder: Path, function: ir.Function) -> Expected:
+    """The arrays that `write_arrays` has left."""
+    tensors = function.tensors()
+
+    def read(kind: str) -> dict[str, Array]:
+        with np.load(folder / f"{kind}.npz", allow_pickle=False) as found:
+            return {name: _view(found[name], tensors[name], kind) for name in found.files}
+
+    return Expected(*map(read, _KINDS))
+
+
+def _view(raw: Array, tensor: Any, kind: str) -> Array:
+    dtype = np.dtype(np.float64) if kind == "allowed" else tensor.dtype.dtype
+    return raw.reshape(-1).view(dtype).reshape(tensor.extents)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trial:
+    """What to try."""
+
+    function: str
+    device: str
+    gpu_class: str | None
+    profile: str | None
+    usual: str
+    """The table that the usual kernels are compiled with; empty: none."""
+    table: str
+    """The table with the candidate."""
+
+
+def run_trial(folder: Path, trial: Trial, seconds: float) -> Outcome:
+    """The outcome of a trial in a process of its own, which has so many seconds."""
+    write_files(folder, {_TRIAL: json.dumps(dataclasses.asdict(trial)).encode()})
+    process = subprocess.Popen(
+        python_command(__name__, str(folder)),
+        env=python_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=os.name == "posix",
+    )
+    try:
+        said, complaint = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        return Outcome(Status.HUNG, f"it was not done after {seconds:g} seconds")
+    except BaseException:
+        _end(process)
+        raise
+    try:
+        found = json.loads(said.decode().strip().rpartition("\n")[2])
+        return Outcome(**{**found, "status": Status(found["status"])})
+    except (ValueError, KeyError, TypeError):
+        last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
+        why = f"its process ended with status {process.returncode}: {last}"
+        return Outcome(Status.FAILED, why[:_LONGEST])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a trial's process, and those that its driver may have started."""
+    if os.name == "posix":
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.communicate()
+
+
+def try_candidate(folder: Path) -> Outcome:
+    """Tries what a folder says, in this process."""
+    trial = Trial(**json.loads((folder / _TRIAL).read_text(encoding="utf-8")))
+    function = ir.parse(trial.function)
+    try:
+        device = find_trusted(trial.device)
+        if device is None:
+            return Outcome(Status.FAILED, "the reference has no kernels")
+        made = [
+            load_on(compile_for(function, device, _take(trial, table), trial.profile), device)
+            for table in (trial.table, trial.usual)
+        ]
+        return judge(*made, read_arrays(folder, function))
+    except DmlcError as error:
+        return Outcome(Status.FAILED, str(error)[:_LONGEST])
+
+
+def _take(trial: Trial, table: str) -> Steps:
+    own = Source("<table>", table) if table else None
+    return Steps(gpu_class=trial.gpu_class, table=own)
+
+
+def main(folder: str) -> None:
+    """Prints the outcome of the trial in a folder."""
+    outcome = try_candidate(Path(folder))
+    print(json.dumps({**dataclasses.asdict(outcome), "status": outcome.status.value}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
