@@ -6,8 +6,8 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
+from dmlc.inspection.classes import find_class
 from dmlc.inspection.launches import estimate_kernels
-from dmlc.inspection.model import DEVICES
 from dmlc.ir import Function
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.target import Subject
@@ -50,8 +50,7 @@ class Candidate:
     numbers: str
     """The row's numbers, on one line."""
     modelled: float | None
-    """The seconds of all kernels on the first device of the model; None where it has none like
-    it."""
+    """The seconds of all kernels on a typical device of the class; None for CPUs."""
 
 
 Compile = Callable[[Source], tuple[Program, Function, Sequence[Kernel]]]
@@ -92,6 +91,7 @@ def choose_candidates(
     order in which numbers are listed, for the model has none."""
     seen = {_read_sources(usual)}
     found: list[Candidate] = []
+    typical = find_class(device)
     for numbers in itertools.islice(list_numbers(subject, profile), _POOL):
         table = write_table(subject, device, numbers)
         try:
@@ -104,11 +104,11 @@ def choose_candidates(
             continue
         seen.add(sources)
         modelled = None
-        if profile == "gpu" and not function.symbols():
-            estimates = estimate_kernels(function, kernels)
-            modelled = sum(each[DEVICES[0].name] for each in estimates)
+        if typical is not None:
+            estimates = estimate_kernels(function, kernels, [typical])
+            modelled = sum(each[typical.name] for each in estimates)
         found.append(Candidate(table, "; ".join(numbers), modelled))
-        if profile == "cpu" and len(found) == MOST:
+        if typical is None and len(found) == MOST:
             break
     found.sort(key=lambda each: each.modelled or 0.0)
     return found[:MOST]
