@@ -37,11 +37,26 @@ def describe_reduction(
         return plain
     sizes = found.settle(p.taken)
     is_skinny = p.lanes == 1 and skinny.find_shape(sizes) is not None
-    kind = "convolution" if found.phase.has_positions else "product"
+    kind = "convolution" if _has_windows(function, found.phase) else "product"
     is_open = found.phase.space.is_open
     outputs = None if is_open else sizes.batches * sizes.rows * sizes.columns
     return Subject("skinny_product" if is_skinny else kind, plain.dtype, outputs, sizes.batches,
                    sizes.rows, sizes.columns)  # fmt: skip
+
+
+def _has_windows(function: ir.Function, phase: Phase) -> bool:
+    """Whether neighbours read in common: elements are read at more points than there are of
+    them."""
+    if phase.has_positions:
+        return True
+    tensors, extents = function.tensors(), phase.space.extents
+    for view in phase.elements.buffers():
+        strides = phase.space.strides[view]
+        moved = [e for e, s in zip(extents, strides, strict=True) if s]
+        points, whole = _count(moved), _count(tensors[view.tensor].extents)
+        if points is not None and whole is not None and points > whole:
+            return True
+    return False
 
 
 def _count(extents: Sequence[ir.Extent]) -> int | None:

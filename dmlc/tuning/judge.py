@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import statistics
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from dmlc.runtime.interface import AnyExecutable
 from dmlc.scalars import Array
@@ -41,6 +42,17 @@ class Outcome:
     """The same of the usual kernels, in turns with it."""
     clock: str = ""
     """The clock that was read: the `device`'s, or the `host`'s."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "status": self.status.value}
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> Outcome:
+        """What `to_json` gave. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+        said, clock = str(found["said"]), str(found["clock"])
+        return Outcome(
+            Status(found["status"]), said, float(found["own"]), float(found["usual"]), clock
+        )
 
     @property
     def gain(self) -> float:

@@ -54,13 +54,11 @@ class Tried:
     modelled: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        found = dataclasses.asdict(self)
-        return found | {"outcome": found["outcome"] | {"status": self.outcome.status.value}}
+        return {**dataclasses.asdict(self), "outcome": self.outcome.to_json()}
 
     @staticmethod
     def from_json(found: dict[str, Any]) -> Tried:
-        said = found["outcome"]
-        outcome = Outcome(**{**said, "status": Status(said["status"])})
+        outcome = Outcome.from_json(found["outcome"])
         return Tried(found["kernel"], found["numbers"], outcome, found["modelled"])
 
 

@@ -12,9 +12,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -29,33 +29,42 @@ from dmlc.source import DmlcError, Source
 from dmlc.tuning.judge import Expected, Outcome, Status, judge
 
 _TRIAL = "trial.json"
-_KINDS = ("inputs", "results", "allowed")
 _LONGEST = 400
 """Characters of what is said of a failure, at most."""
 
 
 def write_arrays(folder: Path, expected: Expected) -> None:
-    """Leaves the arrays in a folder for the trials of one function."""
-    for kind in _KINDS:
-        arrays: Mapping[str, Array] = getattr(expected, kind)
-        raw = {n: np.ascontiguousarray(a).reshape(-1).view(np.uint8) for n, a in arrays.items()}
-        np.savez(folder / f"{kind}.npz", **raw)
+    """Leaves the arrays in a folder for the trials of one function, by their names in order."""
+    for kind, arrays in (
+        ("inputs", expected.inputs),
+        ("results", expected.results),
+        ("allowed", expected.allowed),
+    ):
+        raw = [np.ascontiguousarray(arrays[n]).reshape(-1).view(np.uint8) for n in sorted(arrays)]
+        np.savez(folder / f"{kind}.npz", *raw)
 
 
 def read_arrays(folder: Path, function: ir.Function) -> Expected:
     """The arrays that `write_arrays` has left."""
-    tensors = function.tensors()
+    results = [r.name for r in function.results]
+    return Expected(
+        _read(folder / "inputs.npz", function, [p.name for p in function.parameters]),
+        _read(folder / "results.npz", function, results),
+        _read(folder / "allowed.npz", function, results, np.dtype(np.float64)),
+    )
 
-    def read(kind: str) -> dict[str, Array]:
-        with np.load(folder / f"{kind}.npz", allow_pickle=False) as found:
-            return {name: _view(found[name], tensors[name], kind) for name in found.files}
 
-    return Expected(*map(read, _KINDS))
-
-
-def _view(raw: Array, tensor: Any, kind: str) -> Array:
-    dtype = np.dtype(np.float64) if kind == "allowed" else tensor.dtype.dtype
-    return raw.reshape(-1).view(dtype).reshape(tensor.extents)
+def _read(
+    path: Path, function: ir.Function, names: Sequence[str], dtype: np.dtype[Any] | None = None
+) -> dict[str, Array]:
+    """The arrays of some tensors, of their types or of another one."""
+    tensors, found = function.tensors(), dict[str, Array]()
+    with np.load(path, allow_pickle=False) as raw:
+        for number, name in enumerate(sorted(names)):
+            tensor, words = tensors[name], cast("Array", raw[f"arr_{number}"])
+            flat = words.reshape(-1).view(dtype or tensor.dtype.dtype)
+            found[name] = flat.reshape([e for e in tensor.extents if isinstance(e, int)])
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,8 +101,7 @@ def run_trial(folder: Path, trial: Trial, seconds: float) -> Outcome:
         _end(process)
         raise
     try:
-        found = json.loads(said.decode().strip().rpartition("\n")[2])
-        return Outcome(**{**found, "status": Status(found["status"])})
+        return Outcome.from_json(json.loads(said.decode().strip().rpartition("\n")[2]))
     except (ValueError, KeyError, TypeError):
         last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
         why = f"its process ended with status {process.returncode}: {last}"
@@ -134,7 +142,7 @@ def _take(trial: Trial, table: str) -> Steps:
 def main(folder: str) -> None:
     """Prints the outcome of the trial in a folder."""
     outcome = try_candidate(Path(folder))
-    print(json.dumps({**dataclasses.asdict(outcome), "status": outcome.status.value}))
+    print(json.dumps(outcome.to_json()))
 
 
 if __name__ == "__main__":
