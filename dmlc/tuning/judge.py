@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dmlc.runtime.interface import AnyExecutable
@@ -13,8 +13,13 @@ from dmlc.scalars import Array
 from dmlc.testing.timing import Timer
 from dmlc.testing.verify import Verdict
 
-SAMPLES = 7
-"""The candidate and the usual kernels are timed so often, in turns."""
+SAMPLES = 9
+"""Rounds: in each the candidate and the usual kernels are timed once, every other one the other way
+round. Machines are busy with other work for a while, and then both are slow."""
+
+
+WORTH = 1.03
+"""A candidate has to be so many times as fast, at least."""
 
 
 class Status(enum.Enum):
@@ -40,6 +45,11 @@ class Outcome:
     """Seconds of a run, the median."""
     usual: float = 0.0
     """The same of the usual kernels, in turns with it."""
+    gain: float = 0.0
+    """How many times as fast it was as they were in the same round, the median; 0 where it has no
+    time."""
+    least: float = 0.0
+    """The same of which three quarters of the rounds had more."""
     clock: str = ""
     """The clock that was read: the `device`'s, or the `host`'s."""
 
@@ -49,15 +59,15 @@ class Outcome:
     @staticmethod
     def from_json(found: Mapping[str, Any]) -> Outcome:
         """What `to_json` gave. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
-        said, clock = str(found["said"]), str(found["clock"])
+        numbers = (float(found[name]) for name in ("own", "usual", "gain", "least"))
         return Outcome(
-            Status(found["status"]), said, float(found["own"]), float(found["usual"]), clock
+            Status(found["status"]), str(found["said"]), *numbers, clock=str(found["clock"])
         )
 
     @property
-    def gain(self) -> float:
-        """How many times as fast it is; 0 where it has no time."""
-        return self.usual / self.own if self.status is Status.TIMED and self.own else 0.0
+    def is_quicker(self) -> bool:
+        """Whether it was as fast again as pays, and quicker in three quarters of the rounds."""
+        return self.gain >= WORTH and self.least > 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,8 +100,21 @@ def judge(
             return Outcome(Status.WRONG, f"{name}: {verdict}")
     timers = [timing(each, given, dict(found)) for each in (candidate, usual)]
     times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(samples):
-        for timer, taken in zip(timers, times, strict=True):
+    for number in range(samples):
+        pairs = list(zip(timers, times, strict=True))
+        for timer, taken in pairs[:: -1 if number % 2 else 1]:
             taken.append(timer.sample())
-    own, other = map(statistics.median, times)
-    return Outcome(Status.TIMED, own=own, usual=other, clock=timers[0].clock)
+    return summarize(*times, timers[0].clock)
+
+
+def summarize(own: Sequence[float], usual: Sequence[float], clock: str) -> Outcome:
+    """The outcome of rounds in which a candidate and the usual kernels took so many seconds."""
+    gains = sorted(other / max(each, 1e-12) for each, other in zip(own, usual, strict=True))
+    return Outcome(
+        Status.TIMED,
+        own=statistics.median(own),
+        usual=statistics.median(usual),
+        gain=statistics.median(gains),
+        least=gains[len(gains) // 4],
+        clock=clock,
+    )

@@ -21,8 +21,9 @@ def write_page(records: Sequence[Record], rows: str) -> str:
         f"# What was tried for `{rows}`",
         "",
         "Each candidate was first compared with the reference, within the bounds of errors. Only "
-        "then was it timed, in turns with the kernels that there are without it: both times are "
-        "medians. The winner was timed twice; its row is the second time's.",
+        "then was it timed, in rounds with the kernels that there are without it. Times are "
+        "medians, and so is how many times as fast it was in a round. The winner was quicker in "
+        "three quarters of the rounds, twice.",
     ]
     for record in records:
         lines += ["", f"## {record.title}", "", f"On {record.device}, as `{record.device_class}`."]

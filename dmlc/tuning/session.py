@@ -36,8 +36,8 @@ from dmlc.tuning.trial import Trial, run_trial, write_arrays
 
 SECONDS = 60.0
 """The time that a trial has."""
-_WORTH = 1.03
-"""A row is written that is so many times as fast as none, at least, twice."""
+_FINALISTS = 3
+"""The quickest candidates that are timed again, at most."""
 _MOST_BYTES = 1 << 24
 """Of a state, or of a table."""
 _VERSION = 1
@@ -288,17 +288,12 @@ class Session:
         if kernel in record.confirmed:
             return
         tried = [(record.find(kernel, each.numbers), each) for each in candidates]
-        best = sorted(
-            ((said.outcome.gain, each) for said, each in tried if said is not None),
-            key=lambda pair: -pair[0],
-        )
-        for gain, each in best[:3]:
-            if gain < _WORTH:
-                return
+        quicker = [(s.outcome.gain, c) for s, c in tried if s is not None and s.outcome.is_quicker]
+        for _, each in sorted(quicker, key=lambda pair: -pair[0])[:_FINALISTS]:
             outcome = self._try(kernel, each, folder)
             if record.hung:
                 return
-            if outcome.gain >= _WORTH:
+            if outcome.is_quicker:
                 record.confirmed[kernel] = Tried(kernel, each.numbers, outcome, each.modelled)
                 self._state.write()
                 self._write_row(each, outcome)

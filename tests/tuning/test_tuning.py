@@ -19,7 +19,7 @@ from dmlc.source import Source
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.timing import Timer, fill_function
 from dmlc.tuning import candidates
-from dmlc.tuning.judge import Expected, Outcome, Status, judge
+from dmlc.tuning.judge import Expected, Outcome, Status, judge, summarize
 from dmlc.tuning.page import write_page
 from dmlc.tuning.session import Session, Try
 from dmlc.tuning.trial import Trial, read_arrays, run_trial, write_arrays
@@ -56,7 +56,7 @@ def fake(gains: dict[str, float], seen: list[str], stop: str = "", hang: str = "
         seen.append(numbers)
         if numbers == hang:
             return Outcome(Status.HUNG, "it was not done")
-        return Outcome(Status.TIMED, own=1e-3, usual=1e-3 * gains.get(numbers, 1.0), clock="host")
+        return summarize([1e-3], [1e-3 * gains.get(numbers, 1.0)], "host")
 
     return run
 
@@ -91,6 +91,12 @@ def test_a_wrong_candidate_is_never_timed() -> None:
     with pytest.raises(AssertionError, match="it was timed"):
         judge(load(right), load(right), expect(function), 1, refuse)
     assert judge(load(right), load(right), expect(function), 1).status is Status.TIMED
+
+
+def test_a_machine_that_is_busy_for_a_while_makes_no_winner() -> None:
+    usual = [1.0, 1.0, 5.0, 5.0, 5.0]
+    assert not summarize([1.0, 1.0, 5.0, 1.0, 4.0], usual, "host").is_quicker
+    assert summarize([0.9, 0.9, 4.5, 4.5, 5.0], usual, "host").is_quicker
 
 
 def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
