@@ -255,7 +255,7 @@ class KernelSource:
     shader_model: str = ""
     """HLSL: the shader model it is written for, as in `6.2`."""
     origin: Origin = Origin()
-    row: str = ""
+    row: str = dataclasses.field(default="", repr=False)
     """The row of the schedule table that its numbers are of; empty: of none."""
     float_controls: tuple[int, ...] = FLOAT_WIDTHS
     """HLSL: the widths of floats, in bits, of which its SPIR-V asks drivers to keep NaN, infinities
