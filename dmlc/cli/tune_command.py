@@ -16,6 +16,7 @@ from dmlc.devices import DEFAULT, RUNTIMES
 from dmlc.files import write_files
 from dmlc.kernel.target import Subject
 from dmlc.source import DmlcError
+from dmlc.tuning.candidates import MOST
 from dmlc.tuning.judge import Status
 from dmlc.tuning.page import write_page
 from dmlc.tuning.session import SECONDS, Session, Step, name_kernel
@@ -108,16 +109,18 @@ def _follow(session: Session, subjects: list[Subject]) -> None:
                 show(f"{step.kernel} {step.number} of {step.count}: {_describe(step)}")
         return
     for subject in subjects:
-        steps = session.steps([subject])
+        done = (step for step in session.steps([subject]) if step.outcome is not None)
         with click.progressbar(
-            length=0, label=name_kernel(subject), file=sys.stderr,
-            item_show_func=lambda step: step and step.numbers,
-        ) as bar:  # fmt: skip
-            for step in steps:
+            done, MOST, name_kernel(subject), item_show_func=_show_item, file=sys.stderr
+        ) as bar:
+            for step in bar:
                 bar.length = step.count
-                bar.update(1 if step.outcome is not None else 0, step)
         if session.record.hung:
             return
+
+
+def _show_item(step: Step | None) -> str | None:
+    return None if step is None else _describe(step)
 
 
 def _describe(step: Step) -> str:

@@ -59,7 +59,7 @@ def _has_windows(function: ir.Function, phase: Phase) -> bool:
     return False
 
 
-def _count(extents: Sequence[ir.Extent]) -> int | None:
+def _count(extents: Sequence[object]) -> int | None:
     """The elements of a tensor; None where they are known at run time only."""
     numbers = [extent for extent in extents if isinstance(extent, int)]
     return math.prod(numbers) if len(numbers) == len(extents) else None

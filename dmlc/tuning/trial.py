@@ -125,11 +125,11 @@ def try_candidate(folder: Path) -> Outcome:
         device = find_trusted(trial.device)
         if device is None:
             return Outcome(Status.FAILED, "the reference has no kernels")
-        made = [
+        usual, candidate = (
             load_on(compile_for(function, device, _take(trial, table), trial.profile), device)
-            for table in (trial.table, trial.usual)
-        ]
-        return judge(*made, read_arrays(folder, function))
+            for table in (trial.usual, trial.table)
+        )
+        return judge(candidate, usual, read_arrays(folder, function))
     except DmlcError as error:
         return Outcome(Status.FAILED, str(error)[:_LONGEST])
 
