@@ -24,7 +24,7 @@ from dmlc.ir.specialize import specialize_for
 from dmlc.known_answers import find_trusted
 from dmlc.oracle import find_expected
 from dmlc.parameters import expect, wrong_kind
-from dmlc.pipeline import USUAL, Steps, as_source, compile, read_instructions
+from dmlc.pipeline import USUAL, Steps, compile, read_steps
 from dmlc.program import Program, Role, TensorSpec
 from dmlc.runtime.arrays import (
     Array,
@@ -108,6 +108,8 @@ def run(
     dims: Mapping[str, int] | None = None,
     schedule: str | Source | None = None,
     matrix_instructions: Sequence[str] = (),
+    gpu_class: str | None = None,
+    schedules: str | Source | None = None,
 ) -> Results:
     """Runs an operator, a graph or a function on arrays, and returns its outputs by name.
 
@@ -131,13 +133,13 @@ def run(
     `schedule` has schedules of your own for some kernels, as `Program.with_schedule` takes them;
     the kernels are then those for the sizes at hand. `matrix_instructions` are those that `compile`
     takes: the first that the device has makes products of halves, and the bits of results then
-    depend on the device.
+    depend on the device. `gpu_class` and `schedules` are those of `compile`.
 
     The first call with new types, sizes and attributes compiles; calls like it do not. Packed
     arrays of equal sizes share one kernel whatever their sizes are.
     """
     trusted = find_trusted(device)
-    steps = _read_steps(schedule, matrix_instructions)
+    steps = read_steps(schedule, matrix_instructions, gpu_class, schedules)
     call, listed = _read_call(subject, inputs, attributes, outputs, trusted, dims, steps)
     found = call.run()
     if not listed:
@@ -172,9 +174,14 @@ def plan_run(
     dims: Mapping[str, int] | None = None,
     schedule: str | Source | None = None,
     matrix_instructions: Sequence[str] = (),
+    gpu_class: str | None = None,
+    schedules: str | Source | None = None,
 ) -> PlannedRun:
     """The function that `run` would run, its arrays, and the device. Raises as `run` does."""
-    trusted, steps = find_trusted(device), _read_steps(schedule, matrix_instructions)
+    trusted, steps = (
+        find_trusted(device),
+        read_steps(schedule, matrix_instructions, gpu_class, schedules),
+    )
     call, _ = _read_call(subject, inputs, attributes, outputs, trusted, dims, steps)
     plan = call.plan()
     sizes = {n: o.shape if isinstance(o, np.ndarray) else tuple(o) for n, o in call.outputs.items()}
@@ -203,12 +210,6 @@ def _read_call(
         asked = "a schedule" if steps.schedule is not None else "a matrix instruction"
         raise UnsupportedError(f"the reference has no kernels, which {asked} could be for")
     return _Call(resolved, arrays, values, read_dims(dims), device, steps), listed
-
-
-def _read_steps(schedule: str | Source | None, matrix_instructions: Sequence[str]) -> Steps:
-    """The steps of a call."""
-    own = None if schedule is None else as_source(schedule)
-    return Steps(schedule=own, instructions=read_instructions(matrix_instructions))
 
 
 def _list_arrays(subject: Operator | Graph | Function) -> tuple[str, ...]:

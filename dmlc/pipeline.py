@@ -27,10 +27,10 @@ from dmlc.kernel.parts import Lowered, join_parts
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.slow import find_slow, find_slow_open
 from dmlc.kernel.steps import count_steps
-from dmlc.kernel.target import Limits, Profile, find_profile
+from dmlc.kernel.target import Limits, Profile, Subject
 from dmlc.loops.nodes import Nest
 from dmlc.loops.sections import Sections, print_sections, read_sections
-from dmlc.lowering.group import lower_group
+from dmlc.lowering.group import find_subject, lower_group
 from dmlc.lowering.versions import lower_versions
 from dmlc.matrices import Instruction, find_instruction
 from dmlc.parameters import (
@@ -46,6 +46,7 @@ from dmlc.progress import track
 from dmlc.report import Report, Trace, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
 from dmlc.scalars.operation import Unsupported
+from dmlc.schedules.table import choose_profile
 from dmlc.sizes import Taken
 from dmlc.source import Diagnostic, Source, UnsupportedError
 from dmlc.transform.cost import Budget
@@ -74,6 +75,10 @@ class Steps:
     instructions: tuple[Instruction, ...] = ()
     """The matrix instructions that kernels are made for besides the plain ones, which devices
     choose of."""
+    gpu_class: str | None = None
+    """The class of GPUs whose rows of the schedule table serve; None: those for any GPU."""
+    table: Source | None = None
+    """Rows of a person's own: see `schedules.table`."""
 
 
 USUAL = Steps()
@@ -91,6 +96,8 @@ def compile(
     float_controls: Sequence[int] | None = None,
     schedule: str | Source | None = None,
     matrix_instructions: Sequence[str] = (),
+    gpu_class: str | None = None,
+    schedules: str | Source | None = None,
 ) -> Program:
     """Compiles a function for an output language and a kind of device.
 
@@ -106,24 +113,44 @@ def compile(
     `matrix_instructions` are names of `matrices.INSTRUCTIONS`: products of halves then have kernels
     that use these, for Vulkan, beside the plain ones, and a host takes the first that its device
     has. Their results are within bounds, but their bits depend on the device.
+    `gpu_class` names GPUs for which the schedule table has rows, such as `nvidia` or
+    `nvidia.sm_90`; the profile is then `gpu`. `schedules` is a table of your own, as `dmlc tune`
+    writes it: its rows go first. A row may change the order of sums, and says so.
     Raises `UnsupportedError` for what the target cannot express, before any lowering, and
     `DmlcError` for a schedule that is not legal.
     """
-    dialect, shape = _find_kind(target, profile, shader_model)
+    steps = read_steps(schedule, matrix_instructions, gpu_class, schedules)
+    dialect, shape = _find_kind(target, profile, shader_model, steps)
     widths = _read_widths(float_controls, dialect)
     expect_flag("root_signature", root_signature)
-    own = None if schedule is None else as_source(schedule)
-    bound = find_function(function)
-    rows = read_instructions(matrix_instructions)
+    bound, rows = find_function(function), steps.instructions
     make = _Compile(bound, target, shape, shader_model, root_signature, widths, rows)
-    return make(own)
+    return make(steps.schedule)
 
 
-def as_source(schedule: str | Source) -> Source:
-    """A file of schedules as a caller gives it: its text, maybe with a name."""
-    if isinstance(schedule, Source):
-        return schedule
-    return Source("<schedule>", expect_text("schedule", schedule))
+def as_source(given: str | Source | None, name: str = "schedule") -> Source | None:
+    """A file of schedules, or a table of them, as a caller gives it: its text, maybe with a
+    name."""
+    if given is None or isinstance(given, Source):
+        return given
+    return Source(f"<{name}>", expect_text(name, given))
+
+
+def read_steps(
+    schedule: str | Source | None = None,
+    matrix_instructions: Sequence[str] = (),
+    gpu_class: str | None = None,
+    schedules: str | Source | None = None,
+) -> Steps:
+    """The steps that a caller asks for: see `compile`."""
+    if gpu_class is not None:
+        expect_text("gpu_class", gpu_class)
+    return Steps(
+        schedule=as_source(schedule),
+        instructions=read_instructions(matrix_instructions),
+        gpu_class=gpu_class,
+        table=as_source(schedules, "schedules"),
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -197,7 +224,7 @@ def compile_by(
 ) -> Program:
     """The program that some steps make of a function; with `interpreted`, one that keeps its
     kernels for a simulated device. Raises as `compile` does."""
-    dialect, shape = _find_kind(target, profile, shader_model)
+    dialect, shape = _find_kind(target, profile, shader_model, steps)
 
     def make(dialect: Dialect) -> Program:
         lowered = _lower(function, dialect, shape, steps)
@@ -251,30 +278,50 @@ def find_fusion(function: Function, target: str = "opencl", profile: str | None 
     return _fuse(rewrite(function, shape.row, walks=shape.walks), dialect, shape)
 
 
+def list_subjects(
+    function: Function, target: str = "opencl", profile: str | None = None
+) -> list[Subject]:
+    """What the kernels of a function are to the schedule table, but those that no row is for.
+    Raises as `find_fusion` does."""
+    dialect, shape = _find_kind(target, profile)
+    fusion = find_fusion(function, target, profile)
+    found = (find_subject(fusion.function, group, shape, dialect.limits) for group in fusion.groups)
+    return [subject for subject in found if subject is not None]
+
+
 def describe_kernels(
-    function: Function, target: str, profile: str | None = None, *, as_json: bool = False
+    function: Function,
+    target: str,
+    profile: str | None = None,
+    *,
+    as_json: bool = False,
+    steps: Steps = USUAL,
 ) -> str:
     """The kernel IR that `compile` renders, as text for people, or as a JSON list of kernels.
     Raises as `compile` does."""
-    _, kernels = make_kernels(function, target, profile)
+    _, kernels = make_kernels(function, target, profile, steps=steps)
     if as_json:
         return f"[{', '.join(map(kernel_to_json, kernels))}]"
     return "\n\n".join(map(print_kernel, kernels))
 
 
-def describe_schedules(function: Function, target: str, profile: str | None = None) -> str:
+def describe_schedules(
+    function: Function, target: str, profile: str | None = None, steps: Steps = USUAL
+) -> str:
     """The script of each kernel that `compile` renders, as `compile` takes them. Raises as
     `compile` does."""
-    dialect, shape = _find_kind(target, profile)
-    _, kernels = make_kernels(function, target, profile)
+    dialect, shape = _find_kind(target, profile, steps=steps)
+    _, kernels = make_kernels(function, target, profile, steps=steps)
     return print_sections(kernels, dialect.limits.target, shape)
 
 
-def describe_nests(function: Function, target: str, profile: str | None = None) -> str:
+def describe_nests(
+    function: Function, target: str, profile: str | None = None, steps: Steps = USUAL
+) -> str:
     """The loops of each kernel that `compile` renders, one per line. Raises as `compile` does."""
     nests: dict[str, Nest] = {}
     lines: list[str] = []
-    for kernel in find_nests(function, target, profile, nests):
+    for kernel in find_nests(function, target, profile, nests, steps):
         nest = nests.get(kernel.title)
         own = kernel.schedule if nest is None else str(nest).splitlines()
         lines += [f"kernel {kernel.title}", *(f"  {line}" for line in own)]
@@ -282,12 +329,16 @@ def describe_nests(function: Function, target: str, profile: str | None = None) 
 
 
 def find_nests(
-    function: Function, target: str, profile: str | None, nests: dict[str, Nest]
+    function: Function,
+    target: str,
+    profile: str | None,
+    nests: dict[str, Nest],
+    steps: Steps = USUAL,
 ) -> tuple[Kernel, ...]:
     """The kernels of a function; the nest of each goes into `nests`, by the kernel's title. Those
     whose statements are written by hand have none. Raises as `compile` does."""
-    dialect, shape = _find_kind(target, profile)
-    _, groups = join_parts(function, _lower(function, dialect, shape, seen=nests))
+    dialect, shape = _find_kind(target, profile, steps=steps)
+    _, groups = join_parts(function, _lower(function, dialect, shape, steps, seen=nests))
     return tuple(kernel for group in groups for kernel in group)
 
 
@@ -302,7 +353,7 @@ def make_kernels(
 ) -> tuple[Function, tuple[Kernel, ...]]:
     """The function as fusion leaves it, and its kernels in execution order, as `compile` renders
     them: the plain ones, or those with a matrix instruction. Raises as `compile` does."""
-    dialect, shape = _find_kind(target, profile, shader_model)
+    dialect, shape = _find_kind(target, profile, shader_model, steps)
     if matrix_instruction is not None:
         dialect = use_matrices(dialect, find_instruction(matrix_instruction))
     fused, kernels = join_parts(function, _lower(function, dialect, shape, steps))
@@ -318,7 +369,7 @@ def compile_kernels(
     steps: Steps = USUAL,
 ) -> tuple[Program, Function, tuple[Kernel, ...]]:
     """The results of `compile` and of `make_kernels`, lowered once."""
-    dialect, shape = _find_kind(target, profile, shader_model)
+    dialect, shape = _find_kind(target, profile, shader_model, steps)
     lowered = _lower(function, dialect, shape, steps)
     program = _render(function, lowered, dialect, shape)
     fused, kernels = join_parts(function, lowered)
@@ -344,15 +395,19 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
 
 
 def _find_kind(
-    target: str, profile: str | None, shader_model: str | None = None
+    target: str,
+    profile: str | None,
+    shader_model: str | None = None,
+    steps: Steps = USUAL,
 ) -> tuple[Dialect, Profile]:
-    """The output language and the kind of device that a caller names."""
+    """The output language and the kind of device that a caller names, with its rows of the schedule
+    table."""
     expect_text("target", target, "the name of a target")
     for name, text in (("profile", profile), ("shader_model", shader_model)):
         if text is not None:
             expect_text(name, text)
     dialect = find_dialect(target, shader_model)
-    shape = find_profile(profile or dialect.profiles[0])
+    shape = choose_profile(profile, dialect.profiles[0], steps.gpu_class, steps.table)
     return dialect.of_profile(shape), shape
 
 

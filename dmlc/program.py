@@ -255,6 +255,8 @@ class KernelSource:
     shader_model: str = ""
     """HLSL: the shader model it is written for, as in `6.2`."""
     origin: Origin = Origin()
+    row: str = dataclasses.field(default="", repr=False)
+    """The row of the schedule table that its numbers are of; empty: of none."""
     float_controls: tuple[int, ...] = FLOAT_WIDTHS
     """HLSL: the widths of floats, in bits, of which its SPIR-V asks drivers to keep NaN, infinities
     and the signs of zeros."""
@@ -319,6 +321,8 @@ class Program:
     """None where kernels were written by hand."""
     repeats: tuple[Repeat, ...] = ()
     """The kernels that run again and again, in order. None of them are another's."""
+    gpu_class: str = ""
+    """The class of GPUs that it was compiled for; empty: for any."""
     warnings: tuple[Diagnostic, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """What may not be meant, and what its kernels do slowly, with the place in the source and a
     cure."""
@@ -492,6 +496,7 @@ class Program:
             "name": self.name,
             "target": self.target,
             "profile": self.profile,
+            **({"gpu_class": self.gpu_class} if self.gpu_class else {}),
             "symbols": {symbol: self._describe_symbol(symbol) for symbol in self.symbols},
             **({"checks": list(self.checks)} if self.checks else {}),
             "tensors": [_describe_tensor(t) for t in self.tensors],
@@ -545,6 +550,7 @@ class Program:
             "after": [self.kernels[number].name for number in kernel.after],
             "stages": list(kernel.origin.stages),
             "reasons": list(kernel.origin.reasons),
+            **({"row": kernel.row} if kernel.row else {}),
             **_describe_traffic(kernel.origin.traffic),
             "figures": None if kernel.origin.figures is None else kernel.origin.figures.to_json(),
             **self.language.describe_kernel(kernel),

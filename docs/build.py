@@ -54,7 +54,8 @@ PAGES = ("README.md", "examples/embedding/README.md", "docs/index.md", *(
         "tutorial/index", "how-to/import", "how-to/judge", "how-to/mlir", "how-to/onnx",
         "how-to/schedules", "how-to/sizes", "how-to/testing", "reference/errors",
         "reference/generated-code",
-        "reference/ir", "reference/language", "reference/manifest", "reference/schedules",
+        "reference/ir", "reference/language", "reference/manifest", "reference/schedule-table",
+        "reference/schedules",
         "explanation/architecture",
         "explanation/fusion", "explanation/gradients"))
 )  # fmt: skip

@@ -25,8 +25,8 @@ ORDER = (
     "summaries", "library", "ir", "transform", "binding", "catalog", "building", "reference",
     "oracle", "kernel", "loops", "schedules", "lowering", "shader_model", "buffer_plan", "program",
     "manifest", "report", "codegen", "pipeline", "compiler", "picture", "runtime",
-    "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "datasheet",
-    "qualify", "onnx", "pages", "mlir", "torch", "editor", "cli", "__main__",
+    "inspection", "devices", "known_answers", "api", "testing", "tuning", "listing", "interop",
+    "datasheet", "qualify", "onnx", "pages", "mlir", "torch", "editor", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 

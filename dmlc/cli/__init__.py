@@ -36,6 +36,7 @@ COMMANDS = {
     "inspect": "Show the figures of each kernel on a GPU, without one.",
     "run": "Run an operator on arrays.",
     "profile": "Say how long each kernel takes.",
+    "tune": "Find a device's rows of the schedule table by measuring.",
     "test": "Test operators, on devices, from their own tables and examples.",
     "import": "Read reference pages as descriptions of operators.",
     "import-onnx": "Read an ONNX model as a function of the tensor IR.",

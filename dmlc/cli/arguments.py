@@ -116,6 +116,20 @@ def schedule_option(function: F) -> F:
     )(function)  # fmt: skip
 
 
+def table_options(function: F) -> F:
+    """The options `--gpu-class` and `--schedules` of a command that makes kernels."""
+    function = click.option(
+        "--schedules", metavar="FILE", callback=_read_schedule,
+        help="A table of schedules of your own, as dmlc tune writes it. Its rows go first.",
+    )(function)  # fmt: skip
+    return click.option(
+        "--gpu-class", metavar="NAME",
+        help="The GPUs whose rows of the schedule table serve: nvidia, amd, intel, qualcomm, "
+        "apple, or an architecture such as nvidia.sm_90. The profile is then gpu. [default: what "
+        "suits any]",
+    )(function)  # fmt: skip
+
+
 def _read_schedule(_context: click.Context, _parameter: click.Parameter, path: str | None) -> Any:
     """The file of `--schedule`, with its name."""
     if path is None:

@@ -25,6 +25,7 @@ from dmlc.cli.arguments import (
     read_tensors,
     refuse_attributes,
     schedule_option,
+    table_options,
     tensor_option,
 )
 from dmlc.cli.arrays import bind_open, make_outputs, read_arrays, read_weights
@@ -64,11 +65,13 @@ def call_options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., A
             device: str,
             schedule: Source | None,
             matrix_instructions: list[str],
+            gpu_class: str | None,
+            schedules: Source | None,
             **others: Any,
         ) -> Any:
             call = _read_call(
-                operator, inputs, tensors, attributes, dimensions, folders, device, schedule,
-                matrix_instructions,
+                operator, inputs, tensors, attributes, dimensions, folders, device,
+                (schedule, matrix_instructions, gpu_class, schedules),
             )  # fmt: skip
             return command(call, **others)
 
@@ -84,6 +87,7 @@ def call_options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., A
                          shell_complete=complete_device, help=devices),
             schedule_option,
             matrix_option,
+            table_options,
         )  # fmt: skip
         return functools.reduce(lambda made, option: option(made), reversed(options), read)
 
@@ -98,10 +102,10 @@ def _read_call(
     dimensions: Sequence[str],
     folders: Sequence[str],
     device: str,
-    schedule: Source | None,
-    matrix_instructions: list[str],
+    rest: tuple[Any, ...],
 ) -> Call:
-    """The run that options mean, the arrays of its inputs read. Raises as these do."""
+    """The run that options mean, the arrays of its inputs read; `rest` is how its kernels are made.
+    Raises as these do."""
     bound = find_function(operator, (), attributes, dimensions)
     found = find_subject(operator, folders) if bound is None else bound
     described = read_tensors(tensors)
@@ -123,7 +127,6 @@ def _read_call(
         given = read_attributes(attributes, found)
         outputs = make_outputs(found, arrays, described, given, dims)
         function = bind_open(found, arrays, described, given, dims)
-    rest = (schedule, matrix_instructions)
     call = (found, arrays, given, outputs, device, dims, *rest)
     if function is not None:
         spelt = {ir_name(name): array for name, array in arrays.items()}

@@ -26,6 +26,7 @@ from dmlc.cli.arguments import (
     schedule_option,
     show_commands,
     show_warnings,
+    table_options,
 )
 from dmlc.cli.completion import complete_operator
 from dmlc.cli.messages import show
@@ -66,6 +67,7 @@ _ALL = [target for target in TARGETS if target.is_general]
               "devices does not list of a device.")  # fmt: skip
 @matrix_option
 @schedule_option
+@table_options
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the files into this folder. Without it, print the sources.")  # fmt: skip
 @click.option("--host", type=click.Choice(["cpp", "rust", "csharp"]),
@@ -90,6 +92,8 @@ def command(
     float_controls: tuple[int, ...],
     matrix_instructions: list[str],
     schedule: Source | None,
+    gpu_class: str | None,
+    schedules: Source | None,
     directory: str | None,
     host: str | None,
     dxdispatch: bool,
@@ -130,6 +134,8 @@ def command(
             root_signature=host != "cpp",  # That host code makes its own.
             schedule=schedule if found.name in meant else None,
             matrix_instructions=matrix_instructions if found.shader_models else (),
+            gpu_class=gpu_class,
+            schedules=schedules,
         )
         for found in targets
     ]

@@ -17,7 +17,7 @@ from dmlc.diagnostics import explain, list_codes
 
 Items = list[CompletionItem]
 OPERATOR_COMMANDS = (
-    "compile", "export", "graph", "inspect", "ir", "qualify", "run", "show", "test",
+    "compile", "export", "graph", "inspect", "ir", "qualify", "run", "show", "test", "tune",
 )  # fmt: skip
 """The commands whose arguments are operators, or files that hold some."""
 

@@ -11,6 +11,7 @@ from dmlc.cli.arguments import (
     bindings,
     schedule_option,
     show_warnings,
+    table_options,
 )
 from dmlc.cli.completion import complete_operator
 from dmlc.inspection import inspect
@@ -32,6 +33,7 @@ from dmlc.source import Source
 @click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
               show_default=True, help="What HLSL for AMD's GPUs is written for.")  # fmt: skip
 @schedule_option
+@table_options
 @click.option("--isa", is_flag=True, help="Also give the machine code.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(
@@ -43,6 +45,8 @@ def command(
     gpus: str,
     shader_model: str,
     schedule: Source | None,
+    gpu_class: str | None,
+    schedules: Source | None,
     isa: bool,
     as_json: bool,
 ) -> None:
@@ -56,7 +60,14 @@ def command(
     if not names:
         raise click.BadParameter("expected names of GPUs, such as gfx1100", param_hint="'--gpu'")
     function = bind_subject(operator, tensors, attributes, dimensions, folders)
-    found = inspect(function, names, shader_model=shader_model, schedule=schedule)
+    found = inspect(
+        function,
+        names,
+        shader_model=shader_model,
+        schedule=schedule,
+        gpu_class=gpu_class,
+        schedules=schedules,
+    )
     show_warnings(found.warnings)
     if as_json:
         click.echo(json.dumps(found.to_json(isa), indent=2))

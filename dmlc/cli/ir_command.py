@@ -10,16 +10,20 @@ from dmlc.cli.arguments import (
     bindings,
     profile_option,
     show_warnings,
+    table_options,
     target_option,
 )
 from dmlc.cli.completion import complete_operator
 from dmlc.pipeline import (
+    USUAL,
     describe_kernels,
     describe_nests,
     describe_schedules,
     find_fusion,
     list_passes,
+    read_steps,
 )
+from dmlc.source import Source
 from dmlc.transform.fuse import Fusion
 from dmlc.transform.json import fusion_to_json
 from dmlc.transform.rewrite import PASSES
@@ -42,6 +46,7 @@ from dmlc.transform.simplify import simplify
 @click.option("--program", is_flag=True, help="Print the loops of each kernel, one per line.")
 @target_option("The target that --kernel, --schedule, --program and --after are for.")
 @profile_option
+@table_options
 @click.option(
     "--json",
     "as_json",
@@ -60,6 +65,8 @@ def command(
     program: bool,
     target: str,
     profile: str | None,
+    gpu_class: str | None,
+    schedules: Source | None,
     as_json: bool,
 ) -> None:
     """Print the tensor IR of an operator or a graph, or the kernel IR it is lowered to.
@@ -74,14 +81,19 @@ def command(
         )
     function = bind_subject(operator, tensors, attributes, dimensions, folders)
     show_warnings(function.warnings)
+    steps = read_steps(gpu_class=gpu_class, schedules=schedules)
+    if steps != USUAL and not (kernel or schedule or program):
+        raise click.UsageError(
+            "--gpu-class and --schedules are for --kernel, --schedule and --program"
+        )
     if kernel:
-        click.echo(describe_kernels(function, target, profile, as_json=as_json))
+        click.echo(describe_kernels(function, target, profile, as_json=as_json, steps=steps))
         return
     if schedule:
-        click.echo(describe_schedules(function, target, profile))
+        click.echo(describe_schedules(function, target, profile, steps))
         return
     if program:
-        click.echo(describe_nests(function, target, profile))
+        click.echo(describe_nests(function, target, profile, steps))
         return
     fusion: Fusion | None = None
     if after == "fuse":

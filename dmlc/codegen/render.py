@@ -120,6 +120,7 @@ def render(
         function.checks,
         unfused,
         tuple(repeats),
+        gpu_class=profile.device_class,
     )
 
 
@@ -319,6 +320,7 @@ def _render_kernel(
         after,
         dialect.shader_model,
         origin,
+        row=kernel.row,
         matrix=dialect.limits.instruction if kernel.matrices else None,
     )
 
@@ -380,12 +382,14 @@ def _bind_scalars(kernel: k.Kernel, first: int, mangler: Mangler) -> tuple[Scala
 
 
 def _show_schedule(kernel: k.Kernel) -> list[str]:
-    """The calls of a kernel's script, as many to a line as fit; or else its loops."""
+    """The row of the schedule table that a kernel's numbers are of, and the calls of its script, as
+    many to a line as fit; or else its loops."""
+    row = wrap_comment(make_comment(kernel.row)) if kernel.row else []
     if not kernel.script:
-        return [make_comment(line) for line in kernel.schedule]
+        return [*row, *(make_comment(line) for line in kernel.schedule)]
     calls = (make_comment(call).replace(" ", _STAYS) for call in kernel.script)
     lines = textwrap.wrap("; ".join(calls), _SCRIPT_WIDTH, break_long_words=False)
-    return [line.replace(_STAYS, " ") for line in lines]
+    return [*row, *(line.replace(_STAYS, " ") for line in lines)]
 
 
 def _describe_launch(kernel: k.Kernel, scalars: tuple[ScalarBinding, ...], item: str) -> str:

@@ -36,7 +36,7 @@ from dmlc.inspection.work import count_work
 from dmlc.ir.specialize import specialize
 from dmlc.kernel.arithmetic import bind_sizes
 from dmlc.parameters import expect_items, expect_text
-from dmlc.pipeline import USUAL, Steps, as_source, compile_kernels
+from dmlc.pipeline import compile_kernels, read_steps
 from dmlc.source import DmlcError, Source
 
 _MICRO = 1e-6
@@ -49,15 +49,18 @@ def inspect(
     shader_model: str = "6.2",
     sizes: Mapping[str, int] = MappingProxyType({}),
     schedule: str | Source | None = None,
+    gpu_class: str | None = None,
+    schedules: str | Source | None = None,
 ) -> Inspection:
     """What the kernels of a function are on GPUs, by the GPUs' own compilers; no GPU is needed.
 
     A function is given as to `compile`. Where sizes of it are left open, `sizes` says at which its
     kernels, which serve all, are looked at: `{"N": 32}`. `gpus` are names that Mesa's
     RADV has for AMD's, such as `gfx1100`, whose kernels are HLSL, for `shader_model`; or NVIDIA's,
-    such as `sm_90`, whose kernels are OpenCL C. `schedule` is that of `compile`. Raises
-    as `compile` does, `UnavailableError` where a compiler is missing, `UnknownNameError` for
-    a GPU that it does not know, and `UnsupportedError` for data types that a GPU lacks.
+    such as `sm_90`, whose kernels are OpenCL C. `schedule`, `gpu_class` and `schedules` are those
+    of `compile`. Raises as `compile` does, `UnavailableError` where a compiler is missing,
+    `UnknownNameError` for a GPU that it does not know, and `UnsupportedError` for data types that a
+    GPU lacks.
     """
     items = (gpus,) if isinstance(gpus, str) else expect_items("gpus", gpus, "names of GPUs")
     given = [expect_text("gpus", name, "the name of a GPU") for name in items]
@@ -76,7 +79,7 @@ def inspect(
                 f"say at which to look at it, as in sizes={{'{unknown[0]}': 1024}}"
             ],
         )
-    steps = USUAL if schedule is None else Steps(schedule=as_source(schedule))
+    steps = read_steps(schedule, gpu_class=gpu_class, schedules=schedules)
     of_nvidia = [name for name in names if ptxas.is_gpu(name)]
     if of_nvidia and len(of_nvidia) < len(names):
         raise DmlcError(

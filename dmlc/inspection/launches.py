@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc import ir
-from dmlc.inspection.model import DEVICES, Cache, Demand, Flight, estimate
+from dmlc.inspection.model import DEVICES, Cache, Demand, Device, Flight, estimate
 from dmlc.kernel import nodes as k
 from dmlc.kernel.counts import Access, Body, Steps
 from dmlc.kernel.slow import count_points
@@ -90,14 +90,17 @@ def read_launch(function: ir.Function, kernel: k.Kernel) -> Launch:
     return Launch(kernel, steps, outputs, max(1, points), moves, touched)
 
 
-def estimate_kernels(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[Estimates, ...]:
-    """The seconds of each kernel of a function whose sizes are known on each device of the model,
-    one kernel after the other. Raises `DmlcError` where a size is not known."""
-    caches = [Cache(device) for device in DEVICES]
+def estimate_kernels(
+    function: ir.Function, kernels: Sequence[k.Kernel], devices: Sequence[Device] = DEVICES
+) -> tuple[Estimates, ...]:
+    """The seconds of each kernel of a function whose sizes are known on each device, of the model
+    if no others are given, one kernel after the other. Raises `DmlcError` where a size is not
+    known."""
+    caches = [Cache(device) for device in devices]
     found: list[Estimates] = []
     for kernel in kernels:
         demand = _make_uncompiled_demand(function, read_launch(function, kernel))
-        pairs = zip(DEVICES, caches, strict=True)
+        pairs = zip(devices, caches, strict=True)
         found.append({d.name: estimate(demand, d, cache).seconds for d, cache in pairs})
     return tuple(found)
 

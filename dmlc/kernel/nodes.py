@@ -506,6 +506,8 @@ class Kernel:
     """Where it reduces pieces for another kernel: what that is called, and the call that has cut
     the points."""
     matrices: tuple[Matrix, ...] = ()
+    row: str = ""
+    """The row of the schedule table that its numbers are of; empty: of none."""
 
     @property
     def index_limits(self) -> tuple[int, int]:

@@ -109,7 +109,7 @@ class _Parser(Scanner[k.Expression]):
                     said["passes"] += (self._names(),)
                 case "stages":
                     said["stages"] = self._names()
-                case "walk" | "apart" | "title" as key:
+                case "walk" | "apart" | "title" | "row" as key:
                     said[key] = self._text()
                 case "effort":
                     number = self.next()

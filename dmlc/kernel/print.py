@@ -68,6 +68,7 @@ def print_kernel(kernel: k.Kernel) -> str:
         *([f"walk {_quote(kernel.walk)}"] if kernel.walk else []),
         *(f"schedule {_quote(line)}" for line in kernel.schedule),
         *([f"title {_quote(kernel.title)}"] if kernel.title else []),
+        *([f"row {_quote(kernel.row)}"] if kernel.row else []),
         *(f"script {_quote(line)}" for line in kernel.script),
         *(f"cut {_quote(line)}" for line in kernel.cut),
         *([f"apart {_quote(kernel.apart)}"] if kernel.apart else []),

@@ -11,7 +11,76 @@ import dataclasses
 from dmlc.matrices import Instruction
 from dmlc.scalars import DataType
 from dmlc.sizes import Taken
-from dmlc.source import UnknownNameError, unknown_name
+from dmlc.source import Span, UnknownNameError, unknown_name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Subject:
+    """What a row of the schedule table is looked up by: what some stages are to a device."""
+
+    kind: str
+    """Their kernel class, such as `product`."""
+    dtype: DataType
+    """The type of the largest tensor that they read or store."""
+    size: int | None
+    """The outputs of a product, or else the elements of that tensor; None where that is known at
+    run time only."""
+    batches: int = 1
+    rows: int = 0
+    """Of a product."""
+    columns: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the schedule table: numbers of rules for kernels of a class on a device."""
+
+    device: str
+    kind: str
+    dtype: DataType | None
+    """None: any type of up to 32 bits."""
+    first: int
+    """The power of two from which sizes are the row's."""
+    last: int | None
+    """The power of two from which they are no more; None: there is none."""
+    numbers: tuple[tuple[str, int | tuple[int, ...]], ...]
+    """Fields of `Profile`, and their values."""
+    text: str
+    """The row on one line."""
+    span: Span = dataclasses.field(compare=False)
+
+    def __str__(self) -> str:
+        return f"table row {self.text}"
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether sizes do not matter."""
+        return self.first == 0 and self.last is None
+
+    def suits(self, subject: Subject) -> bool:
+        """Whether it is for a kernel. Tiles are for no product of which they would compute more
+        than twice the outputs."""
+        most = subject.dtype.bytes
+        if self.kind != subject.kind or (self.dtype or subject.dtype) is not subject.dtype:
+            return False
+        if self.dtype is None and most > WORD_BYTES:
+            return False
+        if subject.size is None:
+            return self.is_for_all
+        bits = max(0, subject.size.bit_length() - 1)
+        if bits < self.first or (self.last is not None and bits >= self.last):
+            return False
+        tile = dict(self.numbers).get("tile")
+        if not isinstance(tile, tuple):
+            return True
+        down, across, *_ = tile
+        made = -(-subject.rows // down) * down * -(-subject.columns // across) * across
+        return made <= 2 * subject.rows * subject.columns
+
+
+WORD_BYTES = 4
+"""The bytes of a type, at most, that rows for any type are for: tiles of them are as large as the
+table says."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,6 +124,28 @@ class Profile:
     take 1.6 and 2.4 times as long so."""
     walks: bool = False
     """Whether a work item may walk all points of a row, and put each where it belongs."""
+    vectors: int = 4
+    """Vectors of a work item of element-wise work, at most: what it has loaded before it computes
+    is what memory is asked for at a time."""
+    columns: int = 32
+    """Neighbouring outputs of a reduction in a group, where they are neighbours in memory: a cache
+    line of floats, or two."""
+    points: int = 4
+    """Points, or vectors of them, that a work item reduces at least before more of them share an
+    output; and those that it reads before it adds the first."""
+    fill: int = 1024
+    """Groups that fill a large device: while there are fewer, more work items share an output."""
+    tile: tuple[int, ...] = ()
+    """Rows and columns of a product's tile, those of a work item, points of it, and 1 where the
+    next tile is read ahead; empty: what suits the sizes."""
+    panel: tuple[int, int, int] = (192, 256, 256)
+    """The most rows and columns of a work item's tile of a product, and points of its panels: two
+    panels and the sums take less than half a megabyte, and the part of them that a block goes over
+    stays in the first cache."""
+    device_class: str = ""
+    """The device class that a caller names, such as `nvidia.sm_90`; empty: none."""
+    rows: tuple[Row, ...] = ()
+    """Rows of the schedule table that may serve, the first that suits a kernel before others."""
     taken: Taken = ()
     """What sizes that are left open are taken for: kernels are right for all, and suit these."""
 
@@ -62,6 +153,14 @@ class Profile:
     def per_group(self) -> int:
         """Elements that one work group computes."""
         return self.group_size * self.per_item
+
+    def find_row(self, subject: Subject) -> Row | None:
+        """The row of the schedule table for a kernel; None where there is none."""
+        return next((row for row in self.rows if row.suits(subject)), None)
+
+    def take_row(self, row: Row) -> Profile:
+        """The profile with the numbers of a row, and no rows."""
+        return dataclasses.replace(self, **dict(row.numbers), rows=())
 
 
 CPU = Profile(

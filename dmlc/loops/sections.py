@@ -121,9 +121,10 @@ def print_sections(kernels: Sequence[k.Kernel], target: str, profile: Profile) -
     """A file of the schedules of a program, of whose kernels `read_sections` and the compiler make
     the same. The loops of those that no script makes are comments."""
     lines = [f"{TARGET} {target} {profile.name}"]
+    rows = {each.title: [f"  // {each.row}"] for each in kernels if each.row}
     trees = {each.title: each.schedule for each in kernels if not each.script}
     for name, calls in list_sections(kernels).items():
-        lines += ["", f"{KERNEL} {name}", *(f"  {call}" for call in calls)]
+        lines += ["", f"{KERNEL} {name}", *rows.get(name, []), *(f"  {call}" for call in calls)]
         if name in trees:
             lines += [
                 "  // no script makes its loops:",

@@ -15,10 +15,11 @@ from typing import Any
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.target import Limits, Profile
+from dmlc.kernel.target import Limits, Profile, Row, Subject
 from dmlc.loops.element import collect_elements
 from dmlc.loops.phases import Phase, collect_phases, combine_partials, part_members, store_partials
 from dmlc.loops.rfactor import cut_points
+from dmlc.loops.script import ScheduleError
 from dmlc.loops.sections import NONE, Sections
 from dmlc.loops.space import Space, collapse
 from dmlc.loops.windows import write_windows
@@ -35,6 +36,7 @@ from dmlc.schedules.choose import (
     takes_neighbours,
 )
 from dmlc.schedules.crossing import choose_crossing, cut_rows
+from dmlc.schedules.kinds import describe, describe_reduction
 from dmlc.schedules.line_buffer import choose_line_buffer
 from dmlc.schedules.online import choose_online
 from dmlc.source import UnsupportedError
@@ -46,12 +48,31 @@ from dmlc.transform.scatter import Walk, find_walk
 def lower_group(
     function: ir.Function, group: Group, profile: Profile, limits: Limits, own: Sections = NONE
 ) -> tuple[k.Kernel, ...]:
-    """The kernels of a group, in execution order; `own` has sections for some of them.
+    """The kernels of a group, in execution order; `own` has sections for some of them. Where the
+    profile has a row of the schedule table for it, rules take their numbers from there.
 
     Raises `UnsupportedError` where a limit of the target is passed, and `ScheduleError` where a
-    section has what is not legal.
+    section, or a row, has what is not legal.
     """
-    return _Lowering(function, profile, limits, own).lower(group)
+    lowering = _Lowering(function, profile, limits, own)
+    row = lowering.find_row(group)
+    if row is None:
+        return lowering.lower(group)
+    try:
+        made = dataclasses.replace(lowering, profile=profile.take_row(row)).lower(group)
+    except ScheduleError as error:
+        raise ScheduleError(
+            d if d.span else dataclasses.replace(d, message=f"{row}: {d.message}", span=row.span)
+            for d in error.diagnostics
+        ) from None
+    return tuple(dataclasses.replace(kernel, row=str(row)) for kernel in made)
+
+
+def find_subject(
+    function: ir.Function, group: Group, profile: Profile, limits: Limits
+) -> Subject | None:
+    """What a group is to the schedule table; None where no row is for it."""
+    return _Lowering(function, profile, limits, NONE).find_subject(group)
 
 
 def lower_stages(
@@ -143,6 +164,25 @@ class _Lowering:
         if len(kernels) == 1:
             return tuple(kernels)
         return tuple(dataclasses.replace(kernel, apart=apart) for kernel in kernels)
+
+    def find_row(self, group: Group) -> Row | None:
+        """The row of the schedule table for a group."""
+        subject = self.find_subject(group) if self.profile.rows else None
+        return None if subject is None else self.profile.find_row(subject)
+
+    def find_subject(self, group: Group) -> Subject | None:
+        """What a group is to the schedule table: kernels that hold rows of one reduction for
+        another have numbers of their own."""
+        function = self.function
+        if not group.passes:
+            return describe(function, group.stages, "elementwise")
+        if group.ranks is not None:
+            is_scan = find_group_prefix(function, group) is not None
+            return describe(function, group.stages, "scan" if is_scan else "sort")
+        if group.row is not None or group.online is not None or group.crossed is not None:
+            return None
+        phases, _ = self._arrange(group.parallel, group.passes, group.stages)
+        return describe_reduction(function, group.stages, phases, self.profile)
 
     def lower_stages(self, stages: tuple[str, ...], local: tuple[str, ...] = ()) -> k.Kernel:
         """The kernel of element-wise stages over one domain; those `local` are for the others

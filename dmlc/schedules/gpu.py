@@ -26,28 +26,19 @@ from dmlc.source import UnsupportedError
 
 _BYTES = 16
 """What a work item loads at once: a vector of floats, or two of halves, side by side."""
-_MOST_VECTORS = 4
-"""Vectors of a work item, at most: what it has loaded before it computes is what memory is asked
-for at a time."""
 _MOST_WRITTEN = 64
 """Operations on vectors that are written out, at most: where there are more, computing takes longer
 than memory, whatever the loads, and compilers take long, too."""
 _FUNCTION = 16
 """Operations that a logarithm or a remainder comes to, about."""
-_COLUMNS = 32
-"""Neighbouring outputs in a group, where they are neighbours in memory: a cache line of floats, or
-two."""
 _FEW_COLUMNS = 8
-"""The same where some of what is read lies along the points of each: a sector of floats, which is
-what memory moves at once."""
+"""Neighbouring outputs in a group, at most, where some of what is read lies along the points of
+each: a sector of floats, which is what memory moves at once."""
 _SECTOR = 32
 """Bytes of neighbouring outputs in a group, at least, where there are few outputs."""
-_POINTS = 4
-"""Points, or vectors of them, that a work item reduces at least before more of them share an
-output; and those it reads before it adds the first."""
 _MOST_POINTS = 16
-"""Those that it reads one by one before it adds the first, at most, while there are fewer groups
-than keep memory busy with four."""
+"""Points that a work item reads one by one before it adds the first, at most, while there are fewer
+groups than keep memory busy with those of the profile."""
 _BUSY = 512
 """These groups."""
 _SERIAL_GROUPS = 64
@@ -58,8 +49,6 @@ _PARTS = 8
 """Partial results that a work item reads before it adds the first."""
 _FEW_PARTS = 64
 """Partial results of an output that each work item combines by itself, at most."""
-_GROUPS = 1024
-"""Groups that fill a large GPU: while there are fewer, more work items share an output."""
 _HELD = 32
 """Elements that a work item holds in registers from one pass over its points to the next, at
 most."""
@@ -135,7 +124,7 @@ def choose_vectors(work: Work) -> Nest:
     element, unit = _flatten(rule), _measure_unit((phase,))
     (whole,) = (loop.dim for loop in chain(rule.nest.body))
     once = p.group_size * unit
-    many = _count_written(phase, _MOST_VECTORS, unit)
+    many = _count_written(phase, p.vectors, unit)
     while many > 1 and isinstance(whole.size, int) and whole.size < many * once * p.groups:
         many //= 2
     rule.do("bind", rule.do("split", element, once * many, name="group"), "group")
@@ -208,7 +197,7 @@ def share_outputs(work: Work, rows: int, columns: int, taken: Taken = ()) -> Nes
     read them all before it adds the first. Where outputs are cut into pieces, what reduces partial
     results is done for each piece again, and what derives from them is stored once. Open sizes are
     `taken` for numbers where steps are counted."""
-    rule, phases, limits = work.begin(), work.phases, work.limits
+    rule, phases, limits, p = work.begin(), work.phases, work.limits, work.profile
     unit, most = find_unit(phases, limits), len(_find_widest(phases).space.parallel)
     held = _count_held(phases, rows, unit)
     rule.do("axis", "row", rows)
@@ -233,26 +222,28 @@ def share_outputs(work: Work, rows: int, columns: int, taken: Taken = ()) -> Nes
             own = find_unit((phase,), limits) if again else unit
             times = 0 if again else held
             is_open, settled = phase.space.is_open, phase.settle(taken)
-            times = times or _count_times(settled, rows, own, columns, is_open=is_open)
+            times = times or _count_times(settled, p, rows, own, columns, is_open=is_open)
             rule.do("share", element, "row", own, times, name="strip")
     several = f"{columns} outputs" if columns > 1 else "1 output"
     lanes = f"{rows} {'lane' if rows == 1 else 'lanes'}"
     return rule.finish(f"a group computes {several}, with {lanes} on each")
 
 
-def _count_times(phase: Phase, rows: int, unit: int, columns: int, *, is_open: bool) -> int:
+def _count_times(
+    phase: Phase, p: Profile, rows: int, unit: int, columns: int, *, is_open: bool
+) -> int:
     """How many times a work item takes that many points before it adds the first."""
     if phase.tests_guard:
         return 1
     points = multiply(phase.space.extents[axis] for axis in phase.space.inner)
     if not isinstance(points, int):
-        return _count_written(phase, _POINTS, unit)
-    most, outputs = _POINTS, multiply(phase.space.outputs)
+        return _count_written(phase, p.points, unit)
+    most, outputs = p.points, multiply(phase.space.outputs)
     moved = max((v.dtype.bytes for v in phase.elements.buffers()), default=_BYTES)
     if unit == 1:
         most = max(most, _BYTES // moved)
     if unit == 1 and isinstance(outputs, int):
-        most = max(most, min(_MOST_POINTS, _POINTS * _BUSY // -(-outputs // columns)))
+        most = max(most, min(_MOST_POINTS, p.points * _BUSY // -(-outputs // columns)))
     many = _count_written(phase, most, unit)
     if unit == 1 and not is_open:
         # Four elements take as many operations as a vector of them, and are worth as many loads.
@@ -306,6 +297,14 @@ def _count_held(phases: Sequence[Phase], rows: int, unit: int) -> int:
     return 0 if points % (rows * unit) or points > rows * most else points // (rows * unit)
 
 
+def lies_across(phases: Sequence[Phase]) -> bool:
+    """Whether outputs lie side by side in memory, sooner than the points of each."""
+    space = _find_widest(phases).space
+    last = len(space.extents) - 1
+    beside = bool(space.parallel) and last == space.parallel[-1]
+    return beside or any(map(lies_both_ways, phases))
+
+
 def choose_tile(
     phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = True, few: int = 1
 ) -> tuple[int, int]:
@@ -319,7 +318,7 @@ def choose_tile(
     holding = round_up(points // each) if each else 0
     most = max(space.inner_count for space in wide) // unit
     is_heavy = any(_weigh(phase) > _FUNCTION for phase in _list_wide(phases))
-    rows = round_up(-(-most // (max(_POINTS, each // unit) if is_heavy else _POINTS)))
+    rows = round_up(-(-most // (max(p.points, each // unit) if is_heavy else p.points)))
     last = len(first.extents) - 1
     outputs = math.prod(first.parallel_sizes)
     widest = 0
@@ -327,17 +326,17 @@ def choose_tile(
         widest = _FEW_COLUMNS
         rows = min(p.group_size // widest, round_up(most))
     elif first.parallel and last == first.parallel[-1]:
-        widest = min(_COLUMNS, round_up(outputs))
+        widest = min(p.columns, round_up(outputs))
         beside = (v.dtype.bytes for p in _list_wide(phases) for v in p.elements.buffers()
                   if p.space.strides[v][p.space.parallel[-1]] == 1)  # fmt: skip
         least = _SECTOR // min(beside, default=4)
         if is_narrow and 0 < holding * _FEW_COLUMNS <= limits.group_size:
             widest = min(widest, _FEW_COLUMNS)
-        while widest > least and is_narrow and outputs < _GROUPS * widest:
+        while widest > least and is_narrow and outputs < p.fill * widest:
             widest //= 2
         rows = min(rows, p.group_size // widest)
     else:
-        while rows < most and outputs * rows < _GROUPS * p.group_size:
+        while rows < most and outputs * rows < p.fill * p.group_size:
             rows = max(1, 2 * rows)
     rows = max(rows, p.group_size // round_up(outputs), 1)
     rows = min(rows, p.group_size)

@@ -35,9 +35,6 @@ from dmlc.loops.phases import Phase
 from dmlc.schedules.cpu import choose_lanes
 from dmlc.schedules.tiles import lies_along
 
-_ROWS, _COLUMNS, _DEPTH = 192, 256, 256
-"""The most rows and columns of a tile, and points of its panels: two panels and the sums take less
-than half a megabyte, and the part of them that a block goes over stays in the first cache."""
 _BLOCK = 6
 """Rows of a block: with a vector of columns each, sums and factors fit the registers of machines
 with 16 of half the vector."""
@@ -118,9 +115,10 @@ class _Packed:
         self._p = p
         self._parallel = name_parallel(found.phase)
         self._own = own = name_inner(found.phase, self._parallel, "k", 0)
-        self._columns = _cut([own[axis] for axis in found.right.axes], _COLUMNS)
-        self._points = _cut([own[axis] for axis in found.inner], _DEPTH)
-        most, rows = _ROWS, [own[axis] for axis in found.left.axes]
+        most, columns, depth = p.panel
+        self._columns = _cut([own[axis] for axis in found.right.axes], columns)
+        self._points = _cut([own[axis] for axis in found.inner], depth)
+        rows = [own[axis] for axis in found.left.axes]
         self._rows = _cut(rows, most)
         while self.count_tiles() < p.groups and most > _LEAST_ROWS:
             most //= 2

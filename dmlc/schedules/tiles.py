@@ -85,7 +85,11 @@ def limit_shape(found: Contraction) -> Shape:
 
 
 def choose_shape(found: Contraction, p: Profile) -> Shape:
-    """The tiles of a product of many rows and columns."""
+    """The tiles of a product of many rows and columns: those of a row of the schedule table, or
+    else those that suit the sizes."""
+    if p.tile:
+        rows, columns, each, depth, ahead = p.tile
+        return Shape(rows, columns, each, depth, bool(ahead))
     if limit_shape(found) is _SMALL:
         return _SMALL
     outputs = found.batches * found.rows * found.columns

@@ -41,8 +41,6 @@ _SIDE = 32
 tiles are longer along the other."""
 _LEAST = 8
 """Elements along each axis, at least: of fewer, a group takes whole sectors anyway."""
-_GROUPS = 1024
-"""Groups that fill a large GPU: where there are twice as many, each takes twice as much."""
 _SHARED_BYTES = 1 << 14
 """Memory of a group's tiles, at most: several groups share a unit."""
 _BANKS = 32
@@ -226,7 +224,7 @@ class _Tiles:
 
     def __init__(self, work: Work, found: _Crossing) -> None:
         self._rule, self._phase, self._found = work.begin(), work.phases[0], found
-        self._items = work.profile.group_size
+        self._items, self._fill = work.profile.group_size, work.profile.fill
         rows, columns = self._choose_sides()
         self._sides = {found.row: rows, found.column: columns}
 
@@ -239,7 +237,7 @@ class _Tiles:
         rows, columns = cut
         size = 2 * rows * _find_pitch(2 * rows, columns) * _ELEMENT
         fits = len(found.staged) * size <= _SHARED_BYTES
-        many = math.prod(sizes) // (rows * columns) >= 2 * _GROUPS
+        many = math.prod(sizes) // (rows * columns) >= 2 * self._fill
         is_large = many and fits and sizes[found.row] >= 2 * rows
         return (2 * rows if is_large else rows), columns
 

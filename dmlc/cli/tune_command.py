@@ -1,0 +1,132 @@
+"""`dmlc tune`: rows of the schedule table for a device, by measuring."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from dmlc.cli.arguments import bind_subject, bindings
+from dmlc.cli.completion import complete_operator
+from dmlc.cli.device_names import complete_device
+from dmlc.cli.messages import show
+from dmlc.devices import DEFAULT, RUNTIMES
+from dmlc.files import write_files
+from dmlc.kernel.target import Subject
+from dmlc.source import DmlcError
+from dmlc.tuning.candidates import MOST
+from dmlc.tuning.judge import Status
+from dmlc.tuning.page import write_page
+from dmlc.tuning.session import SECONDS, Session, Step, name_kernel
+
+
+@click.command(
+    "tune",
+    epilog="Example: dmlc tune directml.GEMM --tensor ATensor=FLOAT32[1,1,256,256] "
+    "--tensor BTensor=FLOAT32[1,1,256,256] --device opencl -o rows.txt, and then dmlc compile "
+    "... --schedules rows.txt",
+)
+@click.argument("operator", shell_complete=complete_operator)
+@bindings
+@click.option("--device", default=DEFAULT, show_default=True, shell_complete=complete_device,
+              help=f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>.",
+              )  # fmt: skip
+@click.option("--gpu-class", metavar="NAME",
+              help="What the rows are for: a class of GPUs, or an architecture such as "
+              "nvidia.sm_90. [default: any device of the same profile]")  # fmt: skip
+@click.option("-o", "--output", "path", metavar="FILE", required=True,
+              help="The file of rows, which dmlc compile --schedules takes; rows that it has stay. "
+              "FILE.md says what was tried, and FILE.state.json where to go on.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(min=1), default=SECONDS, show_default=True,
+              help="A candidate that takes longer, compiling included, has hung.")  # fmt: skip
+@click.option("--retry", is_flag=True,
+              help="Go on with a device that hung, without the candidate that it hung on.",
+              )  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Write what was tried as JSON.")
+def command(
+    operator: str,
+    tensors: tuple[str, ...],
+    attributes: tuple[str, ...],
+    dimensions: tuple[str, ...],
+    folders: tuple[str, ...],
+    device: str,
+    gpu_class: str | None,
+    path: str,
+    seconds: float,
+    retry: bool,
+    as_json: bool,
+) -> int:
+    """Find the numbers that suit the kernels of an operator or a graph on a device, and write them
+    as rows of the schedule table.
+
+    OPERATOR is a name of the library, or FILE[:NAME]; its sizes must be known. Of each kernel at
+    most ten configurations are tried, those first that the model of times expects most of. Each is
+    compared with the reference first, and timed only if it is right, in turns with the usual
+    kernel, in a process of its own. A run that was interrupted goes on where it stopped. Exits with
+    1 where a candidate was wrong, or the device hung.
+    """
+    function = bind_subject(operator, tensors, attributes, dimensions, folders)
+    rows = Path(path)
+    session = Session(function, device, rows, gpu_class, seconds, retry=retry)
+    subjects = session.list_subjects()
+    if not subjects:
+        raise DmlcError(
+            f"{function.name} has no kernel to tune: rows are there, or none are for its kind",
+            notes=[f"delete a kernel's row from '{path}' to tune it again"],
+        )
+    show(f"{', '.join(map(name_kernel, subjects))} on {session.record.device}")
+    page = rows.with_name(f"{rows.name}.md")
+    try:
+        _follow(session, subjects)
+    finally:
+        write_files(page.parent, {page.name: write_page(session.records, rows.name).encode()})
+    record = session.record
+    if as_json:
+        click.echo(json.dumps(record.to_json(), indent=2))
+    else:
+        for kernel in map(name_kernel, subjects):
+            won = record.confirmed.get(kernel)
+            click.echo(
+                f"{kernel}: no row, the usual numbers stay"
+                if won is None
+                else f"{kernel}: {won.numbers}, {won.outcome.gain:.2f} times as fast"
+            )
+        click.echo(str(page))
+    if record.hung:
+        show(f"error: {record.device} hung on {record.hung}: it is left alone")
+        return 1
+    return 1 if any(each.outcome.status is Status.WRONG for each in record.tried) else 0
+
+
+def _follow(session: Session, subjects: list[Subject]) -> None:
+    """Goes through the trials: with a bar for each kernel on a terminal, and else a line for
+    each."""
+    if not sys.stderr.isatty():
+        for step in session.steps(subjects):
+            if step.outcome is not None:
+                show(f"{step.kernel} {step.number} of {step.count}: {_describe(step)}")
+        return
+    for subject in subjects:
+        done = (step for step in session.steps([subject]) if step.outcome is not None)
+        with click.progressbar(
+            done, MOST, name_kernel(subject), item_show_func=_show_item, file=sys.stderr
+        ) as bar:
+            for step in bar:
+                bar.length = step.count
+        if session.record.hung:
+            return
+
+
+def _show_item(step: Step | None) -> str | None:
+    return None if step is None else _describe(step)
+
+
+def _describe(step: Step) -> str:
+    outcome = step.outcome
+    if outcome is None:
+        return step.numbers
+    if outcome.status is Status.TIMED:
+        return f"{step.numbers}: {outcome.gain:.2f} times as fast"
+    return f"{step.numbers}: {outcome.status.value}, {outcome.said}"

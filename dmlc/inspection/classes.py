@@ -1,0 +1,42 @@
+"""Classes of GPUs as the model of times knows them, from the facts of the schedule table."""
+
+from __future__ import annotations
+
+import functools
+
+from dmlc.inspection.model import DEVICES, Device
+from dmlc.schedules.table import find_root, read_table
+
+_LATENCY, _CACHE_LATENCY, _LAUNCH = 600e-9, 280e-9, 3e-6
+"""Seconds that no vendor says: those between the devices of the model."""
+_CACHE = 4
+"""How much faster than memory the cache of all units is, taken for all classes."""
+
+
+@functools.cache
+def find_class(name: str) -> Device | None:
+    """A typical device of a class of GPUs; the model's largest where the table says nothing of
+    any, and None for CPUs."""
+    if find_root(name) != "gpu":
+        return None
+    facts = read_table().find_facts(name)
+    if not facts:
+        return DEVICES[0]
+    bandwidth, rate = facts["bandwidth"] * 1e9, facts["rate"] * 1e9
+    return Device(
+        name,
+        name,
+        facts["units"],
+        facts["threads"],
+        facts["registers"],
+        facts["shared"],
+        bandwidth,
+        _LATENCY,
+        _CACHE * bandwidth,
+        facts["cached"],
+        _CACHE_LATENCY,
+        # A line of 128 bytes in the time of an instruction of 128 lanes.
+        rate,
+        rate,
+        _LAUNCH,
+    )
