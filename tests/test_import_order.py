@@ -24,7 +24,7 @@ ORDER = (
     "oracle", "kernel", "loops", "schedules", "lowering", "shader_model", "buffer_plan", "program",
     "manifest", "report", "codegen", "pipeline", "picture", "runtime",
     "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "datasheet",
-    "qualify", "onnx", "pages", "mlir", "torch", "editor", "cli", "__main__",
+    "qualify", "onnx", "cgc", "pages", "mlir", "torch", "editor", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 
@@ -53,7 +53,7 @@ OWNERS = {
     "markdown_it": ("dmlc.pages.markdown",),
     "lsprotocol": ("dmlc.editor.server",),
     "ml_dtypes": ("dmlc.scalars",),
-    "onnx": ("dmlc.onnx",),
+    "onnx": ("dmlc.cgc", "dmlc.onnx"),
     "packaging": ("dmlc.qualify.bundle",),
     "pygls": ("dmlc.editor.server",),
     "pyopencl": (

@@ -46,6 +46,11 @@ FUNCTION_FORMATS: Mapping[str, FunctionFormat] = MappingProxyType(
             "in that folder",
             "dmlc.onnx",
         ),
+        "cgc": FunctionFormat(
+            "a graph for Windows' Compute Graph Compiler, in its dialect cgc_op of MLIR",
+            "in that folder",
+            "dmlc.cgc",
+        ),
     }
 )
 """The formats of functions alone, by name."""
