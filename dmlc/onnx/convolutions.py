@@ -70,6 +70,8 @@ def find_convolution(
         if isinstance(data, Load) and isinstance(weights, Load):
             search = _Search(stage, facts, extents, tensors[data.tensor].shape, data)
             found = search.find(weights)
+            if found is not None and not search.reads_all(weights, tensors[weights.tensor].shape):
+                continue
             if found is not None:
                 return found
     return None
@@ -88,11 +90,12 @@ class _Search:
     def find(self, weights: Load) -> Convolution | None:
         """The convolution by these weights."""
         taps = [self._find_index(value) for value in weights.indices]
-        outer = [index for index in taps if index is not None and not index.reduced]
+        named = [index for index in taps if index is not None]
+        outer = [index for index in named if not index.reduced]
         reduced = {index for index in self.extents if index.reduced}
         if len(taps) != len(self.sizes) or len(taps) < 3 or len(outer) != 1:
             return None
-        if len(set(taps)) != len(taps) or {i for i in taps if i and i.reduced} != reduced:
+        if len(set(named)) != len(named) or {i for i in named if i.reduced} != reduced:
             return None
         roles = self._assign(outer[0])
         if roles is None:
@@ -100,13 +103,22 @@ class _Search:
         batch, channel, *windows = roles
         # A window of one place, and a single channel, may be read without their index.
         used = {index for value in self.data.indices for index in self.facts.dependencies[value]}
-        spare = [index for index in taps if index and index.reduced and index not in used]
+        spare: list[int] = []
+        for axis, index in enumerate(taps):
+            if index is None and self.facts.forms[weights.indices[axis]] != Affine(0):
+                return None
+            if index is None or (index.reduced and index not in used):
+                spare.append(axis)
+        if any(count > 1 for count in (self._count(taps[axis]) for axis in spare)):
+            return None
         order = [taps.index(outer[0])]
         for axis in (channel, *windows):
-            own = self._tap(axis) or (spare.pop(0) if spare else None)
-            if own is None or (self._tap(axis) is None and self.extents[own] > 1):
+            tap = self._tap(axis)
+            if tap is None and not spare:
                 return None
-            order.append(taps.index(own))
+            order.append(spare.pop(0) if tap is None else taps.index(tap))
+        if spare:
+            return None
         groups = self._count_groups(channel, outer[0])
         measured = [self._measure(axis) for axis in windows]
         result = [self._outer(batch), outer[0], *map(self._outer, windows)]
@@ -128,6 +140,11 @@ class _Search:
             pads=tuple(numbers[at] for at in (2, 3) for numbers in known),
         )
 
+    def reads_all(self, weights: Load, sizes: tuple[int, ...]) -> bool:
+        """Whether every weight is read, as `Conv` reads them all."""
+        taps = [self._find_index(value) for value in weights.indices]
+        return tuple(map(self._count, taps)) == sizes
+
     def _assign(self, outer: Index) -> list[int] | None:
         """The axes of the data: that of the batch, that of the channels, and the others."""
         batch: int | None = None
@@ -135,13 +152,18 @@ class _Search:
         windows: list[int] = []
         for axis, value in enumerate(self.data.indices):
             own = [index for index in self.facts.dependencies[value] if not index.reduced]
+            alone = self._find_index(value)
             if own in ([], [outer]) and channel is None:
                 channel = axis
-            elif batch is None and self._find_index(value) is not None:
+            elif batch is None and alone and self.extents[alone] == self.sizes[axis]:
                 batch = axis
             else:
                 windows.append(axis)
         return None if batch is None or channel is None else [batch, channel, *windows]
+
+    def _count(self, index: Index | None) -> int:
+        """The places of an index; 1 where there is none."""
+        return 1 if index is None else self.extents[index]
 
     def _tap(self, axis: int) -> Index | None:
         """The index of the reduction that the position along an axis depends on."""
