@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmlc import ir, mlir, onnx
+    from dmlc import cgc, ir, mlir, onnx
     from dmlc import torch as torch
     from dmlc.api import Results, load_program, run
     from dmlc.binding import Graph, Module, Operator, TensorDesc
@@ -55,6 +55,7 @@ __all__ = [
     "UnknownNameError",
     "UnsupportedError",
     "__version__",
+    "cgc",
     "compile",
     "compiler",
     "gradient",
@@ -71,7 +72,7 @@ __all__ = [
     "run",
 ]
 
-_PACKAGES = ("compiler", "ir", "mlir", "onnx", "torch")
+_PACKAGES = ("cgc", "compiler", "ir", "mlir", "onnx", "torch")
 """The packages and modules among them."""
 
 _PLACES = {

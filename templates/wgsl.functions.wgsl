@@ -171,7 +171,7 @@ fn $H(value: f32) -> f32 {
     return bitcast<f32>(select(rounded, bits, (bits & 0x7fffffffu) > 0x7f800000u));
 }
 
-//// narrow_bf16
+//// bfloat16_bits
 // The bits of the nearest bfloat16, ties to even; NaN stays NaN.
 fn $H(value: f32) -> u32 {
     let bits = bitcast<u32>(value);
@@ -179,10 +179,10 @@ fn $H(value: f32) -> u32 {
     return select(rounded, 0x7fc0u, (bits & 0x7fffffffu) > 0x7f800000u);
 }
 
-//// half_bf16
-// Element i of two bfloat16 to a word: a bfloat16 is the upper half of a float.
-fn $H(word: u32, i: u32) -> f32 {
-    return bitcast<f32>(select(word & 0xffff0000u, word << 16u, i % 2u == 0u));
+//// bfloat16_at
+// The bfloat16 that begins at a bit of a word: it is the upper half of a float.
+fn $H(word: u32, bit: u32) -> f32 {
+    return bitcast<f32>((word >> bit) << 16u);
 }
 
 //// int8_at
@@ -247,6 +247,12 @@ fn $H(words: vec2<u32>) -> vec4<u32> {
     return (words.xxyy >> vec4<u32>(0u, 16u, 0u, 16u)) & vec4<u32>(0xffffu);
 }
 
+//// unpack_bfloat16_x4
+// The numbers of two words of two bfloat16 each.
+fn $H(words: vec2<u32>) -> vec4<f32> {
+    return bitcast<vec4<f32>>((words.xxyy >> vec4<u32>(0u, 16u, 0u, 16u)) << vec4<u32>(16u));
+}
+
 //// pack_int8_x4
 // A word of four bytes, each given as a number from -128 to 127.
 fn $H(values: vec4<i32>) -> u32 {
@@ -279,6 +285,17 @@ fn $H(values: vec4<i32>) -> vec2<u32> {
 // Two words of two halves each, given as numbers from 0 to 65535.
 fn $H(values: vec4<u32>) -> vec2<u32> {
     let halves = values << vec4<u32>(0u, 16u, 0u, 16u);
+    return halves.xz | halves.yw;
+}
+
+//// pack_bfloat16_x4
+// Two words of two bfloat16 each: the nearest ones, ties to even; NaN stays NaN.
+fn $H(values: vec4<f32>) -> vec2<u32> {
+    let bits = bitcast<vec4<u32>>(values);
+    let rounded = (bits + vec4<u32>(0x7fffu) + ((bits >> vec4<u32>(16u)) & vec4<u32>(1u)))
+        >> vec4<u32>(16u);
+    let is_nan = (bits & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
+    let halves = select(rounded, vec4<u32>(0x7fc0u), is_nan) << vec4<u32>(0u, 16u, 0u, 16u);
     return halves.xz | halves.yw;
 }
 

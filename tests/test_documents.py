@@ -40,7 +40,7 @@ NEED_TORCH = ("docs/how-to/pytorch.md",)
 MARKS = ("file", "output", "commands", "write", "run", "prints", "prints like", "setup",
          "elsewhere", "shown", "tested", "part of", "editor")  # fmt: skip
 """What says of a listing how it is tested: `docs/listings.py` and `docs/build.py` have them."""
-PACKAGES = ("compiler", "ir", "mlir", "onnx", "testing")
+PACKAGES = ("cgc", "compiler", "ir", "mlir", "onnx", "testing")
 """The packages with public names. `dmlc.torch` has some too, and needs PyTorch."""
 EXAMPLES = sorted(ROOT.glob("examples/*.dml"))
 REDUCING = ("grid_sample.dml", "group_norm.dml", "rms_norm.dml")
@@ -225,6 +225,8 @@ def test_commands_in_the_readme(
     Path("my_operators.dml").write_text(source, "utf-8")
     model = ROOT / "tests/data/onnx/residual_block_backward.onnx"
     Path("model.onnx").write_bytes(model.read_bytes())
+    graph = ROOT / "tests/data/cgc/mlp.mlir"
+    Path("graph.mlir").write_bytes(graph.read_bytes())
     page = ROOT / "tests/data/pages/activation_elu.md"
     Path(page.name).write_text(page.read_text("utf-8"), "utf-8")
     program, *arguments = shlex.split(command)

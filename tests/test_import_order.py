@@ -26,7 +26,7 @@ ORDER = (
     "oracle", "kernel", "loops", "schedules", "lowering", "shader_model", "buffer_plan", "program",
     "manifest", "report", "codegen", "pipeline", "compiler", "picture", "runtime",
     "inspection", "devices", "known_answers", "api", "testing", "tuning", "listing", "interop",
-    "datasheet", "qualify", "onnx", "pages", "mlir", "torch", "editor", "cli", "__main__",
+    "datasheet", "qualify", "onnx", "cgc", "pages", "mlir", "torch", "editor", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 
@@ -56,7 +56,7 @@ OWNERS = {
     "markdown_it": ("dmlc.pages.markdown",),
     "lsprotocol": ("dmlc.editor.server",),
     "ml_dtypes": ("dmlc.scalars",),
-    "onnx": ("dmlc.onnx",),
+    "onnx": ("dmlc.cgc", "dmlc.onnx"),
     "packaging": ("dmlc.qualify.bundle",),
     "pygls": ("dmlc.editor.server",),
     "pyopencl": (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import click
 from click.core import ParameterSource
 
-from dmlc import interop
+from dmlc import cgc, interop
 from dmlc.binding import Graph, Operator, TensorDesc
 from dmlc.cli.arguments import (
     bindings,
@@ -26,9 +26,12 @@ from dmlc.files import write_files
 from dmlc.interop.export import DXDISPATCH, FORMATS
 from dmlc.ir import Function
 from dmlc.shader_model import SHADER_MODELS
+from dmlc.source import DmlcError
 
 _OF_PROOFS = ("inputs", "seed", "shader_model")
 """The parameters that a function alone has no use for."""
+_OF_BINDINGS = ("tensors", "attributes", "dimensions", "folders")
+"""Those that a model has no use for either."""
 
 
 @click.command(
@@ -68,7 +71,11 @@ def command(
 
     OPERATOR is a name of the library, or FILE[:NAME]. Without bindings it is the operator's first
     example that is written; for ort-plugin, element-wise operators with tensors of any shape.
+    A model FILE.onnx is written as a graph of CGC (--to cgc).
     """
+    if operator.endswith(".onnx"):
+        _export_model(operator, to, directory)
+        return
     subject = find_subject(operator, folders)
     dims = read_dimensions(dimensions, subject)
     if isinstance(subject, Graph):
@@ -97,11 +104,23 @@ def command(
         show_commands(place, export.commands)
 
 
-def _refuse_options_of_proofs(to: str) -> None:
+def _export_model(path: str, to: str, directory: str) -> None:
+    """Writes an ONNX model node by node, as the one format does that has such nodes."""
+    if to != "cgc":
+        raise DmlcError(
+            f"'{path}' is an ONNX model, which is exported by --to cgc alone",
+            notes=["dmlc import-onnx makes a function of it"],
+        )
+    _refuse_options_of_proofs(to, _OF_BINDINGS)
+    for written in write_files(directory, cgc.export_model(path).files):
+        click.echo(written)
+
+
+def _refuse_options_of_proofs(to: str, others: Sequence[str] = ()) -> None:
     context = click.get_current_context()
     for parameter in context.command.params:
         name = parameter.name
-        if name not in _OF_PROOFS:
+        if name not in (*_OF_PROOFS, *others):
             continue
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise click.UsageError(f"{parameter.opts[0]} says nothing of {to}, which has no data")

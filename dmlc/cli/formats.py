@@ -55,6 +55,11 @@ FUNCTION_FORMATS: Mapping[str, FunctionFormat] = MappingProxyType(
             "dmlc.interop.ort_plugin",
             takes_open=True,
         ),
+        "cgc": FunctionFormat(
+            "a graph for Windows' Compute Graph Compiler, in its dialect cgc_op of MLIR",
+            "in that folder",
+            "dmlc.cgc",
+        ),
     }
 )
 """The formats of functions alone, by name."""

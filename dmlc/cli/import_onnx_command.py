@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import textwrap
-from pathlib import Path
 
 import click
 
 from dmlc import onnx
-from dmlc.cli.arguments import read_pairs, read_tensors, show_commands, tensor_option
-from dmlc.cli.arrays import encode_array, find_weights, read_arrays
-from dmlc.files import name_file, write_files
-from dmlc.processes import spell_command
+from dmlc.cli.arguments import read_pairs, read_tensors, tensor_option
+from dmlc.cli.arrays import read_arrays
+from dmlc.cli.imported import show_imported
 
 
 def _list_operators(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -63,15 +61,4 @@ def command(
         dims[name] = int(text)
     fixed = read_arrays(read_pairs("--constant", constants), {})
     found = onnx.load(model, fixed, read_tensors(tensors), dims)
-    if directory is None:
-        click.echo(str(found.function))
-        return
-    name = name_file(Path(model).stem, ".ir")
-    folder = Path(directory)
-    weights = {name_file(n, ".npy"): encode_array(array) for n, array in found.weights.items()}
-    paths = write_files(find_weights(folder / name), weights) if weights else []
-    for path in (*write_files(folder, {name: f"{found.function}\n".encode()}), *paths):
-        click.echo(path)
-    given = [f"{own}={name_file(own, '.npy')}" for own in found.inputs.values()]
-    words = [word for each in given for word in ("--input", each)]
-    show_commands("to run it", [spell_command("dmlc", "run", folder / name, *words)])
+    show_imported(found, model, directory)

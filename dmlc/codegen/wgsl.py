@@ -37,11 +37,9 @@ from dmlc.scalars.operation import Entry, Spelling, Unsupported
 
 T = DataType
 
-_HELD = (*BYTES, T.INT16, T.UINT16)
+_HELD = (*BYTES, T.INT16, T.UINT16, T.BFLOAT16)
 _WIDE = {T.INT64: "i64", T.UINT64: "u64"}
 """Types of two words, with the ends of the names of their helpers."""
-_PAIRED = (T.BFLOAT16,)
-"""Types of which a work item stores both elements of a word."""
 
 TYPES = MappingProxyType({
     T.FLOAT32: "f32", T.INT32: "i32", T.UINT32: "u32", T.BOOL: "bool",
@@ -58,6 +56,7 @@ _PACKED = PackedWords(
         Kind.BOOL: "select(0u, 1u, {a})",
         Kind.UNSIGNED: "{0}",
         Kind.SIGNED: "(u32({a}) & {mask}u)",
+        Kind.FLOAT: "{H}({a})",
     },
     store="atomicAnd(&{e}, ~({mask}u << {h}));\natomicOr(&{e}, {bits} << {h});",
     convert="f32_to_{R}",
@@ -72,7 +71,7 @@ STORAGE: MappingProxyType[DataType, str | Unsupported] = MappingProxyType(
     {
         **{t: TYPES.get(t) or _refuse(t) for t in TENSOR_TYPES if not t.is_storage_only},
         T.FLOAT16: "f16",
-        **dict.fromkeys((*_HELD, *_PAIRED), "u32"),
+        **dict.fromkeys(_HELD, "u32"),
     }
 )
 
@@ -273,8 +272,8 @@ WGSL = Dialect(
         # neighbours would race: only buffers that are stored in whole vectors have them.
         vector_lanes=1,
         buffer_lanes=FOUR,
-        word_types=_PAIRED,
-        packed_types=(*_HELD, *_PAIRED),
+        pair_types=(T.BFLOAT16,),
+        packed_types=_HELD,
     ),
     types=TYPES,
     index_types=MappingProxyType({(32, False): "u32", (32, True): "i32"}),
@@ -289,10 +288,7 @@ WGSL = Dialect(
     conversions=make_conversions(_convert),
     loads=MappingProxyType(
         {t: Spelling("{e}") for t in _DIRECT}
-        | {
-            T.FLOAT16: Spelling("{T}({e})"),
-            T.BFLOAT16: Spelling("{H}({p}[{i} / 2], u32({j}))", helper="half_bf16"),
-        }
+        | {T.FLOAT16: Spelling("{T}({e})")}
         | make_loads(_HELD)
     ),
     stores=MappingProxyType(
@@ -310,7 +306,7 @@ WGSL = Dialect(
     prefetches=MappingProxyType({}),
     helpers=read_helpers("wgsl.functions.wgsl"),
     halves=MappingProxyType(
-        {T.BFLOAT16: Spelling("{w} |= {H}({a}) << (16u * u32({h}));", helper="narrow_bf16")}
+        {T.BFLOAT16: Spelling("{w} |= {H}({a}) << (16u * u32({h}));", helper="bfloat16_bits")}
     ),
     zeros=MappingProxyType({T.FLOAT32: "bitcast<f32>(zero_bits)"}),
     pin=Spelling("{H}({a})", helper="pin"),

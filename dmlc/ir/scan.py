@@ -59,8 +59,8 @@ class Open(Generic[Value]):
     """After so many operands comes what `close` reads itself, the closing mark included."""
 
 
-class Scanner(abc.ABC, Generic[Value]):
-    """Takes tokens one by one; `Value` is what the reader of an expression makes of it."""
+class Tokens:
+    """Takes the tokens of a text one by one."""
 
     PATTERN: ClassVar[re.Pattern[str]] = token_pattern()
 
@@ -130,6 +130,23 @@ class Scanner(abc.ABC, Generic[Value]):
             self.fail(what)
         return int(self.next().text)
 
+    def list_until(self, closing: str, read: Callable[[], Item]) -> list[Item]:
+        """Items with commas between them, up to what closes the list."""
+        made: list[Item] = []
+        while not self.accept(closing):
+            if made:
+                self.expect(",")
+            made.append(read())
+        return made
+
+    def expect_end(self) -> None:
+        if self.token.kind != "end":
+            self.fail("the end of the text")
+
+
+class Scanner(Tokens, abc.ABC, Generic[Value]):
+    """A reader of a text form; `Value` is what it makes of an expression."""
+
     def name_or_number(self, what: str) -> int | str:
         return self.name(what) if self.token.kind == "name" else self.integer(what)
 
@@ -157,19 +174,6 @@ class Scanner(abc.ABC, Generic[Value]):
             return parse_size(self.source.text[start.start : end])
         except DmlcError as error:
             raise DmlcError(error.diagnostics[0].message, self.span_from(start)) from None
-
-    def list_until(self, closing: str, read: Callable[[], Item]) -> list[Item]:
-        """Items with commas between them, up to what closes the list."""
-        made: list[Item] = []
-        while not self.accept(closing):
-            if made:
-                self.expect(",")
-            made.append(read())
-        return made
-
-    def expect_end(self) -> None:
-        if self.token.kind != "end":
-            self.fail("the end of the text")
 
     # Types and literals -------------------------------------------------------------------
 

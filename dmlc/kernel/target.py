@@ -234,6 +234,9 @@ class Limits:
     """Groups along one dimension of a launch; None where there is no such limit."""
     word_types: tuple[DataType, ...] = ()
     """Types that buffers hold two to a word of 32 bits, and kernels store word by word."""
+    pair_types: tuple[DataType, ...] = ()
+    """Types that buffers hold two to a word of 32 bits, and kernels store word by word where all
+    that a kernel stores of one lies together, and else atomically."""
     packed_types: tuple[DataType, ...] = ()
     """Types that buffers hold several of to a word of 32 bits, those among them."""
     joined_types: tuple[DataType, ...] = ()

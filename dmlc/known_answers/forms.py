@@ -122,7 +122,7 @@ def list_questions(
 
 def list_word_questions(dialect: Dialect, profile: str) -> Iterator[Question]:
     """Questions on words that are put together of two elements, where a language stores such."""
-    for dtype in dialect.limits.word_types:
+    for dtype in (*dialect.limits.word_types, *dialect.limits.pair_types):
         name = f"{dtype.short}_words"
         inserts = (
             f"insert_half w[{half}] = select(lt({a}, {b}), {a}, add({a}, {b})) as R"

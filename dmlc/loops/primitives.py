@@ -569,7 +569,8 @@ def pair(on: On) -> Nest:
     loop, nest = demand_serial(on.loop, "paired"), on.nest
     number = find_point(loop, "paired")
     phase, dim = nest.phases[number], loop.dim
-    stored = [v for v, _ in phase.elements.results if v.dtype in on.limits.word_types]
+    paired = (*on.limits.word_types, *on.limits.pair_types)
+    stored = [v for v, _ in phase.elements.results if v.dtype in paired]
     demand(bool(stored), "nothing is stored in 16 bits")
     space = phase.space
     whole = len(list_loops(nest.body, dim)) == 1 and nest.body == (loop,) and loop.step == 1

@@ -82,6 +82,10 @@ def hold(array: Array, dtype: DataType) -> Array:
 class Arithmetic:
     """Adds the nodes of operations. Operands broadcast against one another."""
 
+    pads_with_zeros = False
+    """Whether a convolution may multiply weights by the zeros beside its data, as `Conv` does.
+    Infinite weights give NaN there, where the IR reads nothing."""
+
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
 

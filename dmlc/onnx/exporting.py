@@ -48,16 +48,19 @@ def export(
     Raises `UnsupportedError` for a function whose sizes are open, and what binding raises.
     """
     function = find_function(subject, tensors, attributes, dims, "subject")
-    return _export(function, subject if isinstance(subject, str) else subject.name)
+    return make_model(function, subject if isinstance(subject, str) else subject.name)
 
 
 def export_files(function: Function, subject: Operator | Graph) -> Export:
     """The files of `dmlc export --to onnx`."""
-    model = _export(function, subject.name)
+    model = make_model(function, subject.name)
     return Export({name_file(function.name, ".onnx"): model.SerializeToString(deterministic=True)})
 
 
-def _export(function: Function, title: str) -> onnx.ModelProto:
+def make_model(
+    function: Function, title: str, arithmetic: type[Arithmetic] = Arithmetic
+) -> onnx.ModelProto:
+    """The model of a function, whose operations `arithmetic` makes nodes of."""
     symbols = function.symbols()
     if symbols:
         raise UnsupportedError(
@@ -65,7 +68,7 @@ def _export(function: Function, title: str) -> onnx.ModelProto:
             "with all sizes known",
             notes=["give the sizes of its tensors, such as --tensor NAME=FLOAT32[2,3]"],
         )
-    body = _make_function(function, title)
+    body = _make_function(function, title, arithmetic)
     inputs = [_describe(p) for p in function.parameters]
     results = [function.stage(result.name) for result in function.results]
     outputs = [_describe(stage) for stage in results if stage is not None]
@@ -85,11 +88,11 @@ def _describe(tensor: Parameter | Stage) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(tensor.name, ELEMENTS[tensor.dtype], tensor.extents)
 
 
-def _make_function(function: Function, title: str) -> onnx.FunctionProto:
+def _make_function(function: Function, title: str, kind: type[Arithmetic]) -> onnx.FunctionProto:
     """The function of a model: its stages in order."""
     lowered = tighten_bounds(simplify(unroll_loops(function, "ONNX")))
     nodes = Nodes(lowered.tensors())
-    arithmetic = Arithmetic(nodes)
+    arithmetic = kind(nodes)
     held: dict[str, Value] = {}
     tables: dict[str, Array] = {table.name: table.array() for table in lowered.tables}
     formulas: list[str] = []
@@ -105,7 +108,7 @@ def _make_function(function: Function, title: str) -> onnx.FunctionProto:
         nodes.scope = stage.name
         formula = describe_stage(lowered, stage.name)
         formulas.append(formula)
-        value = StageLowering(nodes, stage, held, tables).lower()
+        value = StageLowering(arithmetic, stage, held, tables).lower()
         if stage.name in results or stage.dtype.is_storage_only:
             stored = arithmetic.store(value, stage.dtype)
             stored = nodes.finish(stored, stage.name, formula)

@@ -35,8 +35,9 @@ from dmlc.ir import (
 )
 from dmlc.ir.index import IndexFacts
 from dmlc.onnx.arithmetic import Arithmetic, hold
+from dmlc.onnx.convolutions import find_convolution
 from dmlc.onnx.folds import Folds
-from dmlc.onnx.nodes import Nodes, Value
+from dmlc.onnx.nodes import Value
 from dmlc.onnx.places import split_sum
 from dmlc.onnx.reads import MOST_KNOWN, Position, Reader
 from dmlc.scalars import Array, DataType, combiner_identity
@@ -54,13 +55,13 @@ class StageLowering:
 
     def __init__(
         self,
-        nodes: Nodes,
+        arithmetic: Arithmetic,
         stage: Stage,
         tensors: Mapping[str, Value],
         tables: Mapping[str, Array],
     ) -> None:
-        self.nodes = nodes
-        self.arithmetic = Arithmetic(nodes)
+        self.nodes = arithmetic.nodes
+        self.arithmetic = arithmetic
         self.reader = Reader(self.arithmetic)
         self.stage = stage
         self.tensors = tensors
@@ -186,6 +187,11 @@ class StageLowering:
     def _reduce(self, reduction: Reduction) -> Value:
         """What the points come to, with an axis for each of the domain."""
         body, dtype, combiner = self.body, self.body.dtype, reduction.combiner
+        extents = dict(zip(self.indices, self.extents, strict=True))
+        convolution = find_convolution(self.stage, self.facts, extents, self.tensors)
+        padded = convolution is not None and any(convolution.pads)
+        if convolution is not None and (self.arithmetic.pads_with_zeros or not padded):
+            return convolution.add(self.nodes, self.tensors, extents)
         guard = self._find_guard()
         if guard is not None and self._is_better_apart(reduction):
             return self._reduce_apart(reduction)
@@ -294,7 +300,7 @@ class StageLowering:
             part = dataclasses.replace(
                 self.stage, body=body, reduction=Reduction(reduction.combiner, axes)
             )
-            lowering = StageLowering(self.nodes, part, self.tensors, self.tables)
+            lowering = StageLowering(self.arithmetic, part, self.tensors, self.tables)
             made = lowering.reduce_some()
             if made is not None:
                 total = made if total is None else self.arithmetic.add("Add", total, made)

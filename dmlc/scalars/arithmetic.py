@@ -215,6 +215,7 @@ TABLE.add(Record(
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
     float32=None, float64=None, infix="{0} + {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     formula=None, onnx="Add", mlir=("arith.addf", "arith.addi", "arith.addi"), torch=None, pages=(),
+    cgc=("add",),
 ))
 TABLE.add(Record(
     "sub", 2, Operands.NUMBER, np.subtract,
@@ -228,6 +229,7 @@ TABLE.add(Record(
     never_negative=Keeps.NEVER, whole=Keeps.OPERANDS, limits=(),
     float32=None, float64=None, infix="{0} - {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     formula=None, onnx="Sub", mlir=("arith.subf", "arith.subi", "arith.subi"), torch=None, pages=(),
+    cgc=("subtract", "sub"),
 ))
 TABLE.add(Record(
     "mul", 2, Operands.NUMBER, np.multiply,
@@ -240,6 +242,7 @@ TABLE.add(Record(
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
     float32=None, float64=None, infix="{0} * {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     formula=None, onnx="Mul", mlir=("arith.mulf", "arith.muli", "arith.muli"), torch=None, pages=(),
+    cgc=("multiply", "mul"),
 ))
 TABLE.add(Record(
     "fma", 3, Operands.FLOAT32, _multiply_add,
@@ -255,6 +258,7 @@ TABLE.add(Record(
     float32=None, float64=None, infix=None,
     hlsl=Spelling("mad({a}, {b}, {c})"), opencl=Way.HELPER, wgsl=Way.CALL,
     formula=_fma, onnx=None, mlir=("math.fma", "", ""), torch=None, pages=(),
+    cgc=(),
 ))
 TABLE.add(Record(
     "div", 2, Operands.NUMBER, _divide,
@@ -270,6 +274,7 @@ TABLE.add(Record(
     float32=None, float64=None, infix="{0} / {1}", hlsl=Way.INFIX, opencl=Way.INFIX,
     wgsl=Spelling("{H}({a}, {b})", helper="divide", within="{0} / {1}"),
     formula=None, onnx="Div", mlir=("arith.divf", "arith.divsi", "arith.divui"),
+    cgc=("divide", "div"),
     torch=None, pages=(),
 ))
 TABLE.add(Record(
@@ -282,6 +287,7 @@ TABLE.add(Record(
     float32=two_floats.div_nearest, float64=two_floats.div_nearest_double, infix=None,
     hlsl=Way.ROUTINE, opencl=(Way.HELPER, Spelling("{0} / {1}", compound=True)), wgsl=Way.ROUTINE,
     formula=None, onnx="Div", mlir=("arith.divf", "", ""), torch=None, pages=(),
+    cgc=(),
 ))
 TABLE.add(Record(
     "mod", 2, Operands.NUMBER, _modulo,
@@ -300,6 +306,7 @@ TABLE.add(Record(
     float32=None, float64=None, infix="{0} % {1}", hlsl=(Way.HELPER, NO_DOUBLE),
     opencl=Spelling("fmod({a}, {b})"), wgsl=Spelling("{H}({a}, {b})", helper="remainder"),
     formula=None, onnx=None, mlir=("arith.remf", "arith.remsi", "arith.remui"),
+    cgc=(),
     torch=None, pages=(),
 ))
 TABLE.add(Record(
@@ -314,6 +321,7 @@ TABLE.add(Record(
     never_negative=Keeps.NEVER, whole=Keeps.OPERANDS, limits=(),
     float32=None, float64=None, infix="-{0}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     formula=None, onnx="Neg", mlir=("arith.negf", "", ""), torch="neg", pages=(),
+    cgc=("negate", "neg"),
 ))
 TABLE.add(Record(
     "abs", 1, Operands.NUMBER, np.abs,
@@ -329,6 +337,7 @@ TABLE.add(Record(
     float32=None, float64=None, infix=None,
     hlsl=Way.CALL, opencl=Spelling("fabs({a})"), wgsl=Way.CALL,
     formula=None, onnx="Abs", mlir=("math.absf", "math.absi", ""), torch="abs", pages=("abs",),
+    cgc=("abs",),
 ))
 TABLE.add(Record(
     "sign", 1, Operands.NUMBER, _sign,
@@ -343,6 +352,7 @@ TABLE.add(Record(
     float32=None, float64=None, infix=None,
     hlsl=Way.HELPER, opencl=Way.HELPER, wgsl=Spelling("{H}({a})", helper="sign_of"),
     formula=None, onnx=None, mlir=("", "", ""), torch=None, pages=("sign",),
+    cgc=("sign",),
 ))
 TABLE.add(Record(
     "min", 2, Operands.NUMBER, _minimum,
@@ -360,6 +370,7 @@ TABLE.add(Record(
     float32=None, float64=None, infix=None,
     hlsl=Way.HELPER, opencl=Way.HELPER, wgsl=Spelling("{H}({a}, {b})", helper="lesser"),
     formula=None, onnx=None, mlir=("", "arith.minsi", "arith.minui"),
+    cgc=("min", "minimum"),
     torch=None, pages=("min", "\\min"),
 ))
 TABLE.add(Record(
@@ -378,6 +389,7 @@ TABLE.add(Record(
     float32=None, float64=None, infix=None,
     hlsl=Way.HELPER, opencl=Way.HELPER, wgsl=Spelling("{H}({a}, {b})", helper="greater"),
     formula=None, onnx=None, mlir=("", "arith.maxsi", "arith.maxui"),
+    cgc=("max", "maximum"),
     torch=None, pages=("max", "\\max"),
 ))
 
@@ -399,6 +411,7 @@ def _truth(
     opencl: Spelled | None,
     wgsl: Spelled | None,
     onnx: str | None,
+    cgc: tuple[str, ...],
     mlir: tuple[str, str, str],
 ) -> None:
     """Adds an operation that gives BOOL."""
@@ -408,6 +421,7 @@ def _truth(
         derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE, range=None,
         never_negative=Keeps.NEVER, whole=Keeps.NEVER, limits=(), formula=None,
         float32=None, float64=None, infix=infix, hlsl=hlsl, opencl=opencl, wgsl=wgsl, onnx=onnx,
+        cgc=cgc,
         mlir=mlir, torch=None, pages=(),
     ))
 
@@ -417,30 +431,35 @@ _truth(
     edges={"float": "eq(nan, nan) = false; eq(0, -0) = true; eq(inf, inf) = true"},
     infix="{0} == {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     onnx="Equal", mlir=("oeq", "eq", "eq"),
+    cgc=("equal",),
 )
 _truth(
     "ne", 2, Operands.ANY, np.not_equal, symbol="!=", meaning="whether they are not",
     edges={"float": "ne(nan, nan) = true; ne(0, -0) = false"},
     infix="{0} != {1}", hlsl=UNEQUAL, opencl=Way.INFIX, wgsl=UNEQUAL,
     onnx=None, mlir=("une", "ne", "ne"),
+    cgc=(),
 )
 _truth(
     "lt", 2, Operands.NUMBER, np.less, symbol="<", meaning="whether the first is less",
     edges={"float": "lt(-0, 0) = false; lt(nan, 1) = false; lt(1, nan) = false"},
     infix="{0} < {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     onnx="Less", mlir=("olt", "slt", "ult"),
+    cgc=("less",),
 )
 _truth(
     "le", 2, Operands.NUMBER, np.less_equal, symbol="<=", meaning="whether it is less, or equal",
     edges={"float": "le(-0, 0) = true; le(nan, nan) = false"},
     infix="{0} <= {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     onnx="LessOrEqual", mlir=("ole", "sle", "ule"),
+    cgc=(),
 )
 _truth(
     "gt", 2, Operands.NUMBER, np.greater, symbol=">", meaning="whether the first is greater",
     edges={"float": "gt(0, -0) = false; gt(nan, 1) = false; gt(1, nan) = false"},
     infix="{0} > {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     onnx="Greater", mlir=("ogt", "sgt", "ugt"),
+    cgc=(),
 )
 _truth(
     "ge", 2, Operands.NUMBER, np.greater_equal, symbol=">=",
@@ -448,23 +467,27 @@ _truth(
     edges={"float": "ge(-0, 0) = true; ge(nan, nan) = false"},
     infix="{0} >= {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     onnx="GreaterOrEqual", mlir=("oge", "sge", "uge"),
+    cgc=(),
 )
 _truth(
     "and", 2, Operands.BOOL, np.logical_and, symbol="&&",
     meaning="whether both hold; both are computed",
     edges={"boolean": "and(true, false) = false; and(true, true) = true"},
     infix="{0} && {1}", hlsl=None, opencl=None, wgsl=None, onnx="And", mlir=("", "", "arith.andi"),
+    cgc=("and",),
 )
 _truth(
     "or", 2, Operands.BOOL, np.logical_or, symbol="||",
     meaning="whether one holds; both are computed",
     edges={"boolean": "or(true, false) = true; or(false, false) = false"},
     infix="{0} || {1}", hlsl=None, opencl=None, wgsl=None, onnx="Or", mlir=("", "", "arith.ori"),
+    cgc=("or",),
 )
 _truth(
     "not", 1, Operands.BOOL, np.logical_not, symbol="!", meaning="whether it does not hold",
     edges={"boolean": "not(false) = true"}, infix="!{0}", hlsl=None, opencl=None, wgsl=None,
     onnx="Not", mlir=("", "", ""),
+    cgc=("not",),
 )
 
 
@@ -481,6 +504,7 @@ def _rounding(
     formula: Callable[..., Value] | None,
     opencl: Spelled,
     onnx: str | None,
+    cgc: tuple[str, ...],
     mlir: str,
     pages: tuple[str, ...],
 ) -> None:
@@ -492,6 +516,7 @@ def _rounding(
         range=fractions.step(one), never_negative=Keeps.NEVER, whole=Keeps.ALWAYS, limits=(),
         formula=formula, float32=None, float64=None, infix=None, hlsl=(Way.CALL, NO_DOUBLE),
         opencl=opencl, wgsl=Way.CALL, onnx=onnx, mlir=(mlir, "", ""), torch=name, pages=pages,
+        cgc=cgc,
     ))
 
 
@@ -499,22 +524,26 @@ _rounding(
     "floor", np.floor, math.floor, meaning="the next whole number below",
     edges="floor(-0.5) = -1; floor(-0) = -0; floor(-inf) = -inf; floor(nan) = nan",
     formula=None, opencl=Way.CALL, onnx="Floor", mlir="math.floor", pages=("floor",),
+    cgc=(),
 )
 _rounding(
     "ceil", np.ceil, math.ceil, meaning="the next whole number above",
     edges="ceil(0.5) = 1; ceil(-0.5) = -0; ceil(inf) = inf; ceil(nan) = nan",
     formula=None, opencl=Way.CALL, onnx="Ceil", mlir="math.ceil", pages=("ceil",),
+    cgc=("ceil",),
 )
 _rounding(
     "round", np.rint, round, meaning="the nearest whole number, of two the even one",
     edges="round(0.5) = 0; round(1.5) = 2; round(2.5) = 2; round(-0.5) = -0; round(nan) = nan",
     formula=None, opencl=Spelling("rint({a})"), onnx="Round", mlir="math.roundeven",
+    cgc=(),
     pages=("round",),
 )
 _rounding(
     "trunc", np.trunc, math.trunc, meaning="the whole number before the point",
     edges="trunc(1.5) = 1; trunc(-1.5) = -1; trunc(-0.5) = -0; trunc(inf) = inf; trunc(nan) = nan",
     formula=_trunc, opencl=Way.CALL, onnx=None, mlir="math.trunc", pages=(),
+    cgc=(),
 )
 TABLE.add(Record(
     "sqrt", 1, Operands.FLOAT, np.sqrt,
@@ -528,6 +557,7 @@ TABLE.add(Record(
     float32=None, float64=None, infix=None,
     hlsl=(Way.CALL, NO_DOUBLE), opencl=Way.CALL, wgsl=Way.CALL,
     formula=None, onnx="Sqrt", mlir=("math.sqrt", "", ""), torch="sqrt", pages=("sqrt",),
+    cgc=(),
 ))
 TABLE.add(Record(
     "rsqrt", 1, Operands.FLOAT, _reciprocal_root,
@@ -539,12 +569,14 @@ TABLE.add(Record(
     float32=float32.rsqrt, float64=None, infix=None, hlsl=(Way.ROUTINE, NO_DOUBLE),
     opencl=Spelling("1 / sqrt({a})", compound=True), wgsl=Way.ROUTINE,
     formula=_rsqrt, onnx=None, mlir=("math.rsqrt", "", ""), torch="rsqrt", pages=(),
+    cgc=(),
 ))
 _truth(
     "isnan", 1, Operands.FLOAT, np.isnan, symbol=None, meaning="whether it is NaN",
     edges={"float": "isnan(nan) = true; isnan(inf) = false"}, infix=None, hlsl=Way.HELPER,
     opencl=Spelling("isnan({a})", vector="({0} != {0})"),
     wgsl=Spelling("{H}({a})", helper="is_nan"), onnx="IsNaN", mlir=("", "", ""),
+    cgc=(),
 )
 _truth(
     "isinf", 1, Operands.FLOAT, np.isinf, symbol=None, meaning="whether it is infinite",
@@ -555,6 +587,7 @@ _truth(
     ),
     opencl=Way.CALL, wgsl=Spelling("{H}({a})", helper="is_infinite"),
     onnx="IsInf", mlir=("", "", ""),
+    cgc=(),
 )
 
 
@@ -570,6 +603,7 @@ def _bitwise(
     edges: Mapping[str, str],
     infix: str | None,
     onnx: str | None,
+    cgc: tuple[str, ...],
     mlir: tuple[str, str],
 ) -> None:
     """Adds an operation on the bits of integers."""
@@ -579,6 +613,7 @@ def _bitwise(
         derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE, range=None,
         never_negative=Keeps.NEVER, whole=Keeps.ALWAYS, limits=(), formula=None,
         float32=None, float64=None, infix=infix, hlsl=None, opencl=None, wgsl=None, onnx=onnx,
+        cgc=cgc,
         mlir=("", *mlir), torch=None, pages=(),
     ))
 
@@ -587,21 +622,25 @@ _bitwise(
     "bit_and", 2, np.bitwise_and, meaning="the bits that both have",
     edges={"integer": "bit_and(6, 3) = 2", "signed": "bit_and(-1, 5) = 5"},
     infix="{0} & {1}", onnx="BitwiseAnd", mlir=("arith.andi", "arith.andi"),
+    cgc=(),
 )
 _bitwise(
     "bit_or", 2, np.bitwise_or, meaning="the bits that one has",
     edges={"integer": "bit_or(6, 3) = 7"},
     infix="{0} | {1}", onnx="BitwiseOr", mlir=("arith.ori", "arith.ori"),
+    cgc=(),
 )
 _bitwise(
     "bit_xor", 2, np.bitwise_xor, meaning="the bits that one alone has",
     edges={"integer": "bit_xor(6, 3) = 5; bit_xor(MAX, MAX) = 0"},
     infix="{0} ^ {1}", onnx="BitwiseXor", mlir=("arith.xori", "arith.xori"),
+    cgc=(),
 )
 _bitwise(
     "bit_not", 1, np.invert, meaning="the bits that it lacks",
     edges={"signed": "bit_not(0) = -1", "unsigned": "bit_not(0) = MAX"},
     infix="~{0}", onnx="BitwiseNot", mlir=("", ""),
+    cgc=(),
 )
 _bitwise(
     "shift_left", 2, _shift_left, meaning="its bits moved up, by the distance modulo the width",
@@ -610,6 +649,7 @@ _bitwise(
         "signed": "shift_left(MAX, 1) = -2; shift_left(1, -1) = MIN",
     },
     infix=None, onnx=None, mlir=("arith.shli", "arith.shli"),
+    cgc=(),
 )
 _bitwise(
     "shift_right", 2, _shift_right,
@@ -620,6 +660,7 @@ _bitwise(
         "unsigned": "shift_right(MAX, MAX) = 1",
     },
     infix=None, onnx=None, mlir=("arith.shrsi", "arith.shrui"),
+    cgc=(),
 )
 
 
@@ -644,6 +685,7 @@ def _narrowing(
         error=Error.FEW_UNITS, range=None, never_negative=Keeps.OPERANDS, whole=Keeps.NEVER,
         limits=(), formula=None, float32=None, float64=None, infix=None, hlsl=Way.HELPER,
         opencl=opencl, wgsl=wgsl, onnx=None, mlir=("", "", ""), torch=None, pages=(),
+        cgc=(),
     ))
 
 

@@ -46,6 +46,7 @@ def _function(
     float64: Routine | None,
     opencl: Spelled,
     onnx: str | None,
+    cgc: tuple[str, ...],
     mlir: str,
     torch: str | None,
     pages: tuple[str, ...],
@@ -58,6 +59,7 @@ def _function(
         error=Error.FUNCTION, range=range, never_negative=never_negative, whole=Keeps.NEVER,
         limits=limits, formula=formula, float32=float32, float64=float64, infix=None,
         hlsl=(Way.ROUTINE, NO_DOUBLE), opencl=opencl, wgsl=Way.ROUTINE, onnx=onnx,
+        cgc=cgc,
         mlir=(mlir, "", ""), torch=torch, pages=pages,
     ))  # fmt: skip
 
@@ -161,6 +163,7 @@ _function(
     derivative=lambda p: p.d * p.y, kinks=SMOOTH,
     cost=20, range=fractions.between(0, math.inf), never_negative=Keeps.ALWAYS, limits=(0,),
     float32=float32.exp, float64=None, opencl=Way.CALL, formula=None, onnx="Exp", mlir="math.exp",
+    cgc=("exp",),
     torch="exp", pages=("exp", "\\exp"),
 )
 _function(
@@ -169,6 +172,7 @@ _function(
     derivative=lambda p: p.d * p.y * math.log(2), kinks=SMOOTH,
     cost=20, range=fractions.between(0, math.inf), never_negative=Keeps.ALWAYS, limits=(0,),
     float32=float32.exp2, float64=None, opencl=Way.CALL, formula=_exp2, onnx=None, mlir="math.exp2",
+    cgc=(),
     torch="exp2", pages=(),
 )
 _function(
@@ -178,6 +182,7 @@ _function(
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(-1,),
     float32=float32.expm1, float64=None, opencl=Way.CALL,
     formula=_expm1, onnx=None, mlir="math.expm1", torch="expm1", pages=(),
+    cgc=(),
 )
 _function(
     "log", 1, np.log,
@@ -186,6 +191,7 @@ _function(
     derivative=lambda p: p.d / p.x, kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=float32.log, float64=None, opencl=Way.CALL, formula=None, onnx="Log", mlir="math.log",
+    cgc=("log",),
     torch="log", pages=("log", "ln", "\\log", "\\ln"),
 )
 _function(
@@ -194,6 +200,7 @@ _function(
     derivative=lambda p: p.d / (p.x * math.log(2)), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=float32.log2, float64=None, opencl=Way.CALL, formula=_log2, onnx=None, mlir="math.log2",
+    cgc=(),
     torch="log2", pages=(),
 )
 _function(
@@ -204,6 +211,7 @@ _function(
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=float32.log1p, float64=None, opencl=Way.HELPER,
     formula=_log1p, onnx=None, mlir="math.log1p", torch="log1p", pages=(),
+    cgc=(),
 )
 _function(
     "pow", 2, _power,
@@ -213,6 +221,7 @@ _function(
     derivative=_spread_power, kinks=Kinks(None, None, end_kink("pow(x, y)")),
     cost=40, range=None, never_negative=Keeps.OPERANDS, limits=(),
     float32=float32.pow, float64=None, opencl=Way.CALL, formula=None, onnx="Pow", mlir="math.powf",
+    cgc=(),
     torch=None, pages=("pow",),
 )
 _function(
@@ -223,6 +232,7 @@ _function(
     float32=angles.sin, float64=None,
     opencl=(Spelling("sin({a})", vector="{H}({a})", helper="sin"), Way.CALL),
     formula=None, onnx="Sin", mlir="math.sin", torch="sin", pages=("\\sin",),
+    cgc=("sin",),
 )
 _function(
     "cos", 1, np.cos,
@@ -232,6 +242,7 @@ _function(
     float32=angles.cos, float64=None,
     opencl=(Spelling("cos({a})", vector="{H}({a})", helper="cos"), Way.CALL),
     formula=None, onnx="Cos", mlir="math.cos", torch="cos", pages=("\\cos",),
+    cgc=("cos",),
 )
 _function(
     "tan", 1, np.tan,
@@ -240,6 +251,7 @@ _function(
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(), float32=angles.tan, float64=None,
     opencl=(Spelling("tan({a})", vector="{H}({a})", helper="tan"), Way.CALL),
     formula=None, onnx="Tan", mlir="math.tan", torch="tan", pages=("\\tan",),
+    cgc=(),
 )
 _function(
     "asin", 1, np.arcsin,
@@ -247,6 +259,7 @@ _function(
     derivative=lambda p: p.d / _one_minus_square(p.x).apply("sqrt"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=angles.asin, float64=None, opencl=Way.CALL, formula=None, onnx="Asin", mlir="math.asin",
+    cgc=(),
     torch="asin", pages=("\\arcsin",),
 )
 _function(
@@ -255,6 +268,7 @@ _function(
     derivative=lambda p: p.d / -_one_minus_square(p.x).apply("sqrt"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=angles.acos, float64=None, opencl=Way.CALL, formula=None, onnx="Acos", mlir="math.acos",
+    cgc=(),
     torch="acos", pages=("\\arccos",),
 )
 _function(
@@ -265,6 +279,7 @@ _function(
     cost=20, range=fractions.between(-math.pi / 2, math.pi / 2),
     never_negative=Keeps.NEVER, limits=(), float32=angles.atan, float64=None, opencl=Way.CALL,
     formula=None, onnx="Atan", mlir="math.atan", torch="atan", pages=("\\arctan",),
+    cgc=(),
 )
 _function(
     "atan2", 2, np.arctan2,
@@ -274,6 +289,7 @@ _function(
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=angles.atan2, float64=None, opencl=Way.CALL,
     formula=_find_angle, onnx=None, mlir="math.atan2", torch=None, pages=(),
+    cgc=(),
 )
 _function(
     "sinh", 1, np.sinh,
@@ -282,6 +298,7 @@ _function(
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=float32.sinh, float64=None, opencl=Way.CALL,
     formula=None, onnx="Sinh", mlir="math.sinh", torch="sinh", pages=("\\sinh",),
+    cgc=(),
 )
 _function(
     "cosh", 1, np.cosh,
@@ -290,6 +307,7 @@ _function(
     cost=20, range=None, never_negative=Keeps.ALWAYS, limits=(),
     float32=float32.cosh, float64=None, opencl=Way.CALL,
     formula=None, onnx="Cosh", mlir="math.cosh", torch="cosh", pages=("\\cosh",),
+    cgc=(),
 )
 _function(
     "tanh", 1, np.tanh,
@@ -298,6 +316,7 @@ _function(
     cost=20, range=fractions.between(-1, 1), never_negative=Keeps.NEVER, limits=(-1, 1),
     float32=float32.tanh, float64=None, opencl=(Way.HELPER, Way.CALL),
     formula=None, onnx="Tanh", mlir="math.tanh", torch="tanh", pages=("tanh", "\\tanh"),
+    cgc=(),
 )
 _function(
     "asinh", 1, np.arcsinh,
@@ -306,6 +325,7 @@ _function(
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=float32.asinh, float64=None, opencl=Way.CALL,
     formula=None, onnx="Asinh", mlir="math.asinh", torch="asinh", pages=(),
+    cgc=(),
 )
 _function(
     "acosh", 1, np.arccosh,
@@ -315,6 +335,7 @@ _function(
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=float32.acosh, float64=None, opencl=Way.CALL,
     formula=None, onnx="Acosh", mlir="math.acosh", torch="acosh", pages=(),
+    cgc=(),
 )
 _function(
     "atanh", 1, np.arctanh,
@@ -324,6 +345,7 @@ _function(
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=float32.atanh, float64=None, opencl=Way.CALL,
     formula=None, onnx="Atanh", mlir="math.atanh", torch="atanh", pages=(),
+    cgc=(),
 )
 _function(
     "erf", 1, _erf,
@@ -332,6 +354,7 @@ _function(
     cost=40, range=fractions.between(-1, 1), never_negative=Keeps.NEVER, limits=(-1, 1),
     float32=float32.erf, float64=None, opencl=(Way.HELPER, Way.CALL),
     formula=None, onnx="Erf", mlir="math.erf", torch="erf", pages=("erf",),
+    cgc=(),
 )
 _function(
     "sigmoid", 1, _logistic,
@@ -339,5 +362,6 @@ _function(
     derivative=lambda p: p.d * p.y * (1 - p.y), kinks=SMOOTH,
     cost=20, range=fractions.between(0, 1), never_negative=Keeps.ALWAYS, limits=(0, 1),
     float32=float32.sigmoid, float64=None, opencl=Way.HELPER, formula=_sigmoid, onnx=None, mlir="",
+    cgc=("sigmoid",),
     torch="sigmoid", pages=("sigmoid",),
 )

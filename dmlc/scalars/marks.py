@@ -39,6 +39,7 @@ def _mark(
         derivative=derivative, kinks=SMOOTH, cost=0, error=Error.NONE, range=None,
         never_negative=Keeps.NEVER, whole=Keeps.NEVER, limits=(), formula=None,
         float32=None, float64=None, infix=None, hlsl=None, opencl=None, wgsl=None, onnx=None,
+        cgc=(),
         mlir=("", "", ""), torch=None, pages=(),
     ))  # fmt: skip
 

@@ -265,6 +265,9 @@ class Record(Operation):
     """The operation of MLIR for floats, for signed integers and positions, and for unsigned
     integers and BOOL; of a comparison, the predicates. Empty for what it does not take, and where
     `formula` or several operations of `mlir.operations` are in its place."""
+    cgc: tuple[str, ...]
+    """Names of the operation in the dialect `cgc_op` of Windows' Compute Graph Compiler: the one
+    that is written, then others that are read. Empty where public texts name none."""
     torch: str | None
     """PyTorch's operator of one tensor that computes it, by its name in `aten`."""
     pages: tuple[str, ...]

@@ -67,6 +67,8 @@ def choose(work: Work) -> Nest | None:
     if len(work.phases) > 1 or not phase.is_parallel or phase.accumulators:
         return share_outputs(work, *choose_tile(work.phases, p, limits))
     paired = _list_paired(phase, limits)
+    if paired and not limits.word_types and takes_vectors(phase, limits):
+        return choose_vectors(work)
     turned = None if paired else choose_transposed(work)
     if turned is not None:
         return turned
@@ -77,11 +79,14 @@ def choose(work: Work) -> Nest | None:
 
 def _list_paired(phase: Phase, limits: Limits) -> list[str]:
     """The results that are stored two to a word. Raises `UnsupportedError` where one has gaps
-    between its elements: half a word cannot be stored."""
-    paired = [view for view, _ in phase.elements.results if view.dtype in limits.word_types]
+    between its elements, and half a word cannot be stored."""
+    types = (*limits.word_types, *limits.pair_types)
+    paired = [view for view, _ in phase.elements.results if view.dtype in types]
     space = phase.space
     for view in paired:
         if not space.packed and space.strides[view] != ir.packed_strides(space.sizes):
+            if view.dtype in limits.pair_types:
+                return []
             raise UnsupportedError(
                 f"'{view.tensor}' is {view.dtype.name} with strides, and without 16-bit types "
                 "kernels store two elements at a time",

@@ -25,6 +25,7 @@ from dmlc.loops.element import (
     operands,
     reads_elements,
 )
+from dmlc.loops.legality import MOST_UNROLLED
 from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.staging import STAGED, renumber
@@ -288,6 +289,7 @@ class _Tiles:
         width = self._measure_width(rule.nest.phases[number], axis) if reads_row else 1
         # What is further on than a line shares the banks of its beginning.
         across = min(self._sides[axis], max(_SIDE, _BESIDE * width)) // width
+        across = min(across, MOST_UNROLLED * self._items // self._sides[beyond])
         across = max(across, self._items // self._sides[beyond])
         rule.put_in_order([other, along])
         whose = ("own",) if own else ()

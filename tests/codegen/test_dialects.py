@@ -43,7 +43,8 @@ def test_every_conversion_load_and_store_is_spelled(dialect: Dialect) -> None:
     held = {t for t, name in dialect.storage.items() if isinstance(name, str)}
     assert set(dialect.loads) == held
     assert set(dialect.stores) | set(dialect.halves) == held
-    assert set(dialect.halves) == set(dialect.limits.word_types)
+    limits = dialect.limits
+    assert set(dialect.halves) == {*limits.word_types, *limits.pair_types}
     assert set(dialect.streaming) <= held
 
 

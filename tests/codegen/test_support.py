@@ -129,6 +129,21 @@ def test_constants_that_are_positions_are_of_any_type(target: str) -> None:
     assert compile(function, target).kernels
 
 
+@pytest.mark.parametrize(
+    ("result", "stage", "is_atomic"),
+    [
+        ("%y", "%y: bf16[i0 < 3] = sum[r0 < 7] %x[i0, r0]", True),
+        ("%y{8, 1}", "%y: bf16[i0 < 3, i1 < 7] = %x[i0, i1]", True),
+        ("%y", "%y: bf16[i0 < 3, i1 < 7] = %x[i0, i1]", False),
+    ],
+)
+def test_single_bfloat16_are_stored_atomically(result: str, stage: str, is_atomic: bool) -> None:
+    """WGSL has two of them to a word. Both are stored at once where all lie together."""
+    function = ir.parse(f"func @f(%x: bf16[3, 7]) -> ({result}) {{ {stage} }}")
+    (kernel,) = compile(function, "wgsl").kernels
+    assert ("atomicOr(&y[" in kernel.source) == is_atomic
+
+
 def test_constants_have_a_type() -> None:
     function = ir.parse(
         "func @f(%x: f32[4]) -> (%y) {\n"

@@ -370,3 +370,35 @@ def test_the_package_is_loaded_when_it_is_used() -> None:
         "dmlc.onnx.export; assert 'onnx' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", text], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_convolutions_are_one_node_where_nothing_is_padded(padding: int) -> None:
+    """`Conv` multiplies what lies beside its data by weights, which may be infinite."""
+    text = f"""func @f(%x: f32[2, 8, 7, 3], %w: f32[5, 3, 3, 1]) -> (%y) {{
+      %y: f32[i0 < 2, i1 < 3, i2 < 7, i3 < 5] = sum[r0 < 3, r1 < 3] {{
+        v0 = sub(add(mul(i1, 2), r1), {padding})
+        where and(ge(v0, 0), lt(v0, 8))
+        mul(%x[i0, v0, i2, r0], %w[i3, r0, r1, 0])
+      }}
+    }}"""
+    generator = np.random.default_rng(1)
+    inputs = {
+        "x": generator.standard_normal((2, 8, 7, 3)).astype(np.float32),
+        "w": generator.standard_normal((5, 3, 3, 1)).astype(np.float32),
+    }
+    model, _ = run(text, inputs)
+    assert ("Conv" in list_nodes(model)) == (padding == 0)
+
+
+@pytest.mark.parametrize("sizes", ["2, 9, 7, 3] 5, 3, 3, 1", "2, 8, 7, 3] 6, 3, 3, 1"])
+def test_convolutions_read_all_of_their_tensors(sizes: str) -> None:
+    """One image of two, or five filters of six, are no `Conv` of the whole tensors."""
+    data, _, weights = sizes.partition("] ")
+    images = 1 if "9" in data else 2
+    text = f"""func @f(%x: f32[{data}], %w: f32[{weights}]) -> (%y) {{
+      %y: f32[i0 < {images}, i1 < 3, i2 < 7, i3 < 5] = sum[r0 < 3, r1 < 3]
+        mul(%x[i0, add(mul(i1, 2), r1), i2, r0], %w[i3, r0, r1, 0])
+    }}"""
+    model, _ = run(text, draw(text))
+    assert "Conv" not in list_nodes(model)

@@ -299,6 +299,16 @@ def test_kernels_stand_apart_and_in_parts() -> None:
     assert all(kernel.launch.group_size <= 32 for kernel in parts)
 
 
+@pytest.mark.parametrize("target", ["hlsl", "wgsl"])
+def test_small_groups_go_over_long_tiles(target: str) -> None:
+    """A tile of 64 by 16, of which 32 work items have no more rows than are written out."""
+    text = """func @f(%x: f32[1, 55, 1, 9]) -> (%y{256, 1, 2304, 256}) {
+      %y: f32[i0 < 1, i1 < 55, i2 < 1, i3 < 9] = abs(%x[i0, i1, i2, i3])
+    }"""
+    _, (kernel,) = make_kernels(ir.parse(text), target, steps=Steps(lower=lower_in_parts))
+    assert kernel.launch.group_size == 32
+
+
 def test_a_group_that_one_kernel_cannot_have_is_refused() -> None:
     text = """
         func @f(%X: f32[40]) -> (%A, %B) {

@@ -80,7 +80,7 @@ def load(
     Raises `UnsupportedError` for a model with nodes that have no meaning here: it names them all.
     """
     if isinstance(subject, str | os.PathLike):
-        given = _read(expect_path("subject", subject))
+        given = read_file(expect_path("subject", subject))
     else:
         given = expect("subject", subject, (onnx.ModelProto, onnx.FunctionProto), _SUBJECTS)
         check_texts(given, "the model")
@@ -129,7 +129,8 @@ def _read_named(parameter: str, given: object) -> Mapping[str, object]:
     return {} if given is None else expect_mapping(parameter, given, "a mapping of inputs' names")
 
 
-def _read(path: Path) -> onnx.ModelProto:
+def read_file(path: Path) -> onnx.ModelProto:
+    """The model in a file, with the constants that lie in files beside it."""
     shown = os.fspath(path)
     try:
         with open_regular(path):

@@ -1,0 +1,35 @@
+"""`dmlc import-cgc`: a graph of Windows' Compute Graph Compiler as a function of the tensor IR."""
+
+from __future__ import annotations
+
+import textwrap
+
+import click
+
+from dmlc import cgc
+from dmlc.cli.imported import show_imported
+
+
+def _list_operators(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(textwrap.fill(", ".join(cgc.list_operators()), 100))
+        context.exit()
+
+
+@click.command("import-cgc", epilog="Example: dmlc import-cgc graph.mlir -o imported")
+@click.argument("graph")
+@click.option("--operators", is_flag=True, is_eager=True, expose_value=False,
+              callback=_list_operators,
+              help="List the operations of cgc_op that are read and written, and leave.",
+              )  # fmt: skip
+@click.option("-o", "--output", "directory", metavar="DIR",
+              help="Write the function to DIR/GRAPH.ir, and its weights to files in "
+              "DIR/GRAPH.weights, where dmlc run finds them. Without it, print the function.",
+              )  # fmt: skip
+def command(graph: str, directory: str | None) -> None:
+    """Read a CGC graph, an .mlir file of the dialect cgc_op, as a function of the tensor IR.
+
+    The file that -o writes is for the commands that take a function: dmlc compile, ir, graph,
+    inspect and run. Constants that the file names without their contents are inputs.
+    """
+    show_imported(cgc.load(graph), graph, directory)

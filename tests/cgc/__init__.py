@@ -1,0 +1,1 @@
+"""Graphs of Windows' Compute Graph Compiler."""
