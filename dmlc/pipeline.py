@@ -21,13 +21,16 @@ from dmlc.codegen.targets import find_dialect
 from dmlc.collection import throttle_garbage_collection
 from dmlc.ir import Function
 from dmlc.ir.verify import verify
+from dmlc.kernel.join_steps import join_steps
 from dmlc.kernel.json import kernel_to_json
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.parts import Lowered, join_parts
+from dmlc.kernel.passes import find_sizes
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.slow import find_slow, find_slow_open
 from dmlc.kernel.steps import count_steps
 from dmlc.kernel.target import Limits, Profile, find_profile
+from dmlc.kernel.verify import verify_kernel
 from dmlc.loops.nodes import Nest
 from dmlc.loops.sections import Sections, print_sections, read_sections
 from dmlc.lowering.group import lower_group
@@ -42,7 +45,7 @@ from dmlc.parameters import (
     wrong_kind,
 )
 from dmlc.program import FLOAT_WIDTHS, Origin, Program, Repeat
-from dmlc.report import Report, Trace, count_unfused, find_origins, make_report
+from dmlc.report import Report, Trace, count_operations, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
 from dmlc.scalars.operation import Unsupported
 from dmlc.sizes import Taken
@@ -73,9 +76,14 @@ class Steps:
     instructions: tuple[Instruction, ...] = ()
     """The matrix instructions that kernels are made for besides the plain ones, which devices
     choose of."""
+    joins: bool = True
+    """Whether one kernel goes through all steps of a loop over time where that takes less time than
+    launches for each step."""
 
 
 USUAL = Steps()
+_APART_STEPS = Steps(joins=False)
+"""The kernels by themselves, each with the schedule that made it."""
 _APART = "its parts are fused one by one: there is no one fusion to describe"
 
 
@@ -265,7 +273,7 @@ def describe_schedules(function: Function, target: str, profile: str | None = No
     """The script of each kernel that `compile` renders, as `compile` takes them. Raises as
     `compile` does."""
     dialect, shape = _find_kind(target, profile)
-    _, kernels = make_kernels(function, target, profile)
+    _, kernels = make_kernels(function, target, profile, steps=_APART_STEPS)
     return print_sections(kernels, dialect.limits.target, shape)
 
 
@@ -286,7 +294,7 @@ def find_nests(
     """The kernels of a function; the nest of each goes into `nests`, by the kernel's title. Those
     whose statements are written by hand have none. Raises as `compile` does."""
     dialect, shape = _find_kind(target, profile)
-    _, groups = join_parts(function, _lower(function, dialect, shape, seen=nests))
+    _, groups = join_parts(function, _lower(function, dialect, shape, _APART_STEPS, nests))
     return tuple(kernel for group in groups for kernel in group)
 
 
@@ -398,7 +406,45 @@ def _lower(
         lowered.append((part, fusion, kernels))
         own = own.follow(kernel for group in kernels for kernel in group)
     own.check([kernel for _, _, groups in lowered for group in groups for kernel in group])
-    return tuple(lowered)
+    if not steps.joins:
+        return tuple(lowered)
+    return tuple(_join_steps(made, dialect.limits, shape) for made in lowered)
+
+
+def _join_steps(lowered: Lowered, limits: Limits, shape: Profile) -> Lowered:
+    """A part of a function with one kernel for all steps of its loop, where it has one, and where
+    that takes less time than to launch its kernels at each step."""
+    part, fusion, groups = lowered
+    kernels = [kernel for group in groups for kernel in group]
+    one_step = fusion.function.one_step
+    if one_step is None or not kernels or not _is_short(fusion.function, kernels, shape):
+        return lowered
+    joined = join_steps(kernels, one_step, limits)
+    if joined is None:
+        return lowered
+    sizes = find_sizes(fusion.function, joined)
+    whole = {name: size for name, size in sizes.items() if name not in one_step.rows}
+    verify_kernel(joined, "join_steps", whole)
+    each = fusion.groups
+    clauses = (f"one work group goes through all {one_step.steps:,} steps",)
+    group = Group(
+        tuple(name for group in each for name in group.stages),
+        tuple(dict.fromkeys([*clauses, *(c for group in each for c in group.reasons)])),
+        inlined=tuple(dict.fromkeys(name for group in each for name in group.inlined)),
+        local=tuple(name for group in each for name in group.local),
+    )
+    return part, dataclasses.replace(fusion, groups=(group,)), ((joined,),)
+
+
+def _is_short(function: Function, kernels: Sequence[Kernel], shape: Profile) -> bool:
+    """Whether one work group does what the kernels of a step do in less time than they take to be
+    launched. It computes as fast as a core does, or as one of the groups that keep a GPU busy."""
+    names = {name for kernel in kernels for members in kernel.passes for name in members}
+    operations = sum(count_operations(function, s) for s in function.stages if s.name in names)
+    moved = sum(buffer.bytes or 0 for kernel in kernels for buffer in kernel.buffers)
+    alone = 1 if shape.group_size == 1 else shape.groups
+    cost = (moved + operations * shape.bytes_per_operation) * alone
+    return cost <= shape.launch_bytes * len(kernels)
 
 
 def _render(
@@ -421,7 +467,7 @@ def _render(
         counted = [count_steps(kernel, tables) for kernel in made] if shape.group_size > 1 else []
         slow += find_slow(fusion.function, made, counted) if counted else ()
         slow += find_slow_open(fusion.function, made) if counted else ()
-        if part.loop is not None and made:
+        if part.loop is not None and made and not made[0].steps:
             last = len(origins) + len(made) - 1
             repeats.append(Repeat(len(origins), last, part.steps, part.loop.backwards))
         origins += find_origins(fusion, groups, counted, part.steps)

@@ -111,6 +111,8 @@ class _Parser(Scanner[k.Expression]):
                 case "effort":
                     number = self.next()
                     said["effort"] = float(self.literal(number, DataType.FLOAT64))
+                case "steps":
+                    said["steps"] = self.integer("a number of steps")
                 case _:
                     self.fail("'launch'", token)
         return {**said, **self._launch()}
@@ -268,7 +270,7 @@ class _Parser(Scanner[k.Expression]):
                 array = self._memory(self.arrays, "array")
                 return k.StoreLocal(array, self._index(), self._value())
             case "barrier":
-                return k.Barrier()
+                return k.Barrier(self.accept("memory"))
             case "for":
                 return self._loop()
             case "if":

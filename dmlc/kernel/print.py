@@ -39,6 +39,7 @@ def print_kernel(kernel: k.Kernel) -> str:
         *(f"cut {_quote(line)}" for line in kernel.cut),
         *([f"apart {_quote(kernel.apart)}"] if kernel.apart else []),
         *([f"effort {kernel.effort!r}"] if kernel.effort != 1 else []),
+        *([f"steps {kernel.steps}"] if kernel.steps else []),
         *([f"stages ({', '.join(kernel.stages)})"] if kernel.stages else []),
         *(f"pass ({', '.join(stages)})" for stages in kernel.passes),
         f"launch {groups}{rows}, index {'s' if kernel.index_signed else 'u'}{kernel.index_bits}",
@@ -74,7 +75,7 @@ def print_statement(statement: k.Statement) -> str:
         case k.StoreLocal(array=array, index=index, value=value):
             return f"store_local {_place(array, index)} = {print_expression(value)}"
         case k.Barrier():
-            return "barrier"
+            return "barrier memory" if statement.memory else "barrier"
         case k.For(variable=variable, start=start, stop=stop, step=step):
             head = f"for {_name(variable.name)} in {print_expression(start)}"
             steps = "" if step == 1 else f" step {step}"

@@ -46,17 +46,20 @@ class _Cell:
     steps: tuple[Extent, ...]
     """How many steps there are, in a loop over them."""
 
-    def feed_back(self, name: str, hidden: Tensor) -> Tensor:
-        """The product of a state with the recurrent weights: by batch and place in the gates."""
-        weights = self.node.tensor(2)
+    def feed_back(self, name: str, hidden: Tensor, gates: range) -> Tensor:
+        """The product of a state with the recurrent weights of some gates: by batch and place in
+        these."""
+        weights, first = self.node.tensor(2), gates.start * self.size
 
         def element(at: Point) -> Scalar:
             *lead, gate = at.indices
             (inner,) = at.reduced
-            return at.read(hidden, *lead, inner) * at.read(weights, self.direction, gate, inner)
+            weight = at.read(weights, self.direction, gate + first, inner)
+            return at.read(hidden, *lead, inner) * weight
 
+        places = len(gates) * self.size
         return self.node.builder.reduce(
-            name, "sum", (*self.steps, self.batch, weights.extents[1]), [self.size], element
+            name, "sum", (*self.steps, self.batch, places), [self.size], element
         )
 
     def bias(self, at: Point, gate: int, recurrent: bool) -> Scalar:
@@ -95,25 +98,25 @@ Step = Callable[[_Cell, int, str, States], States]
 
 
 def _step_simple(cell: _Cell, step: int, name: str, states: States) -> States:
-    fed = cell.feed_back(f"{name}_fed", states[0])
+    fed = cell.feed_back(f"{name}_fed", states[0], range(1))
     (activate,) = cell.activations
     return [cell.compute(name, lambda at: activate(cell.gate(at, step, 0, fed)))]
 
 
 def _step_gru(cell: _Cell, step: int, name: str, states: States) -> States:
     (hidden,) = states
-    fed = cell.feed_back(f"{name}_fed", hidden)
+    late = bool(cell.node.integer("linear_before_reset"))
+    fed = cell.feed_back(f"{name}_fed", hidden, range(3 if late else 2))
     activate, activate_hidden = cell.activations
     update = cell.compute(f"{name}_update", lambda at: activate(cell.gate(at, step, 0, fed)))
     reset = cell.compute(f"{name}_reset", lambda at: activate(cell.gate(at, step, 1, fed)))
-    late = bool(cell.node.integer("linear_before_reset"))
-    kept = fed
+    kept, place = fed, 2
     if not late:
         part = cell.compute(f"{name}_part", lambda at: cell.read(at, reset) * cell.read(at, hidden))
-        kept = cell.feed_back(f"{name}_kept", part)
+        kept, place = cell.feed_back(f"{name}_kept", part, range(2, 3)), 0
 
     def element(at: Point) -> Scalar:
-        memory = cell.read(at, kept, 2) + cell.bias(at, 2, True)
+        memory = cell.read(at, kept, place) + cell.bias(at, 2, True)
         if late:
             memory = memory * cell.read(at, reset)
         made = activate_hidden(cell.input(at, step, 2) + memory + cell.bias(at, 2, False))
@@ -125,7 +128,7 @@ def _step_gru(cell: _Cell, step: int, name: str, states: States) -> States:
 
 def _step_lstm(cell: _Cell, step: int, name: str, states: States) -> States:
     hidden, memory = states
-    fed = cell.feed_back(f"{name}_fed", hidden)
+    fed = cell.feed_back(f"{name}_fed", hidden, range(4))
     activate, activate_cell, activate_hidden = cell.activations
     peepholes = cell.node.optional(7)
 
