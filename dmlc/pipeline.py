@@ -53,12 +53,13 @@ from dmlc.source import Diagnostic, Source, UnsupportedError
 from dmlc.transform.cost import Budget
 from dmlc.transform.crowded import split_crowded
 from dmlc.transform.fuse import Fusion, Group, fuse
-from dmlc.transform.loops import part_loops
+from dmlc.transform.loops import Part, part_loops
 from dmlc.transform.open_sizes import check_open
 from dmlc.transform.quotients import round_quotients
 from dmlc.transform.rewrite import rewrite, run_passes
 from dmlc.transform.simplify import drop_marks
 from dmlc.transform.storage import narrow_positions, widen_booleans
+from dmlc.transform.traffic import total
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,8 +83,6 @@ class Steps:
 
 
 USUAL = Steps()
-_APART_STEPS = Steps(joins=False)
-"""The kernels by themselves, each with the schedule that made it."""
 _APART = "its parts are fused one by one: there is no one fusion to describe"
 
 
@@ -273,7 +272,8 @@ def describe_schedules(function: Function, target: str, profile: str | None = No
     """The script of each kernel that `compile` renders, as `compile` takes them. Raises as
     `compile` does."""
     dialect, shape = _find_kind(target, profile)
-    _, kernels = make_kernels(function, target, profile, steps=_APART_STEPS)
+    _, groups = join_parts(function, _lower(function, dialect, shape, apart=True))
+    kernels = [kernel for group in groups for kernel in group]
     return print_sections(kernels, dialect.limits.target, shape)
 
 
@@ -294,7 +294,7 @@ def find_nests(
     """The kernels of a function; the nest of each goes into `nests`, by the kernel's title. Those
     whose statements are written by hand have none. Raises as `compile` does."""
     dialect, shape = _find_kind(target, profile)
-    _, groups = join_parts(function, _lower(function, dialect, shape, _APART_STEPS, nests))
+    _, groups = join_parts(function, _lower(function, dialect, shape, seen=nests, apart=True))
     return tuple(kernel for group in groups for kernel in group)
 
 
@@ -369,9 +369,12 @@ def _lower(
     shape: Profile,
     steps: Steps = USUAL,
     seen: dict[str, Nest] | None = None,
+    *,
+    apart: bool = False,
 ) -> tuple[Lowered, ...]:
     """The passes between the two IRs, each followed by the verifier: the kernels of each group of
-    each part. The usual steps put the nest of each kernel into `seen`, by what it is called."""
+    each part. The usual steps put the nest of each kernel into `seen`, by what it is called. Those
+    that one kernel is joined of stand by themselves where they are wanted `apart`."""
     verify(function)
     function = drop_marks(function)
     if not dialect.limits.has_wide_positions:
@@ -384,44 +387,66 @@ def _lower(
     if steps.schedule is not None:
         own = read_sections(steps.schedule, dialect.limits, shape)
     lowered: list[Lowered] = []
+    joined: list[Lowered] = []
     for part in part_loops(function):
         if part.function is not function:
             verify(part.function, "part_loops")
             check_support(part.function, dialect, shape)
         rewritten = rewrite(part.function, shape.row, walks=shape.walks)
         fusion = _fuse(rewritten, dialect, shape, steps)
-
-        def make(
-            group: Group, taken: Taken, own: Sections, function: Function = fusion.function
-        ) -> tuple[Kernel, ...]:
-            profile = dataclasses.replace(shape, taken=taken)
-            if steps.lower is lower_group:
-                return lower_group(function, group, profile, dialect.limits, own)
-            return steps.lower(function, group, profile, dialect.limits)
-
-        kernels = tuple(
-            lower_versions(fusion.function, group, shape, functools.partial(make, group), own)
-            for group in fusion.groups
-        )
-        lowered.append((part, fusion, kernels))
-        own = own.follow(kernel for group in kernels for kernel in group)
+        found = whole = None
+        if steps.joins and part.loop is not None and _is_short(fusion, shape):
+            # What is stored for another kernel costs no launch.
+            near = _fuse(rewritten, dialect, dataclasses.replace(shape, launch_bytes=0), steps)
+            found = _lower_part(part, near, dialect, shape, steps, own)
+            whole = _join_steps(found, dialect.limits)
+        if found is None or whole is None:
+            found = whole = _lower_part(part, fusion, dialect, shape, steps, own)
+        lowered.append(found)
+        joined.append(whole)
+        own = own.follow(kernel for group in found[2] for kernel in group)
     own.check([kernel for _, _, groups in lowered for group in groups for kernel in group])
-    if not steps.joins:
-        return tuple(lowered)
-    return tuple(_join_steps(made, dialect.limits, shape) for made in lowered)
+    return tuple(lowered if apart else joined)
 
 
-def _join_steps(lowered: Lowered, limits: Limits, shape: Profile) -> Lowered:
-    """A part of a function with one kernel for all steps of its loop, where it has one, and where
-    that takes less time than to launch its kernels at each step."""
+def _lower_part(
+    part: Part, fusion: Fusion, dialect: Dialect, shape: Profile, steps: Steps, own: Sections
+) -> Lowered:
+    """The kernels of each group of a part."""
+
+    def make(group: Group, taken: Taken, own: Sections) -> tuple[Kernel, ...]:
+        profile = dataclasses.replace(shape, taken=taken)
+        if steps.lower is lower_group:
+            return lower_group(fusion.function, group, profile, dialect.limits, own)
+        return steps.lower(fusion.function, group, profile, dialect.limits)
+
+    kernels = tuple(
+        lower_versions(fusion.function, group, shape, functools.partial(make, group), own)
+        for group in fusion.groups
+    )
+    return part, fusion, kernels
+
+
+def _is_short(fusion: Fusion, shape: Profile) -> bool:
+    """Whether one work group does what a step of a loop does in less time than the kernels of the
+    step take to be launched. It computes as fast as a core does, or as one of the groups that keep
+    a GPU busy."""
+    moved = total(move for group in fusion.groups for move in fusion.list_moves(group))
+    if moved is None:
+        return False
+    operations = sum(count_operations(fusion.function, stage) for stage in fusion.function.stages)
+    alone = 1 if shape.group_size == 1 else shape.groups
+    cost = (sum(moved) + operations * shape.bytes_per_operation) * alone
+    return cost <= shape.launch_bytes * len(fusion.groups)
+
+
+def _join_steps(lowered: Lowered, limits: Limits) -> Lowered | None:
+    """A part of a function with one kernel for all steps of its loop, where there can be one."""
     part, fusion, groups = lowered
-    kernels = [kernel for group in groups for kernel in group]
-    one_step = fusion.function.one_step
-    if one_step is None or not kernels or not _is_short(fusion.function, kernels, shape):
-        return lowered
-    joined = join_steps(kernels, one_step, limits)
-    if joined is None:
-        return lowered
+    kernels, one_step = [kernel for group in groups for kernel in group], fusion.function.one_step
+    joined = None if one_step is None or not kernels else join_steps(kernels, one_step, limits)
+    if joined is None or one_step is None:
+        return None
     sizes = find_sizes(fusion.function, joined)
     whole = {name: size for name, size in sizes.items() if name not in one_step.rows}
     verify_kernel(joined, "join_steps", whole)
@@ -434,17 +459,6 @@ def _join_steps(lowered: Lowered, limits: Limits, shape: Profile) -> Lowered:
         local=tuple(name for group in each for name in group.local),
     )
     return part, dataclasses.replace(fusion, groups=(group,)), ((joined,),)
-
-
-def _is_short(function: Function, kernels: Sequence[Kernel], shape: Profile) -> bool:
-    """Whether one work group does what the kernels of a step do in less time than they take to be
-    launched. It computes as fast as a core does, or as one of the groups that keep a GPU busy."""
-    names = {name for kernel in kernels for members in kernel.passes for name in members}
-    operations = sum(count_operations(function, s) for s in function.stages if s.name in names)
-    moved = sum(buffer.bytes or 0 for kernel in kernels for buffer in kernel.buffers)
-    alone = 1 if shape.group_size == 1 else shape.groups
-    cost = (moved + operations * shape.bytes_per_operation) * alone
-    return cost <= shape.launch_bytes * len(kernels)
 
 
 def _render(

@@ -62,6 +62,7 @@ def part_loops(function: Function) -> tuple[Part, ...]:
     function = drop_short_loops(function)
     if not function.loops:
         return (Part(function),)
+    function = _spread_constants(function)
     if function.symbols():
         raise UnsupportedError(
             f"'{function.name}' has a loop over time, and sizes that are left open: a loop is "
@@ -104,6 +105,30 @@ def drop_short_loops(function: Function) -> Function:
         stages.append(dataclasses.replace(stage, body=body))
     loops = tuple(loop for loop in function.loops if loop not in short)
     return dataclasses.replace(function, stages=tuple(stages), loops=loops)
+
+
+def _spread_constants(function: Function) -> Function:
+    """The function where stages that are one constant have no memory, unless they are results: a
+    state often begins with zeros, for which no kernel is launched before the loop."""
+    kept = {result.name for result in function.results}
+    kept |= {name for loop in function.loops for name in loop.stages}
+    constants: dict[str, Constant] = {}
+    for stage in function.stages:
+        match stage:
+            case Stage(name=name, reduction=None, body=Body(instructions=(Constant() as value,))):
+                if name not in kept and value.dtype is stage.dtype:
+                    constants[name] = value
+            case _:
+                pass
+    made: list[Stage] = []
+    for stage in (s for s in function.stages if s.name not in constants):
+        body = stage.body
+        values = [
+            constants.get(i.tensor, i) if isinstance(i, Load) else i for i in body.instructions
+        ]
+        changed = Body.make(values, body.result, body.guard)
+        made.append(stage if changed == body else dataclasses.replace(stage, body=changed))
+    return dataclasses.replace(function, stages=tuple(made)) if constants else function
 
 
 def gather_loop(

@@ -86,6 +86,33 @@ def test_a_function_may_be_one_loop() -> None:
     assert [binding.tensor for binding in kernel.buffers] == ["x", "h"]
 
 
+def test_a_state_that_begins_with_zeros_has_no_memory_for_them() -> None:
+    text = LAYER.replace("STEPS", "5").replace("WIDE", "9").replace("STEP", "4")
+    start = "  %start: f32[i0 < 3, i1 < 9] = 0.5\n  loop {"
+    begin = "v0 = select(eq(i0, 0), %start[i1, i2], sub(%p[i0, i1, i2], %top[i0, i1]))"
+    text = text.replace("  loop {", start)
+    function = ir.parse(text.replace("v0 = sub(%p[i0, i1, i2], %top[i0, i1])", begin))
+    _, given = make(5, 9)
+    program = dmlc.compile(function)
+    assert "start" not in [tensor.name for tensor in program.tensors]
+    found = dmlc.run(function, given, device="opencl")["h"]
+    np.testing.assert_allclose(found, evaluate(function, given)["h"], 1e-4, 1e-4)
+
+
+def test_values_are_stored_rather_than_computed_for_each_output() -> None:
+    """A step of many launches would compute the gate again for each output of the product."""
+    text = """func @gated(%X: f32[7, 40], %R: f32[40, 40]) -> (%h) {
+      loop {
+        %before: f32[7, 40] = before %h
+        %gate: f32[i0 < 7, i1 < 40] = sigmoid(add(%X[i0, i1], tanh(%before[i0, i1])))
+        %h: f32[i0 < 7, i1 < 40] = sum[r0 < 40] mul(%gate[i0, r0], %R[i1, r0])
+      }
+    }"""
+    _, _, kernels = compile_kernels(ir.parse(text), "opencl")
+    (joined,) = (kernel for kernel in kernels if kernel.steps)
+    assert "gate" in [buffer.name for buffer in joined.buffers]
+
+
 def without_barrier(kernel: k.Kernel, number: int) -> k.Kernel:
     """The kernel without one of the barriers after which stores are seen."""
     seen = iter(range(1 << 30))

@@ -19,8 +19,9 @@ from dmlc.source import DmlcError, UnsupportedError
 
 MOST_STEPS = 256
 """The longest sequence that is laid out, where sizes are left open: kernels of loops have none."""
-FEW_STEPS = 16
-"""The longest one that is laid out where all sizes are known."""
+FEW_STEPS = 4
+"""The longest one that is laid out where all sizes are known. The first step of these has no
+product, where the state is 0 before it."""
 
 Activation = Callable[[Scalar], Scalar]
 
