@@ -17,9 +17,10 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import ZERO, add, guard, index, operate
 from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.names import Names
-from dmlc.kernel.rewrite import map_all, map_operands, walk_statements
+from dmlc.kernel.rewrite import map_all, map_operands, walk_parts, walk_statements
 from dmlc.kernel.rows import STEP
 from dmlc.kernel.target import Limits
+from dmlc.scalars import DataType
 
 _GROUP = "group"
 """How the loop over the groups of a kernel counts."""
@@ -28,7 +29,7 @@ _GROUP = "group"
 def join_steps(kernels: Sequence[k.Kernel], one_step: OneStep, limits: Limits) -> k.Kernel | None:
     """The kernel that does what launches of the kernels of one step do, step by step; None where
     no one kernel can: where sizes are left open, where buffers or shared arrays pass a limit, where
-    the kernels compute positions in different integers, or where the items of a smaller group than
+    the kernels compute positions in integers of different widths, or where the items of a smaller group than
     another's wait for each other."""
     size = max(kernel.launch.group_size for kernel in kernels)
     buffers = _join_buffers(kernels)
@@ -42,9 +43,11 @@ def join_steps(kernels: Sequence[k.Kernel], one_step: OneStep, limits: Limits) -
             return None
         body += mover.write(size)
     shared = sum(a.size * a.lanes * max(4, a.dtype.bytes) for a in arrays.values() if a.shared)
-    types = {(kernel.index_bits, kernel.index_signed) for kernel in kernels}
-    too_many = buffers is None or len(buffers) > limits.buffers
-    if buffers is None or too_many or shared > limits.shared_bytes or len(types) > 1:
+    bits = {kernel.index_bits for kernel in kernels}
+    signed = any(kernel.index_signed for kernel in kernels)
+    if buffers is None or len(buffers) > limits.buffers or shared > limits.shared_bytes:
+        return None
+    if len(bits) > 1 or (signed and not all(map(_may_be_signed, kernels))):
         return None
     backwards = one_step.backwards
     loop = k.For(
@@ -67,6 +70,7 @@ def join_steps(kernels: Sequence[k.Kernel], one_step: OneStep, limits: Limits) -
         schedule=tuple(line for kernel in kernels for line in _show_loops(kernel)),
         script=(),
         cut=(),
+        index_signed=signed,
         steps=one_step.steps,
     )
     return clean_up(joined)
@@ -93,6 +97,16 @@ def _join_buffers(kernels: Sequence[k.Kernel]) -> tuple[k.Buffer, ...] | None:
 def _waits(kernel: k.Kernel) -> bool:
     """Whether items of a group wait for each other."""
     return any(isinstance(s, k.Barrier) for s in walk_statements(kernel.body))
+
+
+def _may_be_signed(kernel: k.Kernel) -> bool:
+    """Whether a kernel may compute its positions in signed integers as wide: none is so large that
+    these do not hold it."""
+    most = (1 << (kernel.index_bits - 1)) - 1
+    literals = (p for p in walk_parts(*walk_statements(kernel.body)) if isinstance(p, k.Literal))
+    return kernel.index_signed or all(
+        p.value <= most for p in literals if p.type.dtype is DataType.INDEX
+    )
 
 
 def _show_loops(kernel: k.Kernel) -> Iterator[str]:
