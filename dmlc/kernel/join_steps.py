@@ -29,8 +29,8 @@ _GROUP = "group"
 def join_steps(kernels: Sequence[k.Kernel], one_step: OneStep, limits: Limits) -> k.Kernel | None:
     """The kernel that does what launches of the kernels of one step do, step by step; None where
     no one kernel can: where sizes are left open, where buffers or shared arrays pass a limit, where
-    the kernels compute positions in integers of different widths, or where the items of a smaller group than
-    another's wait for each other."""
+    the kernels compute positions in integers of different widths, or where items of a group wait
+    for each other that is smaller than another kernel's."""
     size = max(kernel.launch.group_size for kernel in kernels)
     buffers = _join_buffers(kernels)
     names = Names(b.name for b in buffers or ())

@@ -36,6 +36,7 @@ from dmlc.ir import (
 )
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_dependencies
+from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
 from dmlc.source import InternalError, UnsupportedError
 
@@ -71,6 +72,7 @@ def part_loops(function: Function) -> tuple[Part, ...]:
             notes=["give the tensors' sizes"],
         )
     found: list[tuple[list[Stage], Loop | None]] = []
+    function = _lay_rows(function)
     levels = _find_levels(function)
     homes = {name: loop for loop in function.loops for name in loop.stages}
     for level in range(max(levels.values(), default=0) + 1):
@@ -129,6 +131,65 @@ def _spread_constants(function: Function) -> Function:
         changed = Body.make(values, body.result, body.guard)
         made.append(stage if changed == body else dataclasses.replace(stage, body=changed))
     return dataclasses.replace(function, stages=tuple(made)) if constants else function
+
+
+def _lay_rows(function: Function) -> Function:
+    """The function where a loop reads what it reduces at each step row by row: of a tensor that no
+    step changes, whose rows each output reduces by itself, it reads a copy with neighbouring
+    outputs side by side. The copy is made once for all steps."""
+    tensors, homes = function.tensors(), {n: loop for loop in function.loops for n in loop.stages}
+    changed = homes.keys() | {delay.name for loop in function.loops for delay in loop.delays}
+    names = dict.fromkeys(tensors)
+    copies: dict[tuple[str, int], Stage] = {}
+    made: list[Stage] = []
+    begun: dict[str, int] = {}
+    for stage in function.stages:
+        loop = homes.get(stage.name)
+        if loop is not None:
+            begun.setdefault(loop.stages[0], len(made))
+        if loop is None or stage.combiner != "sum" or len(stage.axes) != 1:
+            made.append(stage)
+            continue
+        values = list(stage.body.instructions)
+        for number, load in enumerate(stage.body.instructions):
+            axis = _find_across(stage, load) if isinstance(load, Load) else None
+            if not isinstance(load, Load) or axis is None or load.tensor in changed:
+                continue
+            key = load.tensor, axis
+            if key not in copies:
+                name = take_name(f"{load.tensor}_across", names)
+                copies[key] = _exchange(name, tensors[load.tensor], axis)
+                made.insert(begun[loop.stages[0]], copies[key])
+            places = list(load.indices)
+            places[axis], places[-1] = places[-1], places[axis]
+            values[number] = Load(copies[key].name, tuple(places), load.dtype)
+        body = Body.make(values, stage.body.result, stage.body.guard)
+        made.append(stage if body == stage.body else dataclasses.replace(stage, body=body))
+    return dataclasses.replace(function, stages=tuple(made)) if copies else function
+
+
+def _find_across(stage: Stage, load: Load) -> int | None:
+    """The axis of a tensor along which neighbouring outputs of a reduction read it, where each goes
+    along the last axis, and all at every step the same; None where it is not read so."""
+    last = len(stage.extents) - 1
+    places = [stage.body.instructions[index] for index in load.indices]
+    plain = all(isinstance(place, Index | Constant) for place in places)
+    own = [axis for axis, place in enumerate(places) if place == Index(last)]
+    inner = places[-1] if places else None
+    reduced = isinstance(inner, Index) and inner.reduced
+    if not plain or not reduced or len(own) != 1 or Index(0) in places or last < 1:
+        return None
+    return own[0]
+
+
+def _exchange(name: str, tensor: Tensor, axis: int) -> Stage:
+    """A copy of a tensor whose last axis is another one, and that where the last was."""
+    builder, extents = BodyBuilder(), list(tensor.extents)
+    places = [builder.index(number) for number in range(len(extents))]
+    for listed in (extents, places):
+        listed[axis], listed[-1] = listed[-1], listed[axis]
+    found = builder.add(Load(tensor.name, tuple(places), tensor.dtype.compute))
+    return Stage(name, tensor.dtype, tuple(extents), builder.make(found), None, tensor.span)
 
 
 def gather_loop(

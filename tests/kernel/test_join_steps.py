@@ -113,6 +113,18 @@ def test_values_are_stored_rather_than_computed_for_each_output() -> None:
     assert "gate" in [buffer.name for buffer in joined.buffers]
 
 
+@pytest.mark.parametrize(("weight", "copied"), [("%R[i2, r0]", True), ("%R[r0, i2]", False)])
+def test_rows_that_each_output_reduces_are_laid_side_by_side_once(
+    weight: str, copied: bool
+) -> None:
+    function, given = make(6, 9)
+    function = ir.parse(str(function).replace("%R[i2, r0]", weight))
+    program = dmlc.compile(function)
+    assert ("R_across" in [tensor.name for tensor in program.tensors]) is copied
+    found = dmlc.run(function, given, device="opencl")["h"]
+    np.testing.assert_allclose(found, evaluate(function, given)["h"], 1e-4, 1e-4)
+
+
 def without_barrier(kernel: k.Kernel, number: int) -> k.Kernel:
     """The kernel without one of the barriers after which stores are seen."""
     seen = iter(range(1 << 30))
