@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.ir import (
+    Apply,
     Body,
     Constant,
     Delay,
@@ -42,6 +43,10 @@ from dmlc.source import InternalError, UnsupportedError
 
 _LARGEST_COUNT = 2**31 - 1
 """Elements of a tensor of which kernels find a row: positions in it have 32 bits everywhere."""
+
+
+_LEAST_STEPS = 8
+"""Steps, at least, of a loop for which a copy is made of what all of them read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -147,7 +152,9 @@ def _lay_rows(function: Function) -> Function:
         loop = homes.get(stage.name)
         if loop is not None:
             begun.setdefault(loop.stages[0], len(made))
-        if loop is None or stage.combiner != "sum" or len(stage.axes) != 1:
+        steps = stage.extents[0] if stage.extents else 0
+        is_long = isinstance(steps, int) and steps >= _LEAST_STEPS
+        if loop is None or not is_long or stage.combiner != "sum" or len(stage.axes) != 1:
             made.append(stage)
             continue
         values = list(stage.body.instructions)
@@ -171,15 +178,29 @@ def _lay_rows(function: Function) -> Function:
 def _find_across(stage: Stage, load: Load) -> int | None:
     """The axis of a tensor along which neighbouring outputs of a reduction read it, where each goes
     along the last axis, and all at every step the same; None where it is not read so."""
-    last = len(stage.extents) - 1
-    places = [stage.body.instructions[index] for index in load.indices]
-    plain = all(isinstance(place, Index | Constant) for place in places)
-    own = [axis for axis, place in enumerate(places) if place == Index(last)]
+    last = Index(len(stage.extents) - 1)
+    values = stage.body.instructions
+    places = [_find_moved(values, index) for index in load.indices]
+    own = [axis for axis, place in enumerate(places) if place == last]
     inner = places[-1] if places else None
     reduced = isinstance(inner, Index) and inner.reduced
-    if not plain or not reduced or len(own) != 1 or Index(0) in places or last < 1:
+    if None in places or not reduced or len(own) != 1 or Index(0) in places or last.axis < 1:
         return None
     return own[0]
+
+
+def _find_moved(values: Sequence[Instruction], number: int) -> Index | Constant | None:
+    """The index that a position is, moved by a constant or not; or that constant. None where it is
+    neither."""
+    match values[number]:
+        case Index() | Constant() as place:
+            return place
+        case Apply(operation=operation, operands=(first, second)) if operation.name == "add":
+            place = values[first]
+            is_moved = isinstance(place, Index) and isinstance(values[second], Constant)
+            return place if is_moved else None
+        case _:
+            return None
 
 
 def _exchange(name: str, tensor: Tensor, axis: int) -> Stage:

@@ -113,16 +113,37 @@ def test_values_are_stored_rather_than_computed_for_each_output() -> None:
     assert "gate" in [buffer.name for buffer in joined.buffers]
 
 
-@pytest.mark.parametrize(("weight", "copied"), [("%R[i2, r0]", True), ("%R[r0, i2]", False)])
+@pytest.mark.parametrize(
+    ("weight", "copied"),
+    [
+        ("%R[i2, r0]", True),
+        ("%R[v0, r0]", True),
+        ("%R[r0, i2]", False),
+        ("%X[i0, i2, r0]", False),
+    ],
+)
 def test_rows_that_each_output_reduces_are_laid_side_by_side_once(
     weight: str, copied: bool
 ) -> None:
-    function, given = make(6, 9)
-    function = ir.parse(str(function).replace("%R[i2, r0]", weight))
-    program = dmlc.compile(function)
-    assert ("R_across" in [tensor.name for tensor in program.tensors]) is copied
+    text = """func @layer(%X: f32[STEPS, 9, 9], %R: f32[11, 11]) -> (%h) {
+      loop {
+        %before: f32[STEPS, 3, 9] = before %h
+        %h: f32[i0 < STEPS, i1 < 3, i2 < 9] = sum[r0 < 9] {
+          v0 = add(i2, 2)
+          mul(add(0.1, %before[i0, i1, r0]), WEIGHT)
+        }
+      }
+    }""".replace("WEIGHT", weight).replace("v0 = add(i2, 2)" * ("v0" not in weight), "")
+    function = ir.parse(text.replace("STEPS", "8"))
+    random = np.random.default_rng(1)
+    given = {p.name: random.standard_normal(p.extents) / 4 for p in function.parameters}
+    given = {name: values.astype(np.float32) for name, values in given.items()}
+    made = [tensor.name.endswith("_across") for tensor in dmlc.compile(function).tensors]
+    assert any(made) is copied
     found = dmlc.run(function, given, device="opencl")["h"]
     np.testing.assert_allclose(found, evaluate(function, given)["h"], 1e-4, 1e-4)
+    few = dmlc.compile(ir.parse(text.replace("STEPS", "7")))
+    assert not any(tensor.name.endswith("_across") for tensor in few.tensors)
 
 
 def without_barrier(kernel: k.Kernel, number: int) -> k.Kernel:
