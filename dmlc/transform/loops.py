@@ -196,9 +196,8 @@ def _find_moved(values: Sequence[Instruction], number: int) -> Index | Constant 
         case Index() | Constant() as place:
             return place
         case Apply(operation=operation, operands=(first, second)) if operation.name == "add":
-            place = values[first]
-            is_moved = isinstance(place, Index) and isinstance(values[second], Constant)
-            return place if is_moved else None
+            place, moved_by = values[first], values[second]
+            return place if isinstance(place, Index) and isinstance(moved_by, Constant) else None
         case _:
             return None
 
@@ -207,8 +206,8 @@ def _exchange(name: str, tensor: Tensor, axis: int) -> Stage:
     """A copy of a tensor whose last axis is another one, and that where the last was."""
     builder, extents = BodyBuilder(), list(tensor.extents)
     places = [builder.index(number) for number in range(len(extents))]
-    for listed in (extents, places):
-        listed[axis], listed[-1] = listed[-1], listed[axis]
+    extents[axis], extents[-1] = extents[-1], extents[axis]
+    places[axis], places[-1] = places[-1], places[axis]
     found = builder.add(Load(tensor.name, tuple(places), tensor.dtype.compute))
     return Stage(name, tensor.dtype, tuple(extents), builder.make(found), None, tensor.span)
 
