@@ -21,13 +21,16 @@ from dmlc.codegen.targets import find_dialect
 from dmlc.collection import throttle_garbage_collection
 from dmlc.ir import Function
 from dmlc.ir.verify import verify
+from dmlc.kernel.join_steps import join_steps
 from dmlc.kernel.json import kernel_to_json
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.parts import Lowered, join_parts
+from dmlc.kernel.passes import find_sizes
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.slow import find_slow, find_slow_open
 from dmlc.kernel.steps import count_steps
 from dmlc.kernel.target import Limits, Profile, Subject
+from dmlc.kernel.verify import verify_kernel
 from dmlc.loops.nodes import Nest
 from dmlc.loops.sections import Sections, print_sections, read_sections
 from dmlc.lowering.group import find_subject, lower_group
@@ -43,7 +46,7 @@ from dmlc.parameters import (
 )
 from dmlc.program import FLOAT_WIDTHS, Origin, Program, Repeat
 from dmlc.progress import track
-from dmlc.report import Report, Trace, count_unfused, find_origins, make_report
+from dmlc.report import Report, Trace, count_operations, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
 from dmlc.scalars.operation import Unsupported
 from dmlc.schedules.table import choose_profile
@@ -52,12 +55,13 @@ from dmlc.source import Diagnostic, Source, UnsupportedError
 from dmlc.transform.cost import Budget
 from dmlc.transform.crowded import split_crowded
 from dmlc.transform.fuse import Fusion, Group, fuse
-from dmlc.transform.loops import part_loops
+from dmlc.transform.loops import Part, part_loops
 from dmlc.transform.open_sizes import check_open
 from dmlc.transform.quotients import round_quotients
 from dmlc.transform.rewrite import rewrite, run_passes
 from dmlc.transform.simplify import drop_marks
 from dmlc.transform.storage import narrow_positions, widen_booleans
+from dmlc.transform.traffic import total
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,6 +83,9 @@ class Steps:
     """The class of GPUs whose rows of the schedule table serve; None: those for any GPU."""
     table: Source | None = None
     """Rows of a person's own: see `schedules.table`."""
+    joins: bool = True
+    """Whether one kernel goes through all steps of a loop over time where that takes less time than
+    launches for each step."""
 
 
 USUAL = Steps()
@@ -311,7 +318,8 @@ def describe_schedules(
     """The script of each kernel that `compile` renders, as `compile` takes them. Raises as
     `compile` does."""
     dialect, shape = _find_kind(target, profile, steps=steps)
-    _, kernels = make_kernels(function, target, profile, steps=steps)
+    _, groups = join_parts(function, _lower(function, dialect, shape, steps, apart=True))
+    kernels = [kernel for group in groups for kernel in group]
     return print_sections(kernels, dialect.limits.target, shape)
 
 
@@ -338,7 +346,7 @@ def find_nests(
     """The kernels of a function; the nest of each goes into `nests`, by the kernel's title. Those
     whose statements are written by hand have none. Raises as `compile` does."""
     dialect, shape = _find_kind(target, profile, steps=steps)
-    _, groups = join_parts(function, _lower(function, dialect, shape, steps, seen=nests))
+    _, groups = join_parts(function, _lower(function, dialect, shape, steps, nests, apart=True))
     return tuple(kernel for group in groups for kernel in group)
 
 
@@ -417,9 +425,12 @@ def _lower(
     shape: Profile,
     steps: Steps = USUAL,
     seen: dict[str, Nest] | None = None,
+    *,
+    apart: bool = False,
 ) -> tuple[Lowered, ...]:
     """The passes between the two IRs, each followed by the verifier: the kernels of each group of
-    each part. The usual steps put the nest of each kernel into `seen`, by what it is called."""
+    each part. The usual steps put the nest of each kernel into `seen`, by what it is called. Those
+    that one kernel is joined of stand by themselves where they are wanted `apart`."""
     verify(function)
     function = drop_marks(function)
     if not dialect.limits.has_wide_positions:
@@ -432,29 +443,78 @@ def _lower(
     if steps.schedule is not None:
         own = read_sections(steps.schedule, dialect.limits, shape)
     lowered: list[Lowered] = []
+    joined: list[Lowered] = []
     for part in part_loops(function):
         if part.function is not function:
             verify(part.function, "part_loops")
             check_support(part.function, dialect, shape)
         rewritten = rewrite(part.function, shape.row, walks=shape.walks)
         fusion = _fuse(rewritten, dialect, shape, steps)
-
-        def make(
-            group: Group, taken: Taken, own: Sections, function: Function = fusion.function
-        ) -> tuple[Kernel, ...]:
-            profile = dataclasses.replace(shape, taken=taken)
-            if steps.lower is lower_group:
-                return lower_group(function, group, profile, dialect.limits, own)
-            return steps.lower(function, group, profile, dialect.limits)
-
-        kernels = tuple(
-            lower_versions(fusion.function, group, shape, functools.partial(make, group), own)
-            for group in track("compiling kernels", fusion.groups)
-        )
-        lowered.append((part, fusion, kernels))
-        own = own.follow(kernel for group in kernels for kernel in group)
+        found = whole = None
+        if steps.joins and part.loop is not None and _is_short(fusion, shape):
+            # What is stored for another kernel costs no launch.
+            near = _fuse(rewritten, dialect, dataclasses.replace(shape, launch_bytes=0), steps)
+            found = _lower_part(part, near, dialect, shape, steps, own)
+            whole = _join_steps(found, dialect.limits)
+        if found is None or whole is None:
+            found = whole = _lower_part(part, fusion, dialect, shape, steps, own)
+        lowered.append(found)
+        joined.append(whole)
+        own = own.follow(kernel for group in found[2] for kernel in group)
     own.check([kernel for _, _, groups in lowered for group in groups for kernel in group])
-    return tuple(lowered)
+    return tuple(lowered if apart else joined)
+
+
+def _lower_part(
+    part: Part, fusion: Fusion, dialect: Dialect, shape: Profile, steps: Steps, own: Sections
+) -> Lowered:
+    """The kernels of each group of a part."""
+
+    def make(group: Group, taken: Taken, own: Sections) -> tuple[Kernel, ...]:
+        profile = dataclasses.replace(shape, taken=taken)
+        if steps.lower is lower_group:
+            return lower_group(fusion.function, group, profile, dialect.limits, own)
+        return steps.lower(fusion.function, group, profile, dialect.limits)
+
+    kernels = tuple(
+        lower_versions(fusion.function, group, shape, functools.partial(make, group), own)
+        for group in track("compiling kernels", fusion.groups)
+    )
+    return part, fusion, kernels
+
+
+def _is_short(fusion: Fusion, shape: Profile) -> bool:
+    """Whether one work group does what a step of a loop does in less time than the kernels of the
+    step take to be launched. It computes as fast as a core does, or as one of the groups that keep
+    a GPU busy."""
+    moved = total(move for group in fusion.groups for move in fusion.list_moves(group))
+    if moved is None:
+        return False
+    operations = sum(count_operations(fusion.function, stage) for stage in fusion.function.stages)
+    alone = 1 if shape.group_size == 1 else shape.groups
+    cost = (sum(moved) + operations * shape.bytes_per_operation) * alone
+    return cost <= shape.launch_bytes * len(fusion.groups)
+
+
+def _join_steps(lowered: Lowered, limits: Limits) -> Lowered | None:
+    """A part of a function with one kernel for all steps of its loop, where there can be one."""
+    part, fusion, groups = lowered
+    kernels, one_step = [kernel for group in groups for kernel in group], fusion.function.one_step
+    joined = None if one_step is None or not kernels else join_steps(kernels, one_step, limits)
+    if joined is None or one_step is None:
+        return None
+    sizes = find_sizes(fusion.function, joined)
+    whole = {name: size for name, size in sizes.items() if name not in one_step.rows}
+    verify_kernel(joined, "join_steps", whole)
+    each = fusion.groups
+    clauses = (f"one work group goes through all {one_step.steps:,} steps",)
+    group = Group(
+        tuple(name for group in each for name in group.stages),
+        tuple(dict.fromkeys([*clauses, *(c for group in each for c in group.reasons)])),
+        inlined=tuple(dict.fromkeys(name for group in each for name in group.inlined)),
+        local=tuple(name for group in each for name in group.local),
+    )
+    return part, dataclasses.replace(fusion, groups=(group,)), ((joined,),)
 
 
 def _render(
@@ -477,7 +537,7 @@ def _render(
         counted = [count_steps(kernel, tables) for kernel in made] if shape.group_size > 1 else []
         slow += find_slow(fusion.function, made, counted) if counted else ()
         slow += find_slow_open(fusion.function, made) if counted else ()
-        if part.loop is not None and made:
+        if part.loop is not None and made and not made[0].steps:
             last = len(origins) + len(made) - 1
             repeats.append(Repeat(len(origins), last, part.steps, part.loop.backwards))
         origins += find_origins(fusion, groups, counted, part.steps)

@@ -233,6 +233,8 @@ class Dialect:
     shuffles: Entry
     """A vector of `{lanes}` of the vectors `{a}` and `{b}`, numbered from those of `{a}` on."""
     barrier: str
+    memory_barriers: tuple[str, ...]
+    """What stands instead where items wait for what others stored to buffers, too."""
     unroll: str
     """What stands before a loop that should be unrolled, if anything; beside it, where a blank ends
     that."""

@@ -307,6 +307,7 @@ _ELEMENTS = Dialect(
     puts=Spelling("{p}[{i}] = {a};"),
     shuffles=Unsupported("HLSL has no vectors of eight"),
     barrier="GroupMemoryBarrierWithGroupSync();",
+    memory_barriers=("AllMemoryBarrierWithGroupSync();",),
     # With `<` DXC makes the copies for SPIR-V itself, and those lose `precise`; with `!=` it leaves
     # them to drivers, and says so.
     unroll="",

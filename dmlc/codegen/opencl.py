@@ -308,6 +308,7 @@ _PLAIN = Dialect(
     puts=Spelling("{p}[{i}] = {a};", vector="vstore{n}({a}, 0, {at});"),
     shuffles=Spelling("{H}({a}, {b}, {lanes})", helper="shuffle"),
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
+    memory_barriers=("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",),
     unroll="#pragma unroll",
     unroll_registers="#pragma unroll",
     until="<",

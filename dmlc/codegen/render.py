@@ -202,7 +202,7 @@ def _plan_scratch(
             # What a step needs, the next one does.
             span = [number] if loop is None else [loop.first, number, loop.last]
             users[buffer.name] = sorted([*users.get(buffer.name, ()), *span])
-            if loop is not None:
+            if loop is not None or kernel.steps:
                 repeated.add(buffer.name)
     needs: list[Need] = []
     for spec in specs:

@@ -82,7 +82,8 @@ class Speller(Expressions):
             case k.StoreLocal():
                 return [f"{indent}{self._spell_put(statement)}"]
             case k.Barrier():
-                return [f"{indent}{self._dialect.barrier}"]
+                barriers = self._dialect.memory_barriers if statement.memory else ()
+                return [f"{indent}{line}" for line in barriers or (self._dialect.barrier,)]
             case k.Store():
                 return [f"{indent}{line}" for line in self._spell_store(statement).splitlines()]
             case k.Prefetch():

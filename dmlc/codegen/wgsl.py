@@ -335,6 +335,7 @@ WGSL = Dialect(
     shift_type="u32",
     atomics=Atomics("atomic<{T}>", "atomicLoad(&{e})", "atomicStore(&{e}, {a});"),
     barrier="workgroupBarrier();",
+    memory_barriers=("workgroupBarrier();", "storageBarrier();"),
     unroll="",
     unroll_registers="",
     until="<",

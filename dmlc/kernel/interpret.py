@@ -237,8 +237,8 @@ class Launch:
                 return self._make_branch(statement)
             case k.For():
                 return self._make_loop(statement)
-            case k.Barrier():
-                return self._wait
+            case k.Barrier(memory=memory):
+                return self._wait_for_memory if memory else self._wait
             case k.Prefetch():
                 return None  # A hint: it may point anywhere.
             case k.FillMatrix() | k.LoadMatrix() | k.StoreMatrix() | k.MultiplyMatrices():
@@ -327,6 +327,12 @@ class Launch:
                 self._fail(f"only {int(here[group].sum())} {of} wait")
         for cells in self._shared:
             cells.forget(groups)
+
+    def _wait_for_memory(self, who: Who) -> None:
+        """A barrier of the one group there is, after which all see what each has stored."""
+        self._wait(who)
+        for buffer in self._kernel.buffers:
+            self._cells[buffer.name].forget()
 
     def _make_write(self, name: str, index: k.Expression, value: k.Expression) -> _Step:
         made, place = self._make(value), self._make(index)
@@ -555,7 +561,11 @@ def run_kernels(
         memories[table.name] = Memory(values, filled=True, misaligned=misaligned)
     layouts = {r.name: evaluate_strides(r, sizes) for r in function.results}
     # The first step of a loop reads the row of the step before, and uses nothing of it.
-    stepping = [kernel for kernel in kernels if STEP in (value for _, value in kernel.scalars)]
+    stepping = [
+        kernel
+        for kernel in kernels
+        if kernel.steps or STEP in (value for _, value in kernel.scalars)
+    ]
     looped = {buffer.name for kernel in stepping for buffer in kernel.buffers}
     for stage in function.stages:
         extents = [evaluate_size(e, sizes) for e in stage.extents]

@@ -246,6 +246,9 @@ class Barrier:
     """Every work item of the group comes here, and then sees what the others put into shared
     arrays. All of them reach it, or none."""
 
+    memory: bool = False
+    """Whether it sees what they stored to buffers, too: in a launch of one group."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class For:
@@ -508,6 +511,8 @@ class Kernel:
     matrices: tuple[Matrix, ...] = ()
     row: str = ""
     """The row of the schedule table that its numbers are of; empty: of none."""
+    steps: int = 0
+    """Where it goes through the steps of a loop over time itself, how many these are."""
 
     @property
     def index_limits(self) -> tuple[int, int]:

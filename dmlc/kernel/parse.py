@@ -114,6 +114,8 @@ class _Parser(Scanner[k.Expression]):
                 case "effort":
                     number = self.next()
                     said["effort"] = float(self.literal(number, DataType.FLOAT64))
+                case "steps":
+                    said["steps"] = self.integer("a number of steps")
                 case _:
                     self.fail("'launch'", token)
         return {**said, **self._launch()}

@@ -23,7 +23,7 @@ def join_parts(
 ) -> tuple[Function, tuple[tuple[k.Kernel, ...], ...]]:
     """The tensors of all parts as a function has them, and the kernels of all groups. Each stage
     stands for its memory: what several steps of a loop store is that of the whole loop."""
-    if len(parts) == 1:
+    if len(parts) == 1 and parts[0][0].loop is None:
         ((_, fusion, kernels),) = parts
         return fusion.function, kernels
     taken = dict.fromkeys(function.tensors())

@@ -27,7 +27,7 @@ _FORMS: Mapping[type[k.Statement], str] = {
     k.Variable: "var {local:defined} = {value}",
     k.Assign: "set {local:local} = {value}",
     k.StoreLocal: "store_local {array:array}[{index}] = {value}",
-    k.Barrier: "barrier",
+    k.Barrier: "barrier{memory:flag}",
     k.For: "for {variable:variable} in {start} .. {stop}{step:step}{unroll:flag}{rolled:flag}"
     "{backwards:flag}",
     k.If: "if {condition}{rare:flag}",
@@ -47,8 +47,8 @@ nothing behind the `:` says what else they are."""
 
 def _part(form: str) -> tuple[str, tuple[tuple[str, str, str], ...]]:
     """The word of a form, and its fields: each with what stands before it, and what it is."""
-    word, _, rest = form.partition(" ")
-    parts = string.Formatter().parse(f" {rest}" if rest else "")
+    word = form.split(" ")[0].split("{")[0]
+    parts = string.Formatter().parse(form.removeprefix(word))
     return word, tuple((mark, name or "", kind or "") for mark, name, kind, _ in parts)
 
 
@@ -73,6 +73,7 @@ def print_kernel(kernel: k.Kernel) -> str:
         *(f"cut {_quote(line)}" for line in kernel.cut),
         *([f"apart {_quote(kernel.apart)}"] if kernel.apart else []),
         *([f"effort {kernel.effort!r}"] if kernel.effort != 1 else []),
+        *([f"steps {kernel.steps}"] if kernel.steps else []),
         *([f"stages ({', '.join(kernel.stages)})"] if kernel.stages else []),
         *(f"pass ({', '.join(stages)})" for stages in kernel.passes),
         f"launch {groups}{rows}, index {'s' if kernel.index_signed else 'u'}{kernel.index_bits}",

@@ -124,7 +124,10 @@ class _Verifier:
                     self._note_varying(body, varies=inside)
                 case k.If(then=then):
                     self._note_varying(then, varies=varies or self._varies(statement))
-                case k.Barrier():
+                case k.Barrier(memory=memory):
+                    if memory and self._kernel.launch.count != 1:
+                        self._statement = statement
+                        self._fail("only the items of one group see what each has stored")
                     if varies:
                         self._statement = statement
                         self._fail("a barrier stands where items of a group go different ways")

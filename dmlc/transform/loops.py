@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.ir import (
+    Apply,
     Body,
     Constant,
     Delay,
@@ -36,11 +37,16 @@ from dmlc.ir import (
 )
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_dependencies
+from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
 from dmlc.source import InternalError, UnsupportedError
 
 _LARGEST_COUNT = 2**31 - 1
 """Elements of a tensor of which kernels find a row: positions in it have 32 bits everywhere."""
+
+
+_LEAST_STEPS = 8
+"""Steps, at least, of a loop for which a copy is made of what all of them read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,6 +68,7 @@ def part_loops(function: Function) -> tuple[Part, ...]:
     function = drop_short_loops(function)
     if not function.loops:
         return (Part(function),)
+    function = _spread_constants(function)
     if function.symbols():
         raise UnsupportedError(
             f"'{function.name}' has a loop over time, and sizes that are left open: a loop is "
@@ -70,6 +77,7 @@ def part_loops(function: Function) -> tuple[Part, ...]:
             notes=["give the tensors' sizes"],
         )
     found: list[tuple[list[Stage], Loop | None]] = []
+    function = _lay_rows(function)
     levels = _find_levels(function)
     homes = {name: loop for loop in function.loops for name in loop.stages}
     for level in range(max(levels.values(), default=0) + 1):
@@ -104,6 +112,104 @@ def drop_short_loops(function: Function) -> Function:
         stages.append(dataclasses.replace(stage, body=body))
     loops = tuple(loop for loop in function.loops if loop not in short)
     return dataclasses.replace(function, stages=tuple(stages), loops=loops)
+
+
+def _spread_constants(function: Function) -> Function:
+    """The function where stages that are one constant have no memory, unless they are results: a
+    state often begins with zeros, for which no kernel is launched before the loop."""
+    kept = {result.name for result in function.results}
+    kept |= {name for loop in function.loops for name in loop.stages}
+    constants: dict[str, Constant] = {}
+    for stage in function.stages:
+        match stage:
+            case Stage(name=name, reduction=None, body=Body(instructions=(Constant() as value,))):
+                if name not in kept and value.dtype is stage.dtype:
+                    constants[name] = value
+            case _:
+                pass
+    made: list[Stage] = []
+    for stage in (s for s in function.stages if s.name not in constants):
+        body = stage.body
+        values = [
+            constants.get(i.tensor, i) if isinstance(i, Load) else i for i in body.instructions
+        ]
+        changed = Body.make(values, body.result, body.guard)
+        made.append(stage if changed == body else dataclasses.replace(stage, body=changed))
+    return dataclasses.replace(function, stages=tuple(made)) if constants else function
+
+
+def _lay_rows(function: Function) -> Function:
+    """The function where a loop reads what it reduces at each step row by row: of a tensor that no
+    step changes, whose rows each output reduces by itself, it reads a copy with neighbouring
+    outputs side by side. The copy is made once for all steps."""
+    tensors, homes = function.tensors(), {n: loop for loop in function.loops for n in loop.stages}
+    changed = homes.keys() | {delay.name for loop in function.loops for delay in loop.delays}
+    names = dict.fromkeys(tensors)
+    copies: dict[tuple[str, int], Stage] = {}
+    made: list[Stage] = []
+    begun: dict[str, int] = {}
+    for stage in function.stages:
+        loop = homes.get(stage.name)
+        if loop is not None:
+            begun.setdefault(loop.stages[0], len(made))
+        steps = stage.extents[0] if stage.extents else 0
+        is_long = isinstance(steps, int) and steps >= _LEAST_STEPS
+        if loop is None or not is_long or stage.combiner != "sum" or len(stage.axes) != 1:
+            made.append(stage)
+            continue
+        values = list(stage.body.instructions)
+        for number, load in enumerate(stage.body.instructions):
+            axis = _find_across(stage, load) if isinstance(load, Load) else None
+            if not isinstance(load, Load) or axis is None or load.tensor in changed:
+                continue
+            key = load.tensor, axis
+            if key not in copies:
+                name = take_name(f"{load.tensor}_across", names)
+                copies[key] = _exchange(name, tensors[load.tensor], axis)
+                made.insert(begun[loop.stages[0]], copies[key])
+            places = list(load.indices)
+            places[axis], places[-1] = places[-1], places[axis]
+            values[number] = Load(copies[key].name, tuple(places), load.dtype)
+        body = Body.make(values, stage.body.result, stage.body.guard)
+        made.append(stage if body == stage.body else dataclasses.replace(stage, body=body))
+    return dataclasses.replace(function, stages=tuple(made)) if copies else function
+
+
+def _find_across(stage: Stage, load: Load) -> int | None:
+    """The axis of a tensor along which neighbouring outputs of a reduction read it, where each goes
+    along the last axis, and all at every step the same; None where it is not read so."""
+    last = Index(len(stage.extents) - 1)
+    values = stage.body.instructions
+    places = [_find_moved(values, index) for index in load.indices]
+    own = [axis for axis, place in enumerate(places) if place == last]
+    inner = places[-1] if places else None
+    reduced = isinstance(inner, Index) and inner.reduced
+    if None in places or not reduced or len(own) != 1 or Index(0) in places or last.axis < 1:
+        return None
+    return own[0]
+
+
+def _find_moved(values: Sequence[Instruction], number: int) -> Index | Constant | None:
+    """The index that a position is, moved by a constant or not; or that constant. None where it is
+    neither."""
+    match values[number]:
+        case Index() | Constant() as place:
+            return place
+        case Apply(operation=operation, operands=(first, second)) if operation.name == "add":
+            place, moved_by = values[first], values[second]
+            return place if isinstance(place, Index) and isinstance(moved_by, Constant) else None
+        case _:
+            return None
+
+
+def _exchange(name: str, tensor: Tensor, axis: int) -> Stage:
+    """A copy of a tensor whose last axis is another one, and that where the last was."""
+    builder, extents = BodyBuilder(), list(tensor.extents)
+    places = [builder.index(number) for number in range(len(extents))]
+    extents[axis], extents[-1] = extents[-1], extents[axis]
+    places[axis], places[-1] = places[-1], places[axis]
+    found = builder.add(Load(tensor.name, tuple(places), tensor.dtype.compute))
+    return Stage(name, tensor.dtype, tuple(extents), builder.make(found), None, tensor.span)
 
 
 def gather_loop(

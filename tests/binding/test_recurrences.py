@@ -8,6 +8,7 @@ import pytest
 import dmlc
 from dmlc import ir
 from dmlc.binding import TensorDesc
+from dmlc.pipeline import Steps, compile_by
 from dmlc.scalars import Array
 from dmlc.source import UnsupportedError
 from tests.binding.declare import ANY, declare, f32, refusals
@@ -77,7 +78,7 @@ def test_what_depends_on_no_earlier_step_is_computed_before() -> None:
     names = [stage.name for stage in function.stages]
     assert loop.stages == ("h",)
     assert names.index("X_sum" if "X_sum" in names else "h_sum") < names.index("h")
-    program = dmlc.compile(function)
+    program = compile_by(Steps(joins=False), function)
     (repeat,) = program.repeats
     assert (repeat.first, repeat.last, repeat.steps, repeat.backwards) == (1, 1, 9, False)
     order = [number for number, _ in program.order()]
@@ -88,7 +89,7 @@ def test_what_depends_on_no_earlier_step_is_computed_before() -> None:
 
 def test_memory_of_a_loop_is_kept_through_all_of_it() -> None:
     function = bind(FIBONACCI, np.zeros(2, np.int32), (6, 2))
-    program = dmlc.compile(function, "hlsl")
+    program = compile_by(Steps(joins=False), function, "hlsl")
     (repeat,) = program.repeats
     for tensor in program.scratch:
         assert tensor.lifetime is not None

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from dmlc.building.functions import Operand, Point, Scalar, Tensor
+from dmlc.building.functions import Point, Scalar, Tensor
 from dmlc.ir import Extent
 from dmlc.onnx.importing.nodes import Node, Rule, need_number
 from dmlc.scalars import DataType
@@ -19,8 +19,9 @@ from dmlc.source import DmlcError, UnsupportedError
 
 MOST_STEPS = 256
 """The longest sequence that is laid out, where sizes are left open: kernels of loops have none."""
-FEW_STEPS = 16
-"""The longest one that is laid out where all sizes are known."""
+FEW_STEPS = 4
+"""The longest one that is laid out where all sizes are known. The first step of these has no
+product, where the state is 0 before it."""
 
 Activation = Callable[[Scalar], Scalar]
 
@@ -46,27 +47,31 @@ class _Cell:
     steps: tuple[Extent, ...]
     """How many steps there are, in a loop over them."""
 
-    def feed_back(self, name: str, hidden: Tensor) -> Tensor:
-        """The product of a state with the recurrent weights: by batch and place in the gates."""
-        weights = self.node.tensor(2)
+    def feed_back(self, name: str, hidden: Tensor, gates: range) -> Tensor:
+        """The product of a state with the recurrent weights of some gates: by batch and place in
+        these."""
+        weights, first = self.node.tensor(2), gates.start * self.size
 
         def element(at: Point) -> Scalar:
             *lead, gate = at.indices
             (inner,) = at.reduced
-            return at.read(hidden, *lead, inner) * at.read(weights, self.direction, gate, inner)
+            weight = at.read(weights, self.direction, gate + first, inner)
+            return at.read(hidden, *lead, inner) * weight
 
+        places = len(gates) * self.size
         return self.node.builder.reduce(
-            name, "sum", (*self.steps, self.batch, weights.extents[1]), [self.size], element
+            name, "sum", (*self.steps, self.batch, places), [self.size], element
         )
 
-    def bias(self, at: Point, gate: int, recurrent: bool) -> Scalar:
-        """What a gate adds; the second half of the biases is for the recurrent weights."""
+    def add_bias(self, at: Point, total: Scalar, gate: int, recurrent: bool) -> Scalar:
+        """A sum with the bias of a gate, where there are biases; the second half of them is for the
+        recurrent weights."""
         biases = self.node.optional(3)
-        place = at.indices[-1] + gate * self.size
         if biases is None:
-            return at.constant(0, self.inputs.dtype.compute)
+            return total
+        place = at.indices[-1] + gate * self.size
         half = cast("int", biases.extents[1]) // 2
-        return at.read(biases, self.direction, place + half if recurrent else place)
+        return total + at.read(biases, self.direction, place + half if recurrent else place)
 
     def number(self, at: Point, step: int) -> Scalar:
         """The number of a step: of one that is laid out, or that the loop is at."""
@@ -83,7 +88,7 @@ class _Cell:
     def gate(self, at: Point, step: int, number: int, fed: Tensor) -> Scalar:
         """All that a gate adds up, before its activation."""
         total = self.input(at, step, number) + self.read(at, fed, number)
-        return total + self.bias(at, number, False) + self.bias(at, number, True)
+        return self.add_bias(at, self.add_bias(at, total, number, False), number, True)
 
     def compute(self, name: str, element: Callable[[Point], Scalar]) -> Tensor:
         return self.node.builder.compute(name, (*self.steps, self.batch, self.size), element)
@@ -95,28 +100,28 @@ Step = Callable[[_Cell, int, str, States], States]
 
 
 def _step_simple(cell: _Cell, step: int, name: str, states: States) -> States:
-    fed = cell.feed_back(f"{name}_fed", states[0])
+    fed = cell.feed_back(f"{name}_fed", states[0], range(1))
     (activate,) = cell.activations
     return [cell.compute(name, lambda at: activate(cell.gate(at, step, 0, fed)))]
 
 
 def _step_gru(cell: _Cell, step: int, name: str, states: States) -> States:
     (hidden,) = states
-    fed = cell.feed_back(f"{name}_fed", hidden)
+    late = bool(cell.node.integer("linear_before_reset"))
+    fed = cell.feed_back(f"{name}_fed", hidden, range(3 if late else 2))
     activate, activate_hidden = cell.activations
     update = cell.compute(f"{name}_update", lambda at: activate(cell.gate(at, step, 0, fed)))
     reset = cell.compute(f"{name}_reset", lambda at: activate(cell.gate(at, step, 1, fed)))
-    late = bool(cell.node.integer("linear_before_reset"))
-    kept = fed
+    kept, place = fed, 2
     if not late:
         part = cell.compute(f"{name}_part", lambda at: cell.read(at, reset) * cell.read(at, hidden))
-        kept = cell.feed_back(f"{name}_kept", part)
+        kept, place = cell.feed_back(f"{name}_kept", part, range(2, 3)), 0
 
     def element(at: Point) -> Scalar:
-        memory = cell.read(at, kept, 2) + cell.bias(at, 2, True)
+        memory = cell.add_bias(at, cell.read(at, kept, place), 2, True)
         if late:
             memory = memory * cell.read(at, reset)
-        made = activate_hidden(cell.input(at, step, 2) + memory + cell.bias(at, 2, False))
+        made = activate_hidden(cell.add_bias(at, cell.input(at, step, 2) + memory, 2, False))
         held = cell.read(at, update)
         return (1 - held) * made + held * cell.read(at, hidden)
 
@@ -125,19 +130,21 @@ def _step_gru(cell: _Cell, step: int, name: str, states: States) -> States:
 
 def _step_lstm(cell: _Cell, step: int, name: str, states: States) -> States:
     hidden, memory = states
-    fed = cell.feed_back(f"{name}_fed", hidden)
+    fed = cell.feed_back(f"{name}_fed", hidden, range(4))
     activate, activate_cell, activate_hidden = cell.activations
     peepholes = cell.node.optional(7)
 
-    def peep(at: Point, gate: int, state: Tensor) -> Operand:
+    def see(at: Point, gate: int, state: Tensor) -> Scalar:
+        """A gate, before its activation, that sees a state through its peephole."""
+        total = cell.gate(at, step, gate, fed)
         if peepholes is None:
-            return 0
+            return total
         place = at.indices[-1] + gate * cell.size
-        return at.read(peepholes, cell.direction, place) * cell.read(at, state)
+        return total + at.read(peepholes, cell.direction, place) * cell.read(at, state)
 
     def remember(at: Point) -> Scalar:
-        taken = activate(cell.gate(at, step, 0, fed) + peep(at, 0, memory))
-        kept = activate(cell.gate(at, step, 2, fed) + peep(at, 2, memory))
+        taken = activate(see(at, 0, memory))
+        kept = activate(see(at, 2, memory))
         if cell.node.integer("input_forget"):
             kept = 1 - taken
         made = activate_cell(cell.gate(at, step, 3, fed))
@@ -146,7 +153,7 @@ def _step_lstm(cell: _Cell, step: int, name: str, states: States) -> States:
     after = cell.compute(f"{name}_cell", remember)
 
     def emit(at: Point) -> Scalar:
-        shown = activate(cell.gate(at, step, 1, fed) + peep(at, 1, after))
+        shown = activate(see(at, 1, after))
         return shown * activate_hidden(cell.read(at, after))
 
     return [cell.compute(name, emit), after]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import dmlc
 from dmlc import TensorDesc, ir
+from dmlc.pipeline import Steps, compile_by
 from dmlc.program import Program
 from tests.examples import graphs
 
@@ -82,8 +83,9 @@ def read_text(text: str, **tensors: TensorDesc) -> ir.Function:
 
 
 def bind_text(text: str, **tensors: TensorDesc) -> Program:
+    """The program of a text. The steps of its loops are launches."""
     function = read_text(text, **tensors)
-    return dmlc.compile(function, target="hlsl", root_signature=False)
+    return compile_by(Steps(joins=False), function, "hlsl", root_signature=False)
 
 
 def bind_graph(name: str) -> Program:

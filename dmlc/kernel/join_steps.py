@@ -1,0 +1,182 @@
+"""One kernel of all kernels that a step of a loop over time launches: a group goes through the
+steps itself.
+
+A launch takes as long as much arithmetic does. Where a step has little of that, one work group
+goes through the groups of each kernel in turn, and through all steps. Its items wait for each
+other between two kernels: then all of them see what each has stored. What the kernels compute, and
+in which order each item does, stays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from dmlc.ir import OneStep
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import ZERO, add, guard, index, operate
+from dmlc.kernel.cleanup import clean_up
+from dmlc.kernel.names import Names
+from dmlc.kernel.rewrite import map_all, map_operands, walk_parts, walk_statements
+from dmlc.kernel.rows import STEP
+from dmlc.kernel.target import Limits
+from dmlc.scalars import DataType
+
+_GROUP = "group"
+"""How the loop over the groups of a kernel counts."""
+
+
+def join_steps(kernels: Sequence[k.Kernel], one_step: OneStep, limits: Limits) -> k.Kernel | None:
+    """The kernel that does what launches of the kernels of one step do, step by step; None where
+    no one kernel can: where sizes are left open, where buffers or shared arrays pass a limit, where
+    the kernels compute positions in integers of different widths, or where items of a group wait
+    for each other that is smaller than another kernel's."""
+    size = max(kernel.launch.group_size for kernel in kernels)
+    buffers = _join_buffers(kernels)
+    names = Names(b.name for b in buffers or ())
+    step = k.Local(names.take(STEP), k.INDEX)
+    arrays: dict[k.Array, k.Array] = {}
+    body: list[k.Statement] = []
+    for kernel in kernels:
+        mover = _Mover(kernel, step, names, arrays)
+        if not mover.is_movable or (kernel.launch.group_size < size and _waits(kernel)):
+            return None
+        body += mover.write(size)
+    shared = sum(a.size * a.lanes * max(4, a.dtype.bytes) for a in arrays.values() if a.shared)
+    bits = {kernel.index_bits for kernel in kernels}
+    signed = any(kernel.index_signed for kernel in kernels)
+    if buffers is None or len(buffers) > limits.buffers or shared > limits.shared_bytes:
+        return None
+    if len(bits) > 1 or (signed and not all(map(_may_be_signed, kernels))):
+        return None
+    backwards = one_step.backwards
+    loop = k.For(
+        step, ZERO, index(one_step.steps), 1, tuple(body), backwards=backwards, rolled=True
+    )
+    order = "from the last to the first" if backwards else "from the first to the last"
+    joined = dataclasses.replace(
+        kernels[-1],
+        buffers=buffers,
+        scalars=(),
+        launch=k.Launch(1, 1, size),
+        body=(loop,),
+        summary=tuple(line for kernel in kernels for line in kernel.summary),
+        walk=f"it goes through all {one_step.steps:,} steps, {order}",
+        arrays=tuple(arrays.values()),
+        effort=max(kernel.effort for kernel in kernels),
+        stages=tuple(name for kernel in kernels for name in kernel.stages),
+        passes=tuple(names for kernel in kernels for names in kernel.passes),
+        apart="",
+        schedule=tuple(line for kernel in kernels for line in _show_loops(kernel)),
+        script=(),
+        cut=(),
+        index_signed=signed,
+        steps=one_step.steps,
+    )
+    return clean_up(joined)
+
+
+def _join_buffers(kernels: Sequence[k.Kernel]) -> tuple[k.Buffer, ...] | None:
+    """The memory that some kernels touch; None where two of them see it in different vectors."""
+    found: dict[str, k.Buffer] = {}
+    for buffer in (buffer for kernel in kernels for buffer in kernel.buffers):
+        other = found.setdefault(buffer.name, buffer)
+        if 1 not in (other.lanes, buffer.lanes) and other.lanes != buffer.lanes:
+            return None
+        access = other.access if other.access is buffer.access else k.Access.READ_WRITE
+        sizes = [b.bytes for b in (other, buffer) if b.bytes is not None]
+        found[buffer.name] = dataclasses.replace(
+            other,
+            access=access,
+            bytes=max(sizes) if sizes else None,
+            lanes=max(other.lanes, buffer.lanes),
+        )
+    return tuple(found.values())
+
+
+def _waits(kernel: k.Kernel) -> bool:
+    """Whether items of a group wait for each other."""
+    return any(isinstance(s, k.Barrier) for s in walk_statements(kernel.body))
+
+
+def _may_be_signed(kernel: k.Kernel) -> bool:
+    """Whether a kernel may compute its positions in signed integers as wide: none is so large that
+    these do not hold it."""
+    most = (1 << (kernel.index_bits - 1)) - 1
+    literals = (p for p in walk_parts(*walk_statements(kernel.body)) if isinstance(p, k.Literal))
+    return kernel.index_signed or all(
+        p.value <= most for p in literals if p.type.dtype is DataType.INDEX
+    )
+
+
+def _show_loops(kernel: k.Kernel) -> Iterator[str]:
+    """The loops of a kernel among those of others, for a person."""
+    yield f"{kernel.title}:"
+    yield from (f"  {line}" for line in kernel.script or kernel.schedule)
+
+
+class _Mover:
+    """Writes what the launch of a kernel does as statements of one group."""
+
+    def __init__(
+        self, kernel: k.Kernel, step: k.Local, names: Names, arrays: dict[k.Array, k.Array]
+    ) -> None:
+        self._kernel = kernel
+        values = {s: step if v == STEP else index(v) for s, v in kernel.scalars if _is_known(v)}
+        launch = kernel.launch
+        self.is_movable = (
+            isinstance(launch.count, int)
+            and not kernel.matrices
+            and len(values) == len(kernel.scalars)
+        )
+        count = launch.count if isinstance(launch.count, int) else 0
+        self._groups = -(-count // launch.per_group)
+        self._group = ZERO if self._groups == 1 else k.Local(names.take(_GROUP), k.INDEX)
+        self._values: dict[k.Expression, k.Expression] = {
+            **values,
+            k.Position(k.Geometry.GROUP): self._group,
+        }
+        self._renamed: dict[str, str] = {}
+        for array in kernel.arrays:
+            # What one kernel had in an array is done with when the next one begins.
+            known = dataclasses.replace(array, name="")
+            free = [a for key, a in arrays.items() if dataclasses.replace(key, name="") == known]
+            free = [a for a in free if a.name not in self._renamed.values()]
+            if not free:
+                free = [dataclasses.replace(array, name=names.take(array.name))]
+                arrays[free[0]] = free[0]
+            self._renamed[array.name] = free[0].name
+
+    def write(self, size: int) -> list[k.Statement]:
+        """The statements, in a group of so many items, which wait for each other at last."""
+        kernel = self._kernel
+        body = list(map_all(kernel.body, self._change, self._rename))
+        if kernel.launch.group_size < size:
+            own = index(kernel.launch.group_size)
+            body = guard([operate("lt", k.Position(k.Geometry.LANE), own)], body)
+        if isinstance(self._group, k.Local):
+            shares = any(array.shared for array in kernel.arrays)
+            body += [k.Barrier()] * (shares and size > 1)
+            body = [k.For(self._group, ZERO, index(self._groups), 1, tuple(body), rolled=True)]
+        return [*body, *[k.Barrier(memory=True)] * (size > 1)]
+
+    def _change(self, expression: k.Expression) -> k.Expression:
+        if expression in self._values:
+            return self._values[expression]
+        made = map_operands(expression, self._change)
+        match made:
+            case k.Operate(operands=terms, type=k.INDEX) if made.operation.name == "add":
+                return add(*terms)
+            case k.LoadLocal(array=array):
+                return dataclasses.replace(made, array=self._renamed[array])
+            case _:
+                return made
+
+    def _rename(self, statement: k.Statement) -> k.Statement:
+        if isinstance(statement, k.StoreLocal):
+            return dataclasses.replace(statement, array=self._renamed[statement.array])
+        return statement
+
+
+def _is_known(value: int | str) -> bool:
+    return isinstance(value, int) or value == STEP
