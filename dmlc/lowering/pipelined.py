@@ -57,9 +57,10 @@ def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement
         following = operate("min", following, add(count, index(-1)))
     # Copies are counted in vectors: places in both tiles take the same, and it is known before.
     unit = math.gcd(*sizes.values()) // VECTOR or 1
-    following_copy = multiply(operate("mod", add(step, index(1)), index(2)), unit)
-    other, further = frame.let("other", following_copy), frame.let("next", following)
-    turn = frame.let("turn", operate("sub", index(unit), other.local))
+    turn = frame.let("turn", multiply(operate("mod", step, index(2)), unit))
+    # Most of the places are those that are used: of these, none is subtracted from.
+    other = frame.let("other", operate("sub", index(unit), turn.local))
+    further = frame.let("next", following)
     moving = dict.fromkeys((step.name, turn.local.name, further.local.name, other.local.name), 1)
 
     copies = [
@@ -76,7 +77,7 @@ def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement
         )
 
     body = (
-        k.Barrier(), other, turn, further, *write(reads, further.local, 2),
+        k.Barrier(), turn, other, further, *write(reads, further.local, 2),
         *write(used, step, 1), *write(puts, further.local, 2),
     )  # fmt: skip
     whole = k.For(step, index(0), count, 1, body)
@@ -178,7 +179,7 @@ class _Named:
             self.made.append(let)
             self._known[whole] = let.local
         base = multiply(self._known[whole], width)
-        return add(base, Sum(others, place.number).express())
+        return add(add(base, index(place.number)), Sum(others, 0).express())
 
     def _find_unit(self, term: k.Expression) -> int:
         return self._moving.get(term.name, 1) if isinstance(term, k.Local) else 1
