@@ -71,7 +71,8 @@ def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement
 
     def write(part: Sequence[k.Statement], number: k.Expression, copy: int) -> list[k.Statement]:
         known = {loop.variable.name: add(loop.start, multiply(number, loop.step))}
-        made = named.write(_copy(frame, drop_unused([*ahead, *part]), known), copies[copy], {})
+        own = copy_statements(frame, drop_unused([*ahead, *part]), known)
+        made = named.write(own, copies[copy], {})
         return guard(
             [] if length or copy == 1 else [operate("lt", number, count)], drop_unused(made)
         )
@@ -103,7 +104,7 @@ def fill_tiles(frame: Frame, loop: k.For) -> list[k.Statement]:
         filled = [start_at_zero(s) if isinstance(s, k.For) else s for s in filled]
         held = dict[object, str]()
         taken, put = (_split(frame, filled, held, (), (), puts=n) for n in (False, True))
-        put = _copy(frame, drop_unused([*ahead, *put]), {})
+        put = copy_statements(frame, drop_unused([*ahead, *put]), {})
         body = (*ahead, *drop_unused(taken), body[first], *put, *used)
     start = loop.start.value if isinstance(loop.start, k.Literal) else 1
     named = _Named(frame, {loop.variable.name: math.gcd(int(start), loop.step)})
@@ -228,7 +229,7 @@ def _split(
     return made
 
 
-def _copy(
+def copy_statements(
     frame: Frame, statements: Sequence[k.Statement], known: Mapping[str, k.Expression]
 ) -> list[k.Statement]:
     """The statements with others for some locals, and with names of their own."""
@@ -240,5 +241,5 @@ def _copy(
             name = frame.names.take(local.name.partition(NUMBER)[0])
             names[local.name] = own = dataclasses.replace(local, name=name)
             changed = define(changed, own)
-        made.append(replace_body(changed, _copy(frame, find_body(changed), names)))
+        made.append(replace_body(changed, copy_statements(frame, find_body(changed), names)))
     return made
