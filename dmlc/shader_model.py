@@ -8,9 +8,15 @@ values two to a word.
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 
 SHADER_MODELS: tuple[str, ...] = ("6.2", "6.0")
 """The shader models that HLSL is generated for, the default first."""
+
+DRAFTS = MappingProxyType(
+    {"6.10": "no DXC that packages of Python have compiles it: HLSL for it is text alone"}
+)
+"""The shader models that HLSL is generated for, and not compiled, with the reason."""
 
 _NATIVE_16BIT = re.compile(r"\b(?:float|int|uint)16_t[1-4]?\b")
 
