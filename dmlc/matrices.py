@@ -80,17 +80,8 @@ _DENIED = MappingProxyType(
 """Devices whose matrix instructions are not used though they list them, by the name and the driver,
 with the reason."""
 
-TEXT_ONLY = MappingProxyType(
-    {
-        "hlsl/d3d12": (
-            "Direct3D 12 has matrices from shader model 6.10 on (dx::linalg), and no DXC that "
-            "packages of Python have compiles that"
-        ),
-        "wgsl": "subgroup matrices of WGSL are an experiment of Chromium's",
-        "opencl": "OpenCL C has no matrices of its own",
-    }
-)
-"""Why the other languages have none."""
+WITHOUT = MappingProxyType({"opencl": "OpenCL C has no matrices of its own"})
+"""Why a target has none."""
 
 
 def find_instruction(name: str) -> Instruction:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
 from dmlc.codegen.dialect import Dialect
-from dmlc.codegen.hlsl_matrices import use_matrices
+from dmlc.codegen.matrix_forms import use_matrices
 from dmlc.codegen.render import render
 from dmlc.codegen.support import check_support
 from dmlc.codegen.targets import find_dialect

@@ -10,9 +10,15 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable
+from types import MappingProxyType
 
 SHADER_MODELS: tuple[str, ...] = ("6.2", "6.0")
 """The shader models that HLSL is generated for, the default first."""
+
+DRAFTS = MappingProxyType(
+    {"6.10": "no DXC that packages of Python have compiles it: HLSL for it is text alone"}
+)
+"""The shader models that HLSL is generated for, and not compiled, with the reason."""
 
 _NATIVE_16BIT = re.compile(r"\b(?:float|int|uint)16_t[1-4]?\b")
 

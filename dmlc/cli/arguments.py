@@ -95,7 +95,8 @@ def matrix_option(function: F) -> F:
         "--matrix-instruction", "matrix_instructions", multiple=True,
         type=click.Choice([*names, "all"]),
         help="Also make kernels for Vulkan that multiply matrices of FLOAT16 by this instruction "
-        "(m x n x k / items of a subgroup). A host takes the first that the device has, and else "
+        "(m x n x k / items of a subgroup); of WGSL and shader model 6.10 they are text alone. "
+        "A host takes the first that the device has, and else "
         "the plain kernel. The bits of results then depend on the device. May repeat.",
         callback=_read_instructions,
     )(function)  # fmt: skip

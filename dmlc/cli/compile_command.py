@@ -30,13 +30,14 @@ from dmlc.cli.arguments import (
 )
 from dmlc.cli.completion import complete_operator
 from dmlc.cli.messages import show
+from dmlc.codegen.matrix_forms import has_matrices
 from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.files import write_files
 from dmlc.loops.sections import list_targets
-from dmlc.matrices import TEXT_ONLY
+from dmlc.matrices import WITHOUT
 from dmlc.program import FLOAT_WIDTHS, Program, describe_programs, write_programs
 from dmlc.runtime.interface import find_compiler
-from dmlc.shader_model import SHADER_MODELS
+from dmlc.shader_model import DRAFTS, SHADER_MODELS
 from dmlc.source import DmlcError, Source
 
 if TYPE_CHECKING:
@@ -56,10 +57,11 @@ _ALL = [target for target in TARGETS if target.is_general]
               help=f"The output language; all: {' and '.join(t.name for t in _ALL)}, which express "
               "every operator.")  # fmt: skip
 @profile_option
-@click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
-              show_default=True,
+@click.option("--shader-model", type=click.Choice([*SHADER_MODELS, *DRAFTS]),
+              default=SHADER_MODELS[0], show_default=True,
               help="What HLSL is written for. 6.0 needs no 16-bit types of the device: buffers of "
-              "FLOAT16 and BFLOAT16 hold two elements to a word.")  # fmt: skip
+              "FLOAT16 and BFLOAT16 hold two elements to a word. 6.10 is text alone, with "
+              "dx::linalg for matrix instructions: no DXC of PyPI compiles it.")  # fmt: skip
 @click.option("--float-controls", metavar="WIDTHS", default=",".join(map(str, FLOAT_WIDTHS)),
               show_default=True, callback=read_widths,
               help="The widths of floats of which .spv files ask drivers to keep NaN, infinities "
@@ -110,13 +112,16 @@ def command(
     if dxdispatch and (directory is None or target not in ("hlsl", "all")):
         raise click.UsageError("--dxdispatch needs -o DIR and the target hlsl")
     targets = _ALL if target == "all" else [find_target(target)]
-    if matrix_instructions and not any(t.shader_models for t in targets):
+    if matrix_instructions and not any(has_matrices(t.name) for t in targets):
         raise click.UsageError(
-            f"--matrix-instruction needs the target hlsl: {TEXT_ONLY[targets[0].name]}"
+            f"--matrix-instruction needs another target than {target}: {WITHOUT[target]}"
         )
     if host is not None and not any(host in t.hosts for t in targets):
         needed = " or ".join(t.name for t in TARGETS if host in t.hosts)
         raise click.UsageError(f"--host {host} needs the target {needed}")
+    if shader_model in DRAFTS and (host is not None or dxdispatch):
+        option = "--dxdispatch" if dxdispatch else f"--host {host}"
+        raise click.UsageError(f"{option} needs another shader model: {DRAFTS[shader_model]}")
     if dxdispatch and schedule is not None:
         raise click.UsageError("--dxdispatch writes kernels of its own, and takes no --schedule")
     meant = [t.name for t in targets]
@@ -133,7 +138,7 @@ def command(
             float_controls=float_controls if found.shader_models else None,
             root_signature=host != "cpp",  # That host code makes its own.
             schedule=schedule if found.name in meant else None,
-            matrix_instructions=matrix_instructions if found.shader_models else (),
+            matrix_instructions=matrix_instructions if has_matrices(found.name) else (),
             gpu_class=gpu_class,
             schedules=schedules,
         )

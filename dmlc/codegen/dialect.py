@@ -123,17 +123,22 @@ class MatrixForms:
     names: tuple[str, ...]
     """The names in it."""
     type: str
-    """Of elements `{S}`, `{rows}` by `{columns}`, for the `{use}`."""
+    """Of elements `{S}` of so many `{bits}`, `{rows}` by `{columns}`, for the `{use}`."""
     uses: Mapping[Use, str]
+    declare: str
     fill: str
     """All elements become `{a}`."""
+    layouts: tuple[str, str]
+    """Of what lies row by row, and column by column."""
     load: str
-    """From the element `{e}` on, in the `{layout}`: 0 for rows, 1 for columns, `{stride}` apart."""
+    """From the element `{e}` on, which `{p}` has at `{i}`, in the `{layout}`, `{stride}` apart."""
     store: str
     multiply: str
     """`{m}` takes `{left}` by `{right}` in addition."""
     subgroup: str
     """The number of a subgroup in its group."""
+    lanes: int
+    """The lanes of the vectors that arrays are made of, at most."""
 
 
 FOUR = 4

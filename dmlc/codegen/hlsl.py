@@ -348,6 +348,14 @@ HLSL_6_2 = dataclasses.replace(
 )
 
 
+HLSL_6_10 = dataclasses.replace(
+    HLSL_6_2,
+    details=functools.partial(list_details, shader_model="6.10"),
+    shader_model="6.10",
+)
+"""For the matrices of `dx::linalg`: text alone, which no DXC of PyPI compiles."""
+
+
 # Shader model 6.0 ----------------------------------------------------------------------------
 
 _HELD_6_0 = (*BYTES, T.INT16, T.UINT16)

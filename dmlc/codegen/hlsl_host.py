@@ -72,7 +72,11 @@ def list_details(parts: SourceParts, shader_model: str) -> Mapping[str, object]:
     has_one = parts.root_signature and not uses_matrices(parts.code)
     signature = _root_signature(parts.buffers, parts.scalars) if has_one else None
     arguments = _find_arguments(parts.code, parts.entry_point, shader_model)
-    return {"root_signature": signature, "arguments": " ".join(arguments)}
+    return {
+        "root_signature": signature,
+        "arguments": " ".join(arguments),
+        "has_waves": "MatrixScope::Wave" in parts.code,
+    }
 
 
 def _root_signature(buffers: Sequence[BufferView], scalars: Sequence[ScalarView]) -> str:

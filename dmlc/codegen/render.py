@@ -306,6 +306,7 @@ def _render_kernel(
         helpers=list(speller.helpers.values()),
         entry_point=entry_point,
         group_size=launch.group_size,
+        subgroup=launch.subgroup,
         shared_arrays=shared,
         body=body,
         **dialect.details(parts),

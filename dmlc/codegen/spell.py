@@ -122,8 +122,10 @@ class Speller(Expressions):
         """The declarations of matrices, before which stands what they need."""
         made: list[str] = []
         for matrix in self._kernel.matrices:
-            self.helpers.setdefault("Matrix", self._forms.declarations)
-            made.append(f"{self._name_matrix(matrix)} {self._names.spell(matrix.name)};")
+            if self._forms.declarations:
+                self.helpers.setdefault("Matrix", self._forms.declarations)
+            name = self._names.spell(matrix.name)
+            made.append(self._forms.declare.format(m=name, M=self._name_matrix(matrix)))
         return made
 
     def _name_matrix(self, matrix: k.Matrix) -> str:
@@ -131,6 +133,7 @@ class Speller(Expressions):
         forms = self._forms
         return forms.type.format(
             S=self._dialect.storage[matrix.dtype],
+            bits=8 * matrix.dtype.bytes,
             rows=matrix.rows,
             columns=matrix.columns,
             use=forms.uses[matrix.use],
@@ -154,16 +157,19 @@ class Speller(Expressions):
                 value = f"({self._dialect.storage[matrix.dtype]})({value})"
             return forms.fill.format(a=value, **places)
         name, held = statement.array, self._arrays.get(statement.array)
+        pointer = names.spell(name)
         if held is None:
             held = self._buffers[name]
             element = self._spell_element(name, statement.index, held.lanes)
+            place = element.removeprefix(f"{pointer}[").removesuffix("]")
         else:
             place = self._place_element(name, statement.index, held.lanes)["i"]
-            element = f"{names.spell(name)}[{place}]"
-        places |= {"e": element, "stride": statement.stride // held.lanes}
+            element = f"{pointer}[{place}]"
+        stride = statement.stride // held.lanes
+        places |= {"e": element, "p": pointer, "i": place, "stride": stride}
         if isinstance(statement, k.StoreMatrix):
             return forms.store.format(**places)
-        return forms.load.format(layout=int(statement.transposed), **places)
+        return forms.load.format(layout=forms.layouts[statement.transposed], **places)
 
     def _holds_words(self, load: k.Load) -> bool:
         """Whether words are kept as they are, for the language has no vectors of so many lanes."""

@@ -15,6 +15,8 @@ class Target:
 
     dialects: tuple[Dialect, ...]
     """Of the one language, the default first."""
+    drafts: tuple[Dialect, ...] = dataclasses.field(default=(), kw_only=True)
+    """Those that are text alone: nothing compiles them yet."""
     runtimes: tuple[str, ...]
     """The modules of `dmlc.runtime` that run its programs. Devices are named by them."""
     compiler: str = ""
@@ -50,7 +52,7 @@ class Target:
             return self.dialects[0]
         if not self.shader_models:
             raise UnsupportedError(f"target '{self.name}' has no shader models")
-        for dialect in self.dialects:
+        for dialect in (*self.dialects, *self.drafts):
             if dialect.shader_model == shader_model:
                 return dialect
         raise UnknownNameError(unknown_name("shader model", shader_model, self.shader_models))

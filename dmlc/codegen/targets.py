@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmlc.codegen.dialect import Dialect
-from dmlc.codegen.hlsl import HLSL_6_0, HLSL_6_2
+from dmlc.codegen.hlsl import HLSL_6_0, HLSL_6_2, HLSL_6_10
 from dmlc.codegen.opencl import OPENCL
 from dmlc.codegen.target import Target
 from dmlc.codegen.wgsl import WGSL
@@ -12,6 +12,7 @@ from dmlc.source import UnknownNameError, unknown_name
 TARGETS: tuple[Target, ...] = (
     Target(
         (HLSL_6_2, HLSL_6_0),
+        drafts=(HLSL_6_10,),
         runtimes=("vulkan", "d3d12", "strict"),
         compiler="hlsl",
         hosts=("cpp", "rust", "csharp"),

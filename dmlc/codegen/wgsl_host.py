@@ -46,5 +46,6 @@ def list_details(parts: SourceParts) -> Mapping[str, object]:
     """What a file declares at its top."""
     return {
         "uses_f16": any("f16" in buffer.type for buffer in parts.buffers),
+        "uses_matrices": re.search(r"\bsubgroup_matrix_\w+<", parts.code) is not None,
         "uses_zero_bits": re.search(r"\bzero_bits\b", parts.code) is not None,
     }

@@ -41,6 +41,7 @@ from dmlc.lowering.loop_fusion import fuse_loops
 from dmlc.lowering.pipelined import fill_tiles, pipeline_loop
 from dmlc.lowering.points import Points
 from dmlc.lowering.scope import Scope
+from dmlc.lowering.transposed import transpose_square
 from dmlc.scalars import OPERATIONS
 from dmlc.source import InternalError
 
@@ -170,7 +171,7 @@ class Loops(Points):
             made = self._settle(node, scope, number, [])
             last = add(start, index(node.extent))
             each = k.For(number, start, last, 1, tuple(made), unroll=unroll, rolled=not unroll)
-            return [*body, each]
+            return body + transpose_square(self._frame, each)
         packs = {buffer: (into, number) for buffer, (into, _) in scope.packs.items()}
         scope = dataclasses.replace(scope, packs=packs)
         made = self._settle(node, scope, add(start, multiply(number, node.step)), [])

@@ -57,9 +57,10 @@ def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement
         following = operate("min", following, add(count, index(-1)))
     # Copies are counted in vectors: places in both tiles take the same, and it is known before.
     unit = math.gcd(*sizes.values()) // VECTOR or 1
-    following_copy = multiply(operate("mod", add(step, index(1)), index(2)), unit)
-    other, further = frame.let("other", following_copy), frame.let("next", following)
-    turn = frame.let("turn", operate("sub", index(unit), other.local))
+    turn = frame.let("turn", multiply(operate("mod", step, index(2)), unit))
+    # Most of the places are those that are used: of these, none is subtracted from.
+    other = frame.let("other", operate("sub", index(unit), turn.local))
+    further = frame.let("next", following)
     moving = dict.fromkeys((step.name, turn.local.name, further.local.name, other.local.name), 1)
 
     copies = [
@@ -70,13 +71,14 @@ def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement
 
     def write(part: Sequence[k.Statement], number: k.Expression, copy: int) -> list[k.Statement]:
         known = {loop.variable.name: add(loop.start, multiply(number, loop.step))}
-        made = named.write(_copy(frame, drop_unused([*ahead, *part]), known), copies[copy], {})
+        own = copy_statements(frame, drop_unused([*ahead, *part]), known)
+        made = named.write(own, copies[copy], {})
         return guard(
             [] if length or copy == 1 else [operate("lt", number, count)], drop_unused(made)
         )
 
     body = (
-        k.Barrier(), other, turn, further, *write(reads, further.local, 2),
+        k.Barrier(), turn, other, further, *write(reads, further.local, 2),
         *write(used, step, 1), *write(puts, further.local, 2),
     )  # fmt: skip
     whole = k.For(step, index(0), count, 1, body)
@@ -102,7 +104,7 @@ def fill_tiles(frame: Frame, loop: k.For) -> list[k.Statement]:
         filled = [start_at_zero(s) if isinstance(s, k.For) else s for s in filled]
         held = dict[object, str]()
         taken, put = (_split(frame, filled, held, (), (), puts=n) for n in (False, True))
-        put = _copy(frame, drop_unused([*ahead, *put]), {})
+        put = copy_statements(frame, drop_unused([*ahead, *put]), {})
         body = (*ahead, *drop_unused(taken), body[first], *put, *used)
     start = loop.start.value if isinstance(loop.start, k.Literal) else 1
     named = _Named(frame, {loop.variable.name: math.gcd(int(start), loop.step)})
@@ -178,7 +180,7 @@ class _Named:
             self.made.append(let)
             self._known[whole] = let.local
         base = multiply(self._known[whole], width)
-        return add(base, Sum(others, place.number).express())
+        return add(add(base, index(place.number)), Sum(others, 0).express())
 
     def _find_unit(self, term: k.Expression) -> int:
         return self._moving.get(term.name, 1) if isinstance(term, k.Local) else 1
@@ -227,7 +229,7 @@ def _split(
     return made
 
 
-def _copy(
+def copy_statements(
     frame: Frame, statements: Sequence[k.Statement], known: Mapping[str, k.Expression]
 ) -> list[k.Statement]:
     """The statements with others for some locals, and with names of their own."""
@@ -239,5 +241,5 @@ def _copy(
             name = frame.names.take(local.name.partition(NUMBER)[0])
             names[local.name] = own = dataclasses.replace(local, name=name)
             changed = define(changed, own)
-        made.append(replace_body(changed, _copy(frame, find_body(changed), names)))
+        made.append(replace_body(changed, copy_statements(frame, find_body(changed), names)))
     return made

@@ -25,7 +25,13 @@ from dmlc.runtime.dxc_library import (
     load_library,
 )
 from dmlc.runtime.spirv import ask_of_floats
-from dmlc.shader_model import RegisterShifts, dxil_arguments, is_signed, spirv_arguments
+from dmlc.shader_model import (
+    DRAFTS,
+    RegisterShifts,
+    dxil_arguments,
+    is_signed,
+    spirv_arguments,
+)
 from dmlc.source import Diagnostic, InternalError, Source, Span, UnsupportedError
 
 _COMPILER = Interface(
@@ -175,6 +181,8 @@ def compile_spirv(
 
 
 def _check_model(shader_model: str) -> None:
+    if shader_model in DRAFTS:
+        raise UnsupportedError(f"shader model {shader_model} is a draft: {DRAFTS[shader_model]}")
     if re.fullmatch(r"6\.[0-8]", shader_model) is None:
         raise UnsupportedError(
             f"unknown shader model '{shader_model}'", None, ("known are 6.0 to 6.8",)

@@ -35,7 +35,7 @@ from dmlc.runtime.dxc_library import Library, load_library
 from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.kept import SHADERS
 from dmlc.runtime.spirv import ModuleFacts, read_module
-from dmlc.shader_model import RegisterShifts
+from dmlc.shader_model import DRAFTS, RegisterShifts
 from dmlc.source import InternalError, UnavailableError
 
 
@@ -102,8 +102,10 @@ def check_tools() -> None:
 
 
 def compile_files(program: Program) -> dict[str, bytes]:
-    """The `.dxil` and `.spv` of every kernel, by file name; none where DXC is not at hand. The
-    `.dxil` holds its checksum, whatever DXC has written."""
+    """The `.dxil` and `.spv` of every kernel, by file name; none where DXC is not at hand, or for a
+    shader model that is a draft. The `.dxil` holds its checksum, whatever DXC has written."""
+    if any(kernel.shader_model in DRAFTS for kernel in program.kernels):
+        return {}
     try:
         library = load_library()
     except UnavailableError:

@@ -40,6 +40,8 @@ _BLOCK = 6
 with 16 of half the vector."""
 _LEAST_ROWS = 4 * _BLOCK
 """Rows of a tile, at least, where tiles are made smaller for more work items."""
+_SQUARE = 8
+"""Columns and points of a panel that are transposed in registers: these hold so many vectors."""
 _STORE = 8
 """The elements that are packed in order, and not transposed, for each output that is stored across
 memory: measured (products of 16 to 1,800 rows, points of 64 to 4,096) it pays from there on."""
@@ -229,11 +231,16 @@ class _Packed:
             # A condition is tested once for all lanes.
             lanes = 1
         node: Node = Point(number, (into,))
+        beside, square = own.dims[-1], 1
+        long = (own.step if beside is own.cut else _count(beside)) >= _SQUARE
+        if number == 1 and is_along and long and lanes == self._p.lanes and not conditions:
+            lanes = square = _SQUARE
+            node = Loop(beside, Kind.UNROLL, 1, (node,), beside.wanted, square)
         for dim in reversed(order):
             if dim is last and lanes > 1:
                 node = in_vectors(dim, lanes, (node,), dim.wanted)
             else:
-                node = Loop(dim, Kind.LOOP, 1, (node,), dim.wanted)
+                node = Loop(dim, Kind.LOOP, square if dim is beside else 1, (node,), dim.wanted)
         steps = ((own.cut, own.step), (points.cut, points.step))
         is_whole = own.count == count
         stage = Stage((buffer,), (node,), steps, is_whole, conditions)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dmlc.matrices import INSTRUCTIONS
+from dmlc.pipeline import compile as compile_program
+from dmlc.runtime.dxc import compile_spirv
+from dmlc.source import UnsupportedError
 from tests.cli.conftest import Dmlc
+from tests.goldens import GOLDEN
+from tests.products import Product
 
 ROOT = Path(__file__).resolve().parents[2]
 TENSORS = ("--tensor", "ATensor=FLOAT16[512,512]", "--tensor", "BTensor=FLOAT16[512,512]")
@@ -29,12 +35,41 @@ def test_the_command_of_the_page_makes_all_kernels(dmlc: Dmlc, tmp_path: Path) -
         assert f"{row} | {each.devices} |" in page
 
 
-@pytest.mark.parametrize(("target", "why"), [("opencl", "OpenCL C"), ("wgsl", "an experiment")])
-def test_other_targets_have_none(dmlc: Dmlc, target: str, why: str) -> None:
-    done = dmlc("compile", *GEMM, "--target", target, "--matrix-instruction", "8x8x8/8")
+def test_opencl_has_none(dmlc: Dmlc) -> None:
+    done = dmlc("compile", *GEMM, "--target", "opencl", "--matrix-instruction", "8x8x8/8")
     assert done.status != 0
-    assert "--matrix-instruction needs the target hlsl" in done.err
-    assert why in done.err
+    assert "--matrix-instruction needs another target than opencl: OpenCL C has no" in done.err
+
+
+DRAFTS = {
+    "dx::linalg": (("--target", "hlsl", "--shader-model", "6.10"), "linalg.hlsl"),
+    "subgroup matrices": (("--target", "wgsl"), "subgroup_matrix.wgsl"),
+}
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_the_text_of_drafts_is_kept(
+    dmlc: Dmlc, tmp_path: Path, draft: str, check_golden: Callable[[Path, str], None]
+) -> None:
+    """Nothing compiles it here: it is as somebody has read it."""
+    given, kept = DRAFTS[draft]
+    tensors = [text.replace("512", "96") for text in TENSORS]
+    wanted = ("--matrix-instruction", "16x16x16/32", "-o", "out")
+    assert dmlc("compile", "directml.GEMM", *tensors, *given, *wanted).status == 0
+    name = f"GEMM_16x16x16_32.{given[1]}"
+    made = {path.name for path in (tmp_path / "out").iterdir()}
+    assert made == {f"GEMM.{given[1]}", name, "manifest.json"}
+    check_golden(GOLDEN / f"matrices.{kept}", (tmp_path / "out" / name).read_text())
+
+
+def test_what_is_compiled_needs_another_shader_model(dmlc: Dmlc) -> None:
+    given = (*GEMM, "--target", "hlsl", "--shader-model", "6.10")
+    done = dmlc("compile", *given, "--host", "cpp")
+    assert done.status != 0
+    assert "--host cpp needs another shader model: no DXC" in done.err
+    program = compile_program(Product(32, 32, 32).make(), "hlsl", shader_model="6.10")
+    with pytest.raises(UnsupportedError, match=r"shader model 6\.10 is a draft: no DXC"):
+        compile_spirv(program.kernels[0].source, shader_model="6.10")
 
 
 def test_of_all_targets_hlsl_has_them(dmlc: Dmlc) -> None:

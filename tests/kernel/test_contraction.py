@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dmlc import ir
 from dmlc.kernel import target as schedule
 from dmlc.kernel.interpret import KernelFault, run_kernels
-from dmlc.kernel.nodes import Kernel, Select
+from dmlc.kernel.nodes import Kernel, Select, StoreLocal
 from dmlc.kernel.rewrite import walk_parts, walk_statements
 from dmlc.loops.contraction import Contraction, find_contraction, part_axes
 from dmlc.loops.phases import collect_phases
@@ -405,6 +405,17 @@ def test_the_smaller_factor_is_packed_transposed(
             mul(%A[i0, r0], %B[i1, r0]) }}"""), "opencl", "cpu")  # fmt: skip
     assert f"by {packed} outputs" in kernels[0].walk
     run(fused, kernels)
+
+
+@pytest.mark.parametrize("a_transposed", [False, True])
+def test_what_is_packed_transposed_is_stored_in_vectors(a_transposed: bool) -> None:
+    """Sizes are no whole number of the squares that go through registers."""
+    product = Product(21, 43, 37, a_transposed=a_transposed, b_transposed=True)
+    fused, (kernel,) = make_kernels(product.make(), "opencl", "cpu")
+    stores = [s for s in walk_statements(kernel.body) if isinstance(s, StoreLocal)]
+    wide = [s for s in stores if s.array == "right_panel" and s.value.type.lanes == 8]
+    assert len(wide) == 8
+    run(fused, (kernel,))
 
 
 @pytest.mark.parametrize("where", ["lt(add(r0, i1), 20)", "le(r0, i0)", "ge(mul(r0, 2), i1)"])

@@ -11,7 +11,7 @@ import pytest
 
 import dmlc
 from dmlc import ir
-from dmlc.codegen.hlsl_matrices import use_matrices
+from dmlc.codegen.matrix_forms import use_matrices
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.interpret import KernelFault, run_kernels

@@ -1,0 +1,78 @@
+"""Squares of elements that an array has across: the lanes of each vector lie apart in it, and the
+same lane of one vector after the other lies side by side. They are transposed in registers, and
+stored in vectors. Lane by lane, each element would be a store of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.expand import list_steps
+from dmlc.kernel.frame import Frame
+from dmlc.kernel.rewrite import drop_unused
+from dmlc.kernel.sums import Sum, add_up, note
+from dmlc.lowering.pipelined import copy_statements
+
+
+def transpose_square(frame: Frame, loop: k.For) -> list[k.Statement]:
+    """The statements of a loop that stores a vector lane by lane in each of as many steps as that
+    has lanes; the loop itself where it does anything else."""
+    steps, count = list_steps(loop), _count_lanes(loop)
+    if count == 0 or len(steps) != count:
+        return [loop]
+    made, rows, places = list[k.Statement](), list[k.Expression](), list[k.StoreLocal]()
+    for step in steps:
+        copied = copy_statements(frame, loop.body, {loop.variable.name: step})
+        stores = [s for s in copied if isinstance(s, k.StoreLocal)]
+        places = places or stores
+        rows += [s.value.operand for s in stores[:1] if isinstance(s.value, k.Extract)]
+        made += copied[:-count]
+    columns = _transpose(frame, rows, made)
+    stored = zip(places, columns, strict=True)
+    made += (k.StoreLocal(s.array, s.index, column) for s, column in stored)
+    return drop_unused(made)
+
+
+def _count_lanes(loop: k.For) -> int:
+    """The lanes of the vector that a loop stores lane by lane, evenly far apart, where its
+    neighbour is stored beside it; 0 where it is no such loop."""
+    known, places, vectors = dict[str, Sum](), list[Sum](), list[k.Expression]()
+    for statement in loop.body:
+        match statement:
+            case k.Let() if not places:
+                note(statement, known)
+            case k.StoreLocal(index=place, value=k.Extract(operand=vector, lanes=(lane,))) if (
+                lane == len(places)
+            ):
+                places.append(add_up(place, known))
+                vectors.append(vector)
+            case _:
+                return 0
+    arrays = {s.array for s in loop.body if isinstance(s, k.StoreLocal)}
+    if len(arrays) != 1 or len(set(vectors)) != 1 or vectors[0].type.lanes != len(places):
+        return 0
+    first, second, *_ = places
+    apart = second.number - first.number
+    even = all(place.terms == first.terms and place.number == first.number + lane * apart
+               for lane, place in enumerate(places))  # fmt: skip
+    return len(places) if even and first.terms.get(loop.variable) == 1 else 0
+
+
+def _transpose(
+    frame: Frame, rows: Sequence[k.Expression], made: list[k.Statement]
+) -> list[k.Expression]:
+    """The columns of a square of vectors, whose number is a power of two: blocks of 1, 2, 4 and so
+    on change places."""
+    square, count, side = list(rows), len(rows), 1
+    while side < count:
+        for one in (n for n in range(count) if not n & side):
+            pair = square[one], square[one + side]
+            low = tuple(n if not n & side else count + n - side for n in range(count))
+            high = tuple(n + side if not n & side else count + n for n in range(count))
+            square[one], square[one + side] = (
+                frame.name(made, "across", k.Shuffle(*pair, lanes, pair[0].type))
+                for lanes in (low, high)
+            )
+        side *= 2
+    return square
