@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 import dmlc
+from dmlc.inspection import Inspection
 from dmlc.inspection.launches import estimate_kernels
 from dmlc.inspection.model import DEVICES
 from dmlc.ir.specialize import specialize
@@ -92,8 +93,17 @@ def _convolve(image: Shape, filters: Shape, *sizes: Sizes) -> Row:
 
 def _attend(batch: int | str, length: int | str, *sizes: Sizes) -> Row:
     words: Shape = (batch, length, 1024)
-    given = dict.fromkeys(("QueryTensor", "KeyTensor", "ValueTensor"), words)
+    given: dict[str, Shape] = dict.fromkeys(("QueryTensor", "KeyTensor", "ValueTensor"), words)
     return Row("directml.MULTIHEAD_ATTENTION", given, {"Scale": 0.125, "HeadCount": 16}, sizes)
+
+
+def _normalize_batch(image: Shape, channels: int | str, *sizes: Sizes) -> Row:
+    statistics: Shape = (1, channels, 1, 1)
+    given = {
+        **dict.fromkeys(("InputTensor", "InputGradientTensor"), image),
+        **dict.fromkeys(("MeanTensor", "VarianceTensor", "ScaleTensor"), statistics),
+    }
+    return Row("directml.BATCH_NORMALIZATION_TRAINING_GRAD", given, {"Epsilon": 1e-5}, sizes)
 
 
 def _take_three(*sizes: tuple[int, int, int]) -> list[Sizes]:
@@ -120,6 +130,16 @@ ROWS: Mapping[str, Row] = {
     "layer norm (N, 1024)": _normalize("N", 1024, *_take("N", *_MANY)),
     "layer norm (1024, N)": _normalize(1024, "N", *_take("N", *_MANY)),
     "layer norm (R, C)": _normalize("R", "C", *_BOTH),
+    "batch norm's gradient (N, 64, 56, 56)": _normalize_batch(
+        ("N", 64, 56, 56), 64, *_take("N", 1, 17, 128)
+    ),
+    "batch norm's gradient (N, C, H, W)": _normalize_batch(
+        ("N", "C", "H", "W"), "C",
+        *[
+            {"N": n, "C": c, "H": h, "W": h}
+            for n, c, h in ((1, 3, 224), (8, 256, 14), (32, 64, 56))
+        ],
+    ),
     "softmax (N, 1024)": _soften("N", 1024, *_take("N", *_MANY)),
     "softmax (1024, N)": _soften(1024, "N", *_take("N", *_MANY)),
     "softmax (R, C)": _soften("R", "C", *_BOTH),
@@ -159,7 +179,7 @@ def compare(row: Row, gpu: str, device: str) -> Iterator[tuple[Sizes, float, flo
         for sizes in row.sizes:
             open_one = dmlc.inspect(row.bind(), gpu, sizes=sizes)
             known = dmlc.inspect(row.bind(sizes), gpu)
-            yield sizes, *(_find_time(found, device) for found in (open_one, known))
+            yield sizes, _find_time(open_one, device), _find_time(known, device)
         return
     compiled = make_kernels(row.bind(), gpu, "gpu")
     for sizes in row.sizes:
@@ -171,7 +191,7 @@ def compare(row: Row, gpu: str, device: str) -> Iterator[tuple[Sizes, float, flo
         yield sizes, sum(each[device] for each in left), sum(each[device] for each in known)
 
 
-def _find_time(found: dmlc.inspection.Inspection, device: str) -> float:
+def _find_time(found: Inspection, device: str) -> float:
     (total,) = found.totals
     return next(m.microseconds for m in total.devices if m.device == device) * 1e-6
 

@@ -384,7 +384,7 @@ def _lower(
         fusion = _fuse(rewritten, dialect, shape, steps)
 
         def make(
-            group: Group, taken: Taken, own: Sections, function: Function = fusion.function
+            function: Function, group: Group, taken: Taken, own: Sections
         ) -> tuple[Kernel, ...]:
             profile = dataclasses.replace(shape, taken=taken)
             if steps.lower is lower_group:
@@ -392,8 +392,7 @@ def _lower(
             return steps.lower(function, group, profile, dialect.limits)
 
         kernels = tuple(
-            lower_versions(fusion.function, group, shape, functools.partial(make, group), own)
-            for group in fusion.groups
+            lower_versions(fusion.function, group, shape, make, own) for group in fusion.groups
         )
         lowered.append((part, fusion, kernels))
         own = own.follow(kernel for group in kernels for kernel in group)
