@@ -66,7 +66,7 @@ _MIDDLE, _LONG = 4097, (1 << 20) + 1
 _FEW, _MANY = _Typical(_MIDDLE, 65, _MIDDLE), _Typical(_MIDDLE, 4097, 129)
 _REDUCED: _Table = (
     (2, ((None, _Typical(1, 4097)),)),
-    (33, ((None, _Typical(17, 17)),)),
+    (33, ((None, _Typical(17, 4097)),)),
     (513, ((1025, _Typical(129, 17)), (None, _Typical(129, 4097)))),
     (1 << 15, ((2049, _FEW), (None, _MANY))),
     (None, ((2, _Typical(_LONG, 1)), (257, _Typical(_LONG, 17)), (2049, _FEW), (None, _MANY))),
@@ -318,7 +318,7 @@ def _look_up(
         for part in parts:
             most = left if part is parts[-1] else min(left, _BESIDE)
             case = case.take(part, most)
-            left = max(1, left // estimate(part, case.taken))
+            left = max(1, left // max(1, estimate(part, case.taken)))
         # Less than 2 are told apart where one is taken for 1.
         case = case.give_one(points) if many == 1 else case
         return case.give_one(outputs) if each == 1 else case
