@@ -256,8 +256,9 @@ def _guard(kernel: k.Kernel, tree: _Tree, chosen: dict[_Case, int], number: int)
 def _reaches(larger: _Fork, at: _Fork) -> bool:
     """Whether all that is below the bound of a fork is below that of another one."""
     ours, theirs = at.bound, larger.bound
-    is_number = isinstance(ours, int) and isinstance(theirs, int)
-    return larger.of == at.of and is_number and ours <= theirs
+    if not isinstance(ours, int) or not isinstance(theirs, int):
+        return False
+    return larger.of == at.of and ours <= theirs
 
 
 def _list_cases(tree: _Tree) -> Iterator[_Case]:
