@@ -470,14 +470,14 @@ def _lower_part(
 ) -> Lowered:
     """The kernels of each group of a part."""
 
-    def make(group: Group, taken: Taken, own: Sections) -> tuple[Kernel, ...]:
+    def make(function: Function, group: Group, taken: Taken, own: Sections) -> tuple[Kernel, ...]:
         profile = dataclasses.replace(shape, taken=taken)
         if steps.lower is lower_group:
-            return lower_group(fusion.function, group, profile, dialect.limits, own)
-        return steps.lower(fusion.function, group, profile, dialect.limits)
+            return lower_group(function, group, profile, dialect.limits, own)
+        return steps.lower(function, group, profile, dialect.limits)
 
     kernels = tuple(
-        lower_versions(fusion.function, group, shape, functools.partial(make, group), own)
+        lower_versions(fusion.function, group, shape, make, own)
         for group in track("compiling kernels", fusion.groups)
     )
     return part, fusion, kernels

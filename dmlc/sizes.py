@@ -276,12 +276,11 @@ def part_quotient(symbol: str) -> tuple[Measure, int] | None:
     return parse_size(divided), int(by)
 
 
-def is_multiple(size: Measure, of: int, taken: Taken = ()) -> bool:
-    """Whether a size is a multiple of a number, whatever the symbols are; or where they are such
-    that it is, as what its quotient is `taken` for says."""
+def is_multiple(size: Measure, of: int) -> bool:
+    """Whether a size is a multiple of a number, whatever the symbols are."""
     if isinstance(size, int):
         return size % of == 0
-    return size.divide(of) is not None or str(divide_down(size, of)) in dict(taken)
+    return size.divide(of) is not None
 
 
 def find_least(size: Measure) -> float:

@@ -6,7 +6,7 @@ Where these come from is the callers' to know.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.ir.function import Function
 from dmlc.ir.nodes import (
@@ -22,7 +22,15 @@ from dmlc.ir.nodes import (
 )
 from dmlc.parameters import expect, expect_integer, expect_mapping
 from dmlc.scalars import DataType
-from dmlc.sizes import Shapes, evaluate_size, refuse_sizes
+from dmlc.sizes import (
+    Measure,
+    Shapes,
+    as_extent,
+    evaluate_size,
+    measure,
+    refuse_sizes,
+    replace_symbols,
+)
 from dmlc.source import DmlcError
 
 
@@ -39,15 +47,46 @@ def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
         expect_integer(f"the size of '{symbol}'", sizes[symbol])
     refuse_sizes(function.name, function.checks, sizes)
 
-    def settle(extents: Sequence[Extent]) -> tuple[int, ...]:
-        return tuple(evaluate_size(e, sizes) for e in extents)
+    return dataclasses.replace(
+        _change_sizes(
+            function,
+            lambda extent: evaluate_size(extent, sizes),
+            lambda found: Constant(DataType.INDEX, evaluate_size(found.name, sizes)),
+        ),
+        checks=(),
+    )
+
+
+def replace_size(function: Function, symbol: str, by: Measure) -> Function:
+    """The function with a size for a symbol that comes to the same wherever it is asked for. What
+    its stages compute with is left as it is, and so are its checks."""
+    return _change_sizes(function, lambda extent: replace_extent(extent, symbol, by), lambda i: i)
+
+
+def replace_extent(extent: Extent, symbol: str, by: Measure) -> Extent:
+    """An extent with a size for a symbol."""
+    return as_extent(replace_symbols(measure(extent), {symbol: by}))
+
+
+def _change_sizes(
+    function: Function,
+    change: Callable[[Extent], Extent],
+    compute: Callable[[Symbol], Instruction],
+) -> Function:
+    """The function with other extents and strides, and other instructions for symbols."""
+
+    def settle(extents: Sequence[Extent]) -> tuple[Extent, ...]:
+        return tuple(map(change, extents))
+
+    def lay_out(strides: Sequence[Extent] | None) -> tuple[Extent, ...] | None:
+        return None if strides is None else settle(strides)
 
     parameters = [
-        dataclasses.replace(p, extents=settle(p.extents), strides=evaluate_strides(p, sizes))
+        dataclasses.replace(p, extents=settle(p.extents), strides=lay_out(p.strides))
         for p in function.parameters
     ]
-    results = [dataclasses.replace(r, strides=evaluate_strides(r, sizes)) for r in function.results]
-    stages = [_settle_stage(stage, settle(stage.extents), sizes) for stage in function.stages]
+    results = [dataclasses.replace(r, strides=lay_out(r.strides)) for r in function.results]
+    stages = [_change_stage(stage, change, compute) for stage in function.stages]
     loops: list[Loop] = []
     for loop in function.loops:
         delays = (dataclasses.replace(d, extents=settle(d.extents)) for d in loop.delays)
@@ -57,7 +96,6 @@ def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
         parameters=tuple(parameters),
         stages=tuple(stages),
         results=tuple(results),
-        checks=(),
         loops=tuple(loops),
     )
 
@@ -84,16 +122,18 @@ def evaluate_strides(
     return tuple(evaluate_size(step, sizes) for step in tensor.strides)
 
 
-def _settle_stage(stage: Stage, domain: tuple[int, ...], sizes: Mapping[str, int]) -> Stage:
+def _change_stage(
+    stage: Stage, change: Callable[[Extent], Extent], compute: Callable[[Symbol], Instruction]
+) -> Stage:
     reduction = stage.reduction
     if reduction is not None:
-        axes = tuple((label, evaluate_size(e, sizes)) for label, e in reduction.axes)
+        axes = tuple((label, change(extent)) for label, extent in reduction.axes)
         reduction = dataclasses.replace(reduction, axes=axes)
     body = stage.body
-    made: list[Instruction] = [
-        Constant(DataType.INDEX, evaluate_size(i.name, sizes)) if isinstance(i, Symbol) else i
-        for i in body.instructions
-    ]
+    made = [compute(i) if isinstance(i, Symbol) else i for i in body.instructions]
     return dataclasses.replace(
-        stage, extents=domain, body=Body.make(made, body.result, body.guard), reduction=reduction
+        stage,
+        extents=tuple(map(change, stage.extents)),
+        body=Body.make(made, body.result, body.guard),
+        reduction=reduction,
     )

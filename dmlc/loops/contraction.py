@@ -29,7 +29,7 @@ from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.space import Space
 from dmlc.loops.thin import find_sparse, thin_points
 from dmlc.scalars import DataType
-from dmlc.sizes import Taken, estimate, multiply
+from dmlc.sizes import Measure, Taken, estimate, multiply
 
 _NUMBERS = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
 """The types of sums: those that tiles of shared memory hold as they are."""
@@ -69,21 +69,31 @@ class Contraction:
         return self.phase.space.inner
 
     @property
+    def extents(self) -> tuple[Measure, Measure, Measure, Measure]:
+        """How many rows, columns and batches there are, and products in each sum: what is known at
+        run time only, too."""
+        rows, columns, batches, depth = (
+            multiply(self.phase.space.extents[axis] for axis in axes)
+            for axes in (self.left.axes, self.right.axes, self.batch, self.inner)
+        )
+        return rows, columns, batches, depth
+
+    @property
     def rows(self) -> int:
-        return self._count(self.left.axes)
+        return estimate(self.extents[0])
 
     @property
     def columns(self) -> int:
-        return self._count(self.right.axes)
+        return estimate(self.extents[1])
 
     @property
     def batches(self) -> int:
-        return self._count(self.batch)
+        return estimate(self.extents[2])
 
     @property
     def depth(self) -> int:
         """The products in each sum."""
-        return self._count(self.inner)
+        return estimate(self.extents[3])
 
     def settle(self, taken: Taken) -> Contraction:
         """The same with numbers for sizes that are known at run time only."""
@@ -95,9 +105,6 @@ class Contraction:
         and no number, is no number, though the point takes no part."""
         is_apart = set(self.left.conditions) != set(self.right.conditions)
         return self.dtype.is_float and is_apart
-
-    def _count(self, axes: Sequence[int]) -> int:
-        return estimate(multiply(self.phase.space.extents[axis] for axis in axes))
 
 
 def find_contraction(phases: Sequence[Phase]) -> Contraction | None:

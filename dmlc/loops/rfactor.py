@@ -16,12 +16,13 @@ from dmlc.source import list_names
 RFACTOR, PIECES = "rfactor", "pieces"
 
 
-@primitive(Argument.NUMBER, Argument.WORD, optional=1)
-def rfactor(on: On, points: int, unit: str = "") -> Nest:
+@primitive(Argument.NUMBER, Argument.WORD, Argument.NUMBER, optional=2)
+def rfactor(on: On, points: int, unit: str = "", multiple: int = 1) -> Nest:
     """A reduction in two kernels: the first reduces pieces of so many points of a loop and stores
     partial results, and the second combines these and computes what derives from them. With the
-    word `pieces` there are so many pieces, whatever the size is. It stands at the head of the
-    section of a kernel. Changes the order of sums.
+    word `pieces` there are so many pieces, whatever the size is, and all but the last have a
+    multiple of so many points, if that is said. It stands at the head of the section of a kernel.
+    Changes the order of sums.
 
     `for k in 0..n: y += f(k) -> for p in 0..n / points: for k in piece p: y_parts[p] += f(k)`
     and `for p: y += y_parts[p]`
@@ -36,10 +37,11 @@ def name_points(phase: Phase) -> tuple[str, ...]:
     return tuple(dims[axis].name for axis in phase.space.inner)
 
 
-def make_cut(phase: Phase, axis: int, number: int, unit: str = "") -> Call:
-    """The call that cuts an inner axis into pieces of so many points, or into so many `PIECES`."""
+def make_cut(phase: Phase, axis: int, number: int, *unit: str | int) -> Call:
+    """The call that cuts an inner axis into pieces of so many points, or into so many `PIECES`, of
+    a multiple of points if that is given."""
     name = name_points(phase)[phase.space.inner.index(axis)]
-    return Call(RFACTOR, (name, number, *([unit] if unit else ())))
+    return Call(RFACTOR, (name, number, *unit))
 
 
 def cut_points(phases: Sequence[Phase], call: Call) -> Space:
@@ -52,11 +54,14 @@ def cut_points(phases: Sequence[Phase], call: Call) -> Space:
 
 
 def _cut_points(phase: Phase, call: Call) -> Space:
-    demand(len(call.arguments) in (2, 3) and not call.name, f"it is '{RFACTOR} LOOP POINTS', or "
-            f"'{RFACTOR} LOOP NUMBER {PIECES}'")  # fmt: skip
+    demand(len(call.arguments) in (2, 3, 4) and not call.name, f"it is '{RFACTOR} LOOP POINTS', or "
+            f"'{RFACTOR} LOOP NUMBER {PIECES} [MULTIPLE]'")  # fmt: skip
     loop, number, *unit = call.arguments
     demand(isinstance(number, int), f"'{number}' is no number of points")
-    demand(unit in ([], [PIECES]), f"'{unit and unit[0]}' is not '{PIECES}'")
+    demand(unit[:1] in ([], [PIECES]), f"'{unit and unit[0]}' is not '{PIECES}'")
+    multiple = unit[1] if len(unit) > 1 else 1
+    if not isinstance(multiple, int) or multiple < 1:
+        raise ScheduleError(f"'{multiple}' is no number that points are a multiple of")
     space, names = phase.space, name_points(phase)
     what = list_names([each.name for each in phase.accumulators])
     demand(
@@ -67,10 +72,10 @@ def _cut_points(phase: Phase, call: Call) -> Space:
     if unit:
         demand(many > 1, "one piece is the whole")
         demand(not isinstance(size, int) or many <= size, f"'{loop}' has {size} points")
+        length = divide_up(size, many * multiple) * multiple
         # Of a known size, no piece is empty.
-        return cut(space, axis, divide_up(size, many), None if isinstance(size, int) else many)
-    if not isinstance(size, int):
-        raise ScheduleError(f"the size of '{loop}' is left open: say how many pieces there are, as "
-            f"in '{RFACTOR} {loop} 512 {PIECES}'")  # fmt: skip
-    demand(0 < many < size, f"'{loop}' has {size} points: a piece has fewer, and one at least")
-    return cut(space, axis, many)
+        pieces = -(-size // length) if isinstance(size, int) and isinstance(length, int) else many
+        return cut(space, axis, length, pieces)
+    least = f"'{loop}' has {size} points: a piece has fewer, and one at least"
+    demand(many > 0 and not (isinstance(size, int) and many >= size), least)
+    return cut(space, axis, many, divide_up(size, many))

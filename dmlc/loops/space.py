@@ -203,13 +203,10 @@ def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Sp
     return tuple(spaces)
 
 
-def cut(space: Space, axis: int, length: Measure, pieces: int | None = None) -> Space:
-    """The space with an inner axis cut into pieces of `length`, whose number is the first of the
-    parallel dimensions. How many they are follows where sizes are known."""
+def cut(space: Space, axis: int, length: Measure, pieces: Measure) -> Space:
+    """The space with an inner axis cut into so many `pieces` of `length`, whose number is the first
+    of the parallel dimensions."""
     size = space.extents[axis]
-    if pieces is None:
-        whole, part = known((size, length))
-        pieces = -(-whole // part)
     strides = {v: (s[axis] * length, *s) for v, s in space.strides.items()}
     sizes = list(space.extents)
     sizes[axis] = length

@@ -44,7 +44,7 @@ def make_kernel(
     limits: Limits,
     *,
     serial: bool = False,
-    pieces: int | None = None,
+    pieces: Measure | None = None,
     nest: Nest | None = None,
     effort: float | None = None,
     own: Sections = NONE,
@@ -112,7 +112,8 @@ def make_kernel(
     index = find_index(max(count, reached - 1), (low, high), limits)
     summary = [describe_stage(function, name) for name in stages]
     if pieces is not None:
-        summary = [f"{line}, in {pieces:,} pieces" for line in summary]
+        many = f"{pieces:,}" if isinstance(pieces, int) else pieces
+        summary = [f"{line}, in {many} pieces" for line in summary]
     made = k.Kernel(
         function.name,
         buffers,

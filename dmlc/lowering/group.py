@@ -39,6 +39,7 @@ from dmlc.schedules.crossing import choose_crossing, cut_rows
 from dmlc.schedules.kinds import describe, describe_reduction
 from dmlc.schedules.line_buffer import choose_line_buffer
 from dmlc.schedules.online import choose_online
+from dmlc.sizes import Measure
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Crossed, Pass
@@ -263,7 +264,7 @@ class _Lowering:
         elementwise, reductions = part_members(function, steps[0])
         names = tuple(member.stage for member in (*elementwise, *reductions))
         rest = tuple(name for name in stages if name not in names[: len(elementwise)])
-        (pieces, *_), after = divided.sizes, _name_members(steps[1:])
+        (pieces, *_), after = divided.extents, _name_members(steps[1:])
         alone = suits_serial(function, second, self.profile)
         return [
             self._make(first, names, (names,), pieces=pieces, cut=(name, call)),
@@ -336,7 +337,7 @@ class _Lowering:
         def make(
             main: Sequence[Phase],
             members: tuple[str, ...],
-            pieces: int | None,
+            pieces: Measure | None,
             cut: tuple[str, ...] = (),
         ) -> bool:
             needed = {v.tensor for p in (*derived, *main) for v in p.elements.views() if v.local}
@@ -368,7 +369,7 @@ class _Lowering:
                 continue
             if divided is None:
                 return []
-            if not make(store_partials(main, divided), members, divided.sizes[0], (name, call)):
+            if not make(store_partials(main, divided), members, divided.extents[0], (name, call)):
                 return []
             partial = combine_partials(main, divided.outputs)
             combined.update({n: partial for each in main.accumulators for n, _ in each.stages})

@@ -18,7 +18,7 @@ from dmlc.kernel.print import print_expression
 from dmlc.kernel.target import Limits, Profile
 from dmlc.lowering.texts import Texts, find_source, show
 from dmlc.scalars import COMBINERS, combiner_identity
-from dmlc.sizes import divide_up, estimate, is_multiple, multiply
+from dmlc.sizes import Measure, divide_up, estimate, is_multiple, multiply
 from dmlc.source import InternalError
 from dmlc.transform.fuse import Group
 from dmlc.transform.prefixes import Prefix, find_prefix
@@ -54,14 +54,17 @@ def lower_scan(
     prefix = None if stage is None else find_prefix(stage)
     if stage is None or prefix is None or stage.reduction is None:
         raise InternalError(f"%{stages[0]} is no scan of rows")
-    texts, dtype, lanes = Texts(function, name, limits), stage.dtype, profile.group_size
+    texts, dtype = Texts(function, name, limits), stage.dtype
     rows, length, inner = (multiply(extents) for extents in prefix.part_extents())
     many, much = estimate(inner, profile.taken), estimate(length, profile.taken)
+    lanes = profile.group_size
+    if not isinstance(length, int):
+        lanes = min(lanes, max(_WIDE, 1 << (many * much - 1).bit_length()))
     wide = min(_WIDE, lanes, 1 << (many.bit_length() - 1))
     columns, parts = divide_up(inner, wide), lanes // wide
     per = min(_MOST_HELD * 4 // max(4, dtype.bytes), -(-much // parts))
     source = find_source(texts, prefix.stage, prefix.place(BodyBuilder()), profile, limits)
-    fours = inner == 1 and is_multiple(length, 4, profile.taken) and not prefix.goes_back
+    fours = inner == 1 and is_multiple(length, 4) and not prefix.goes_back
     fours = fours and lanes > 1 and dtype.bytes == 4
     # By sizes alone: what is added to what is the same in every language.
     per = -(-per // 4) * 4 if fours else per if wide > 1 else min(per, _MOST_APART)
@@ -73,9 +76,13 @@ def lower_scan(
     blocks, tiles = multiply((rows, columns)), divide_up(length, parts * per)
     busy, long = estimate(blocks, profile.taken), estimate(tiles, profile.taken)
     is_enough = busy >= profile.groups or long <= _FEW
-    wanted = 1 if is_enough else max(1, min(_BUSY * profile.groups // busy, long))
-    size = divide_up(tiles, wanted) * (parts * per)
-    per_row = -(-length // size) if isinstance(length, int) and isinstance(size, int) else wanted
+    wanted = 1 if is_enough else max(1, _BUSY * profile.groups // busy)
+    # Of a size that is left open, there are as many as there are tiles, or always so many.
+    size = divide_up(tiles, wanted) * (parts * per) if long > wanted else parts * per
+    per_row: Measure = wanted
+    if wanted > 1 and isinstance(size, int):
+        per_row = divide_up(length, size)
+    is_parted = per_row != 1
     combiner, count = stage.reduction.combiner, multiply(stage.extents)
     nothing = k.Literal(k.Type(dtype), combiner_identity(combiner, dtype))
     arrays = {"held": k.Array("", dtype, per, registers=True)}
@@ -97,6 +104,7 @@ def lower_scan(
         "end": length - 1,
         "size": size,
         "per_row": per_row,
+        "is_parted": is_parted,
         "is_one": tiles == 1,
         "is_whole": is_multiple(length, parts * per),
         "is_ragged": not is_multiple(inner, wide),
@@ -109,14 +117,14 @@ def lower_scan(
         "inclusive": prefix.is_inclusive,
     }
     steps = [(result, "scan its elements")]
-    if per_row > 1:
+    if is_parted:
         steps.insert(0, (totals, "add up its elements"))
     groups = multiply((blocks, per_row))
-    has = "a row" if per_row == 1 else f"{show(size)} elements of a row"
+    has = f"{show(size)} elements of a row" if is_parted else "a row"
     loops = (f"i: 0..{show(groups)}", f"k: 0..{show(size)}")
     for written, each in steps:
         is_last = written is result
-        read = (source, totals) if is_last and per_row > 1 else (source,)
+        read = (source, totals) if is_last and is_parted else (source,)
         texts.add(
             _TEMPLATE, {**values, "result_name": name if is_last else ""}, arrays, read, (written,),
             stages if is_last else stages[:1], groups, lanes, count,

@@ -11,19 +11,25 @@ schedule are one.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.ir.naming import take_name
+from dmlc.ir.specialize import replace_extent, replace_size
 from dmlc.kernel import nodes as k
 from dmlc.kernel.print import print_kernel
+from dmlc.kernel.rewrite import walk_parts, walk_statements
 from dmlc.kernel.rows import name_memory
 from dmlc.kernel.target import Profile
-from dmlc.loops.contraction import find_contraction, part_axes
+from dmlc.loops.contraction import Contraction, find_contraction, part_axes
+from dmlc.loops.phases import VECTOR
 from dmlc.loops.sections import NONE, Sections
 from dmlc.lowering.group import collect_group
 from dmlc.lowering.scans import find_group_prefix
+from dmlc.schedules.skinny import MOST
 from dmlc.sizes import (
     Measure,
     Size,
@@ -32,42 +38,109 @@ from dmlc.sizes import (
     divide_down,
     estimate,
     find_least,
-    find_symbols,
-    is_multiple,
-    measure,
+    list_measured,
     multiply,
     write_condition,
 )  # fmt: skip
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
+from dmlc.transform.passes import Pass
 
-Classes: TypeAlias = tuple[tuple[int | None, int], ...]
-"""How many there may be, each as less than a number, and what that is taken for."""
 
-_OUTPUTS: Classes = ((16, 1), (256, 65), (None, 4097))
-"""Outputs on a GPU. What is taken is odd, so that nothing is taken to begin where vectors do."""
-_SHORT, _MIDDLE, _LONG = 17, 4097, (1 << 20) + 1
-"""What points are taken for."""
-_SCANS: tuple[Classes, ...] = (
-    ((_MIDDLE, 4096), (None, _LONG)),
-    ((8, 1), (512, 32), (4096, 512), (None, 1 << 17)),
-    ((16, 1), (128, 16), (None, 4097)),
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Typical:
+    """What sizes are taken for."""
+
+    points: int
+    outputs: int
+    odd: int | None = None
+    """What points are taken for where they are no multiple of `VECTOR`; None where that is not told
+    apart."""
+
+
+_Table: TypeAlias = tuple[tuple[int | None, tuple[tuple[int | None, _Typical], ...]], ...]
+"""Points, each as less than a number; and with it, outputs alike, and what both are taken for."""
+
+_MIDDLE, _LONG = 4097, (1 << 20) + 1
+"""What many points are taken for. It is odd, so that nothing is taken to begin where vectors do."""
+_FEW, _MANY = _Typical(_MIDDLE, 65, _MIDDLE), _Typical(_MIDDLE, 4097, 129)
+_REDUCED: _Table = (
+    (2, ((None, _Typical(1, 4097)),)),
+    (33, ((None, _Typical(17, 4097)),)),
+    (513, ((1025, _Typical(129, 17)), (None, _Typical(129, 4097)))),
+    (1 << 15, ((2049, _FEW), (None, _MANY))),
+    (None, ((2, _Typical(_LONG, 1)), (257, _Typical(_LONG, 17)), (2049, _FEW), (None, _MANY))),
 )
-"""What a scan goes along; elements that lie side by side, of which a group takes several; and rows
-of such."""
-_ROWS: Classes = ((2, 1), (17, 8), (512, 256), (None, 4096))
-"""Rows of a product, or columns, where one of both is left open."""
-_SIDES: Classes = ((65, 32), (None, 1024))
-"""The same where several sizes are."""
-_MANY: Classes = ((1 << 18, 1 << 20), (None, 1 << 24))
-"""Outputs of a product with several such sizes, as of a convolution. They are taken for many, so
-that each size is for about as much as it has."""
-_DEPTHS: Classes = ((2048, 256), (None, 1 << 17))
-_FEW = 1 << 14
-"""Outputs of a product whose points are cut into pieces where they are many."""
+"""Reductions on a GPU. `python -m benchmarks.open_sizes` has what each row comes to."""
+_REDUCED_SERIALLY: _Table = (
+    (1 << 16, ((None, _Typical(_MIDDLE, 4097)),)),
+    (None, ((None, _Typical(_LONG, 4097)),)),
+)
+"""Reductions on a CPU. Its few work items are worth no more launches where outputs may be many."""
+_ROWS = _Typical(4096, 4, 4096)
+_SCANNED: _Table = (
+    (33, ((None, _Typical(17, 4)),)),
+    (_MIDDLE, ((None, _ROWS),)),
+    ((1 << 14) + 1, ((257, _Typical(4096, 4, 1 << 14)), (None, _ROWS))),
+    (None, ((257, _Typical(1 << 17, 4, 1 << 14)), (None, _ROWS))),
+)
+"""Scans of rows, which lie one after the other."""
+_ACROSS = _Typical(4096, 1 << 17)
+_SCANNED_ACROSS: _Table = (
+    (33, ((None, _Typical(17, 32)),)),
+    (1025, ((None, _ACROSS),)),
+    (1 << 15, ((2049, _Typical(4096, 32)), (None, _ACROSS))),
+    (None, ((2, _Typical(1 << 14, 1)), (2049, _Typical(1 << 17, 32)), (None, _ACROSS))),
+)
+"""Scans of rows that lie side by side, a group taking some of them."""
+_BESIDE = 4096
+"""Rows that lie side by side, at most; more are behind these."""
+_SKINNY = MOST + 1
+"""Rows, or columns, of a product that are not a few."""
+_SHALLOW, _DEEP = 768, 1 << 14
+"""Products in each sum of which there are no pieces, and of which there are always so many. Between
+them pieces have one length, and follow from the size."""
+_TILES = ((1 << 16, 1 << 14), (1 << 19, 1 << 18), (1 << 22, 1 << 20), (None, 1 << 24))
+"""Outputs of a product without pieces, each as less than a number, and what they are taken for."""
+_IN_PIECES = ((1 << 17, 1 << 14), (1 << 20, 1 << 18))
+_IN_DEEP_PIECES = ((1 << 13, 1 << 12), (1 << 17, 1 << 15), (1 << 20, 1 << 18))
+"""The same of one with pieces; more outputs have none."""
 
-Lower: TypeAlias = Callable[[Taken, Sections], tuple[k.Kernel, ...]]
-"""Makes the kernels that suit sizes as they are taken; sections have schedules for some."""
+Lower: TypeAlias = Callable[[ir.Function, Group, Taken, Sections], tuple[k.Kernel, ...]]
+"""Makes the kernels that suit sizes as they are taken, of a function and one of its groups;
+sections have schedules for some."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Case:
+    """Sizes that a version is for."""
+
+    taken: Taken = ()
+    given: tuple[tuple[str, Measure], ...] = ()
+    """What symbols come to in this case: 1, or a multiple of `VECTOR`. A vector begins wherever
+    such a multiple ends."""
+
+    def take(self, size: Measure, many: int) -> _Case:
+        """The case with a size taken for so many, as far as its symbols are not."""
+        known = dict(self.taken)
+        symbols = [s for s in list_measured(size) if s not in known]
+        if not symbols:
+            return self
+        once = estimate(size, (*self.taken, *((s, 1) for s in symbols)))
+        each = max(1, round((many / max(1, once)) ** (1 / len(symbols))))
+        return dataclasses.replace(self, taken=(*self.taken, *((s, each) for s in symbols)))
+
+    def give_one(self, size: Measure) -> _Case:
+        """The case of a size that is 1. A product is 1 where all its symbols are."""
+        (symbols, number), *others = size.terms if isinstance(size, Size) else [((), 0)]
+        is_product = number == 1 and not others and all(s.isidentifier() for s in symbols)
+        return functools.reduce(lambda c, s: c.give(s, 1), symbols if is_product else (), self)
+
+    def give(self, symbol: str, size: Measure) -> _Case:
+        """The case with what a symbol comes to, unless it is known."""
+        if symbol in dict(self.given):
+            return self
+        return dataclasses.replace(self, given=(*self.given, (symbol, size)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +154,8 @@ class _Fork:
     second: _Tree
 
 
-_Tree: TypeAlias = Taken | _Fork
+_Tree: TypeAlias = _Case | _Fork
+_ANY = _Case()
 
 
 def lower_versions(
@@ -92,17 +166,22 @@ def lower_versions(
     tree = _plan(function, group, profile)
     versions: list[tuple[k.Kernel, ...]] = []
     texts: list[str] = []
-    chosen: dict[Taken, int] = {}
-    for taken in dict.fromkeys(_list_leaves(tree)):
+    chosen: dict[_Case, int] = {}
+    for case in dict.fromkeys(_list_cases(tree)):
         # Which versions there are, schedules of a person's own do not change.
-        made = lower(taken, NONE)
+        make = functools.partial(lower, *_assume(function, group, case), case.taken)
+        made = make(NONE)
         text = "\n".join(map(print_kernel, made))
+        plain = chosen.get(dataclasses.replace(case, given=case.given[:-1]))
+        if plain is not None and _has_same_nests(made, versions[plain]):
+            chosen[case] = plain
+            continue
         if text not in texts:
             texts.append(text)
             after = own.follow(kernel for version in versions for kernel in version)
             again = own.named or own.seen is not None
-            versions.append(tuple(map(after.rename, lower(taken, after) if again else made)))
-        chosen[taken] = texts.index(text)
+            versions.append(tuple(map(after.rename, make(after) if again else made)))
+        chosen[case] = texts.index(text)
     if len(versions) == 1:
         return versions[0]
     names = dict.fromkeys(function.tensors())
@@ -115,7 +194,44 @@ def lower_versions(
     return tuple(found)
 
 
-def _guard(kernel: k.Kernel, tree: _Tree, chosen: dict[Taken, int], number: int) -> k.Kernel:
+def _assume(function: ir.Function, group: Group, case: _Case) -> tuple[ir.Function, Group]:
+    """The function and the group with sizes as a case has them."""
+    for symbol, by in case.given:
+        function = replace_size(function, symbol, by)
+        parallel, *inner = (
+            tuple(replace_extent(extent, symbol, by) for extent in extents)
+            for extents in (group.parallel, *(each.inner for each in group.passes))
+        )
+        passes = map(_drop_ones, group.passes, itertools.repeat(parallel), inner)
+        group = dataclasses.replace(
+            group, parallel=tuple(e for e in parallel if e != 1), passes=tuple(passes)
+        )
+    return function, group
+
+
+def _drop_ones(each: Pass, parallel: tuple[ir.Extent, ...], inner: tuple[ir.Extent, ...]) -> Pass:
+    """A pass of these dimensions without those of one element."""
+    kept = [number for number, extent in enumerate((*parallel, *inner)) if extent != 1]
+    places = {number: place for place, number in enumerate(kept)}
+    members = tuple(
+        dataclasses.replace(m, axes=tuple((i, places[d]) for i, d in m.axes if d in places))
+        for m in each.members
+    )
+    return dataclasses.replace(each, members=members, inner=tuple(e for e in inner if e != 1))
+
+
+def _has_same_nests(some: Sequence[k.Kernel], others: Sequence[k.Kernel]) -> bool:
+    """Whether kernels do the same with vectors of as many lanes."""
+    return [_outline(kernel) for kernel in some] == [_outline(kernel) for kernel in others]
+
+
+def _outline(kernel: k.Kernel) -> tuple[object, ...]:
+    loads = (e for e in walk_parts(*walk_statements(kernel.body)) if isinstance(e, k.Load))
+    lanes = tuple((load.buffer, load.type.lanes) for load in loads)
+    return kernel.walk, kernel.script, lanes
+
+
+def _guard(kernel: k.Kernel, tree: _Tree, chosen: dict[_Case, int], number: int) -> k.Kernel:
     """The kernel of a version, which has no groups where another one is chosen."""
 
     def choose(size: int | str, otherwise: int, at: _Tree) -> int | str:
@@ -124,7 +240,7 @@ def _guard(kernel: k.Kernel, tree: _Tree, chosen: dict[Taken, int], number: int)
         first, second = (choose(size, otherwise, each) for each in (at.first, at.second))
         larger = at.second
         # What is less than one number is less than the next, too.
-        again = larger.first if isinstance(larger, _Fork) and larger.of == at.of else None
+        again = larger.first if isinstance(larger, _Fork) and _reaches(larger, at) else None
         if again is not None and choose(size, otherwise, again) == first:
             return second
         return choose_size(write_condition(at.of, at.comparison, at.bound), first, second)
@@ -137,10 +253,20 @@ def _guard(kernel: k.Kernel, tree: _Tree, chosen: dict[Taken, int], number: int)
     return dataclasses.replace(kernel, launch=launch, buffers=buffers)
 
 
-def _list_leaves(tree: _Tree) -> Iterator[Taken]:
+def _reaches(larger: _Fork, at: _Fork) -> bool:
+    """Whether all that is below the bound of a fork is below that of another one."""
+    ours, theirs = at.bound, larger.bound
+    if not isinstance(ours, int) or not isinstance(theirs, int):
+        return False
+    return larger.of == at.of and ours <= theirs
+
+
+def _list_cases(tree: _Tree) -> Iterator[_Case]:
+    """The cases of a tree; those of any sizes before those of multiples."""
     if isinstance(tree, _Fork):
-        yield from _list_leaves(tree.first)
-        yield from _list_leaves(tree.second)
+        sides = (tree.first, tree.second)
+        for side in reversed(sides) if tree.comparison == "==" else sides:
+            yield from _list_cases(side)
     else:
         yield tree
 
@@ -149,80 +275,131 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
     """The sizes that are told apart."""
     prefix = find_group_prefix(function, group)
     if prefix is not None:
-        return _plan_scan(*map(multiply, prefix.part_extents()))
+        rows, length, inner = map(multiply, prefix.part_extents())
+        table = _SCANNED if inner == 1 else _SCANNED_ACROSS
+        beside = str(length) if profile.lanes == 1 else ""
+        return _look_up(table, length, rows * inner, (inner, rows), beside)
+    reduced = [each.inner for each in group.passes if each.reduces]
     points = max(
-        (multiply(each.inner) for each in group.passes if each.reduces),
+        map(multiply, reduced),
         key=lambda size: (not isinstance(size, int), find_least(size)), default=1,
     )  # fmt: skip
     outputs = multiply(group.parallel)
     plain = group.row is None and group.crossed is None and group.ranks is None
     if not plain or (isinstance(points, int) and isinstance(outputs, int)):
-        return ()
-    if _is_product(function, group, profile):
-        sides = [measure(extent) for extent in group.parallel if isinstance(extent, str)]
-        if len(sides) > 2:
-            return _fork([(multiply(sides), _MANY)], ())
-        several = len(sides) + isinstance(points, Size) > 1
-        classes = [(side, _SIDES if several else _ROWS) for side in sides]
-
-        def deepen(taken: Taken) -> _Tree:
-            few = estimate(outputs, taken) <= _FEW
-            return _fork([(points, _DEPTHS if few else ((None, _DEPTHS[0][1]),))], taken)
-
-        return _fork(classes, (), deepen)
-    most, is_gpu = 2 * profile.piece, profile.lanes == 1
-    lengths: Classes = ((most, _MIDDLE), (None, _LONG))
-    # The few work items of a CPU are worth no more launches where outputs may be many.
-    few: Classes = _OUTPUTS if is_gpu else _OUTPUTS[-1:]
-    return _fork([(points, ((256, _SHORT), *lengths) if is_gpu else lengths), (outputs, few)], ())
+        return _Case()
+    product = _find_product(function, group, profile)
+    if product is not None:
+        return _plan_product(product, str(group.parallel[-1]))
+    table = _REDUCED if profile.lanes == 1 else _REDUCED_SERIALLY
+    (first, *_) = reduced or [()]
+    last = {tensor.extents[-1:] for tensor in function.tensors().values()}
+    beside = str(first[-1]) if first[-1:] in last and first else ""
+    return _look_up(table, points, outputs, (outputs,), beside)
 
 
-def _plan_scan(rows: Measure, length: Measure, inner: Measure) -> _Tree:
-    """The sizes that are told apart of a scan. Where rows may be moved in vectors, those too."""
-    sizes = list(zip((length, inner, rows), _SCANS, strict=True))
-    if inner != 1 or is_multiple(length, 4):
-        return _fork(sizes, ())
-    fours = divide_down(length, 4)
+def _look_up(
+    table: _Table, points: Measure, outputs: Measure, parts: Sequence[Measure], symbol: str
+) -> _Tree:
+    """The sizes that a table tells apart. Outputs are the product of some parts, of which the first
+    has `_BESIDE` at most; `symbol` is the size along which points lie side by side."""
 
-    def note(taken: Taken) -> Taken:
-        return (*taken, (str(fours), estimate(fours, taken)))
+    def divide(number: int) -> _Tree:
+        classes = table[number][1]
+        return _divide(outputs, [bound for bound, _ in classes], lambda n: take(classes[n][1]))
 
-    return _Fork(fours * 4, "==", length, _fork(sizes, (), note), _fork(sizes, ()))
+    def take(typical: _Typical) -> _Tree:
+        case = make(typical.points, typical.outputs)
+        if typical.odd is None:
+            return case
+        return _part_fours(symbol, case, make(typical.odd, typical.outputs))
+
+    def make(many: int, each: int) -> _Case:
+        case, left = _ANY.take(points, many), each
+        for part in parts:
+            most = left if part is parts[-1] else min(left, _BESIDE)
+            case = case.take(part, most)
+            left = max(1, left // max(1, estimate(part, case.taken)))
+        # Less than 2 are told apart where one is taken for 1.
+        case = case.give_one(points) if many == 1 else case
+        return case.give_one(outputs) if each == 1 else case
+
+    return _divide(points, [bound for bound, _ in table], divide)
 
 
-def _is_product(function: ir.Function, group: Group, profile: Profile) -> bool:
-    """Whether a group is a product of matrices, for tiles of a GPU."""
+def _plan_product(product: Contraction, last: str) -> _Tree:
+    """The sizes that are told apart of a product for tiles of a GPU. `last` is the extent along
+    which its results lie side by side."""
+    rows, columns, batches, depth = product.extents
+    outputs, bounds = multiply((rows, columns, batches)), (_SKINNY, None)
+
+    def share_out(is_few: Sequence[bool]) -> _Tree:
+        case = _ANY
+        for side, few in zip((rows, columns), is_few, strict=True):
+            case = case.take(side, 8) if few else case
+        if all(is_few):
+            case = case.take(batches, 4)
+            return _divide(depth, (4096, None), lambda n: case.take(depth, (256, _LONG)[n]))
+        if any(is_few):
+            case = case.take(outputs, 1 << 13)
+            return _divide(depth, (256, None), lambda n: case.take(depth, (128, 4096)[n]))
+        classes = [(), _IN_PIECES, _IN_DEEP_PIECES]
+        deep = (256, 4096, _LONG)
+        return _divide(depth, (_SHALLOW, _DEEP, None), lambda n: cut(classes[n], deep[n]))
+
+    def cut(classes: Sequence[tuple[int, int]], deep: int) -> _Tree:
+        last_bound = classes[-1][0] if classes else 0
+        whole = [each for each in _TILES if each[0] is None or each[0] > last_bound]
+
+        def make(number: int) -> _Tree:
+            if number < len(classes):
+                return _ANY.take(outputs, classes[number][1]).take(depth, deep)
+            bound, many = whole[number - len(classes)]
+            case = _ANY.take(outputs, many).take(depth, 256)
+            # Storing results takes as long as few products do.
+            return case if bound is not None else _part_fours(last, case, case)
+
+        return _divide(outputs, [bound for bound, _ in (*classes, *whole)], make)
+
+    def pair(few: bool) -> _Tree:
+        if rows == columns:
+            return share_out((few, few))
+        return _divide(columns, bounds, lambda n: share_out((few, n == 0)))
+
+    tree = _divide(rows, bounds, lambda n: pair(n == 0))
+    # Where one side is known, a single row of the other is no product.
+    for side, other in ((rows, columns), (columns, rows)):
+        if isinstance(side, Size) and isinstance(other, int):
+            tree = _Fork(side, "<", 2, _ANY.give_one(side).take(depth, 4096), tree)
+    return tree
+
+
+def _part_fours(symbol: str, fours: _Case, others: _Case) -> _Tree:
+    """The cases of multiples of a size that is a symbol, and of other sizes."""
+    if not symbol.isidentifier():
+        return fours
+    size = Size.of(symbol)
+    multiple = divide_down(size, VECTOR) * VECTOR
+    return _Fork(multiple, "==", size, fours.give(symbol, multiple), others)
+
+
+def _find_product(function: ir.Function, group: Group, profile: Profile) -> Contraction | None:
+    """The product of matrices that a group is, for tiles of a GPU."""
     if profile.lanes > 1 or len(group.passes) > 2:
-        return False
+        return None
     try:
         phases, _ = collect_group(function, group)
     except UnsupportedError:
-        return False
-    return find_contraction(part_axes(phases)) is not None
+        return None
+    return find_contraction(part_axes(phases))
 
 
-def _fork(
-    sizes: Sequence[tuple[Measure, Classes]],
-    taken: Taken,
-    then: Callable[[Taken], _Tree] = lambda taken: taken,
-) -> _Tree:
-    """Every class of the first size, with those of the others, and what there is `then`."""
-    if not sizes:
-        return then(taken)
-    (size, classes), *rest = sizes
-    known = {symbol for symbol, _ in taken}
-    symbols = [s for s in find_symbols([str(size)]) if s not in known]
-
-    def take(many: int) -> _Tree:
-        if not symbols:
-            return _fork(rest, taken, then)
-        once = size.evaluate({**dict.fromkeys(size.symbols, 1)}) if isinstance(size, Size) else 1
-        each = max(1, round((many / max(1, once)) ** (1 / len(symbols))))
-        return _fork(rest, (*taken, *((symbol, each) for symbol in symbols)), then)
-
-    *bounded, (_, last) = classes
-    tree = take(last)
-    for bound, many in reversed(bounded if symbols else []):
+def _divide(size: Measure, bounds: Sequence[int | None], make: Callable[[int], _Tree]) -> _Tree:
+    """What there is for each class of a size, by the number of the first bound that it is below."""
+    if isinstance(size, int):
+        return make(next(n for n, bound in enumerate(bounds) if bound is None or size < bound))
+    tree = make(len(bounds) - 1)
+    for number, bound in reversed(list(enumerate(bounds))):
         if bound is not None and find_least(size) < bound:
-            tree = _Fork(size, "<", bound, take(many), tree)
+            tree = _Fork(size, "<", bound, make(number), tree)
     return tree

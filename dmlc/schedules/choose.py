@@ -37,6 +37,9 @@ _LEAST_DEPTH = 256
 """Points of a piece of a contraction, at least."""
 _NEARLY = 4
 """Work items that fill a GPU, by those that are enough in pieces along another axis."""
+_STRIPS = {True: 2048, False: 64}
+"""What the points of a piece are a multiple of where sizes are left open, by whether they lie side
+by side: what a group of a GPU reads before it adds the first. Less is left over for the end."""
 _LEAST_PIECES = {False: 2, True: 3}
 """Pieces of a contraction, at least, by whether it is for a GPU, where small tiles serve as well as
 two pieces, and a launch less."""
@@ -192,7 +195,7 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
     if (product is None and groups >= p.groups) or pieces < 2:
         return None
     if not isinstance(written.space.extents[axis], int):
-        return make_cut(written, axis, pieces, PIECES)
+        return _cut_open(written, axis, size, pieces, product, p)
     # Pieces of what lies side by side start on cache lines.
     line = CACHE_LINE if axis == len(space.sizes) - 1 else 1
     length = -(-size // pieces)
@@ -201,6 +204,19 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
     elif phases[0].elements.results:
         length = -(-length // line) * line
     return make_cut(written, axis, length) if length < size else None
+
+
+def _cut_open(
+    written: Phase, axis: int, size: int, pieces: int, product: Contraction | None, p: Profile
+) -> Call:
+    """The call that cuts an axis whose size is left open, and taken for a number. A product has as
+    many pieces as it has points for, where these are fewer than would fill a device."""
+    if product is not None and pieces * _LEAST_DEPTH > size // 2:
+        return make_cut(written, axis, -(-size // pieces))
+    if not _is_gpu(p) or len(written.space.inner) > 1:
+        return make_cut(written, axis, pieces, PIECES)
+    is_beside = axis == len(written.space.extents) - 1 and product is None
+    return make_cut(written, axis, pieces, PIECES, _STRIPS[is_beside])
 
 
 def takes_neighbours(phases: Sequence[Phase], p: Profile, *, alone: bool) -> bool:

@@ -57,7 +57,7 @@ def cut_rows(phases: Sequence[Phase], p: Profile, limits: Limits) -> list[Phase]
     number = space.parallel.index(outer)
     divided: list[Phase] = []
     for phase in phases:
-        made = cut(phase.space, phase.space.parallel[number], length)
+        made = cut(phase.space, phase.space.parallel[number], length, -(-size // length))
         strides = dict(made.strides)
         for view, _ in phase.elements.results if phase is parts else ():
             # Each piece has parts of its own, which lie packed.

@@ -49,7 +49,7 @@ def choose(work: Work) -> Nest | None:
         vectors = gpu.takes_vectors(phases[0], limits)
         return gpu.choose_vectors(work) if vectors else gpu.choose_flat(work)
     settled = [_settle(phase, p) for phase in phases]
-    if _shares_reads(settled[0]):
+    if settled[0].has_positions and gpu.suits_serial(settled[0], p):
         return gpu.choose_serial(work)
     shape = gpu.choose_tile(settled, p, limits, few=p.groups)
     return gpu.share_outputs(work, *shape, p.taken)

@@ -15,6 +15,8 @@ import pytest
 import dmlc
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
+from dmlc.testing.bounds import bound_errors
+from dmlc.testing.verify import Verdict
 from tests.open_sizes import SUBJECTS, evaluate_formula
 from tests.opencl_launch import build, open_queue
 
@@ -55,10 +57,15 @@ def run(folder: Path, inputs: Mapping[str, Array], sizes: Mapping[str, int]) -> 
 
 
 RUNS = {
-    "whole_sum": [{"R": 1, "C": 1}, {"R": 17, "C": 60_000}],
-    "softmax": [{"R": 1, "C": 17}, {"R": 3, "C": 70_001}, {"R": 300, "C": 9}],
-    "gemm": [{"M": 1, "N": 1, "K": 1}, {"M": 70, "N": 17, "K": 33}],
-}
+    "whole_sum": [{"R": 1, "C": c} for c in (1, 17, 4096, 1_000_003)],
+    "softmax": [{"R": 2, "C": c} for c in (1, 17, 4096, 1_000_003)] + [{"R": 300, "C": 9}],
+    "layer_norm": [{"T": 2, "C": c} for c in (1, 17, 4096, 100_003)] + [{"T": 4096, "C": 3}],
+    "gemm": [
+        {"M": 1, "N": 1, "K": 1}, {"M": 70, "N": 17, "K": 33}, {"M": 17, "N": 70, "K": 4096},
+        {"M": 3, "N": 4096, "K": 17}, {"M": 2, "N": 3, "K": 1_000_003},
+        {"M": 300, "N": 64, "K": 2000},
+    ],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
@@ -68,9 +75,11 @@ def test_it_runs_all_versions(name: str, profile: str, tmp_path: Path) -> None:
     dmlc.compile(subject.bind(), "opencl", profile).write(tmp_path)
     for sizes in RUNS[name]:
         inputs = subject.make(sizes, 0)
-        wanted = evaluate(subject.bind(sizes), inputs)["OutputTensor"]
-        got = run(tmp_path, inputs, sizes)["OutputTensor"]
-        assert np.allclose(got, wanted, rtol=1e-3, atol=1e-3), sizes
+        bound = subject.bind(sizes)
+        (name, wanted), *_ = evaluate(bound, inputs).items()
+        got = run(tmp_path, inputs, sizes)[name]
+        verdict = Verdict.of(got, wanted, bound_errors(bound, inputs)[name])
+        assert verdict.holds, f"{sizes}: {verdict}"
 
 
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])

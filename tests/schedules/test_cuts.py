@@ -32,9 +32,9 @@ def cut(phases: tuple[Phase, ...], draw: random.Random) -> list[tuple[Phase, ...
         return [phases]
     axis = draw.choice(first.space.inner)
     size = first.space.sizes[axis]
-    unit = draw.choice(["", PIECES])
+    unit: tuple[str | int, ...] = draw.choice([(), (PIECES,), (PIECES, 2)])
     try:
-        divided = cut_points(phases, make_cut(first, axis, draw.randint(1, max(1, size)), unit))
+        divided = cut_points(phases, make_cut(first, axis, draw.randint(1, max(1, size)), *unit))
     except ScheduleError:
         return [phases]
     return [

@@ -81,11 +81,23 @@ class _Built:
         self, session: Session, compiled: Sequence[tuple[KernelSource, CompiledKernel]]
     ) -> None:
         self.session = session
-        self.pipelines: list[Pipeline] = [
-            session.pipelines.find(*each) for each in track("building pipelines", compiled)
-        ]
+        self._compiled = tuple(compiled)
+        self._pipelines: dict[int, Pipeline] = {}
+        built = [number for number, (kernel, _) in enumerate(self._compiled)
+                 if isinstance(kernel.dispatch.count, int)]  # fmt: skip
+        # Of the versions for sizes that are left open, those are built that run.
+        for number in track("building pipelines", built):
+            self.find_pipeline(number)
         self._lock = threading.Lock()
         self._free: dict[tuple[int, ...], list[Frame]] = {}
+
+    def find_pipeline(self, number: int) -> Pipeline:
+        """The pipeline of a kernel, by its number in the program."""
+        found = self._pipelines.get(number)
+        if found is None:
+            made = self.session.pipelines.find(*self._compiled[number])
+            found = self._pipelines.setdefault(number, made)
+        return found
 
     def take(self, sizes: tuple[int, ...]) -> Frame | None:
         """A free frame that was recorded for these sizes."""
@@ -265,7 +277,7 @@ class Executable:
             built.session.context,
             built.session.allocator,
             self.program,
-            built.pipelines,
+            {launch.kernel: built.find_pipeline(launch.kernel) for launch in plan.launches},
             plan,
             lent=lent,
             staged=self._staged,

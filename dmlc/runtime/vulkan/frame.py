@@ -46,7 +46,7 @@ class Frame:
         context: Context,
         allocator: Allocator,
         program: Program,
-        pipelines: Sequence[Pipeline],
+        pipelines: Mapping[int, Pipeline],
         plan: Plan,
         *,
         lent: Mapping[str, Array],
@@ -55,13 +55,14 @@ class Frame:
         turns: int = 1,
         each: bool = False,
     ) -> None:
-        """`lent` are arrays of the caller's to work in where the device can: they stay alive as
-        long as the frame. With `staged`, values go through memory that only copies touch. The
-        kernels run so many `turns`, one after the other, between copies. With `each`, a launch
-        waits for the one before it, and both are timed."""
+        """`pipelines` are those of the plan's kernels, by their numbers. `lent` are arrays of the
+        caller's to work in where the device can: they stay alive as long as the frame. With
+        `staged`, values go through memory that only copies touch. The kernels run so many `turns`,
+        one after the other, between copies. With `each`, a launch waits for the one before it, and
+        both are timed."""
         self._context = context
         self._program = program
-        self._pipelines = tuple(pipelines)
+        self._pipelines = pipelines
         self._lent = dict(lent)
         self.transfers: list[Transfer] = []
         self._stack = contextlib.ExitStack()

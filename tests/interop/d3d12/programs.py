@@ -106,6 +106,11 @@ def make_programs() -> list[Program]:
         bind("directml.CUMULATIVE_SUMMATION",
              {"Axis": 0, "AxisDirection": "INCREASING", "HasExclusiveSum": False},
              **{X: tensor("FLOAT32", "N")}),
+        bind("directml.GEMM", {}, ATensor=tensor("FLOAT32", "N", 8),
+             BTensor=tensor("FLOAT32", 8, 5)),
+        bind("onednn.LayerNorm", {"keep_stats": False}, src=tensor("FLOAT32", "N", 8),
+             gamma=tensor("FLOAT32", 8), beta=tensor("FLOAT32", 8)),
+        bind("onednn.SoftMax", {"axis": 1}, src=tensor("FLOAT32", 3, "N")),
         bind(
             "directml.MAX_POOLING",
             {"Strides": [2, 2], "WindowSize": [3, 3], "StartPadding": [0, 0], "EndPadding": [0, 0]},
