@@ -21,13 +21,13 @@ struct Arguments {
 
 @group(0) @binding(3) var<uniform> arguments: Arguments;
 
-// Element i of two bfloat16 to a word: a bfloat16 is the upper half of a float.
-fn half_bf16(word: u32, i: u32) -> f32 {
-    return bitcast<f32>(select(word & 0xffff0000u, word << 16u, i % 2u == 0u));
+// The bfloat16 that begins at a bit of a word: it is the upper half of a float.
+fn bfloat16_at(word: u32, bit: u32) -> f32 {
+    return bitcast<f32>((word >> bit) << 16u);
 }
 
 // The bits of the nearest bfloat16, ties to even; NaN stays NaN.
-fn narrow_bf16(value: f32) -> u32 {
+fn bfloat16_bits(value: f32) -> u32 {
     let bits = bitcast<u32>(value);
     let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
     return select(rounded, 0x7fc0u, (bits & 0x7fffffffu) > 0x7f800000u);
@@ -48,10 +48,10 @@ fn main(
             for (var side: u32 = 0; side < 2; side++) {
                 let i: u32 = pair * 2 + side;
                 if (i < arguments.n) {
-                    let input: f32 = half_bf16(InputTensor[i / 2], u32(i));
-                    let input_gradient: f32 = half_bf16(InputGradientTensor[i / 2], u32(i));
+                    let input: f32 = bfloat16_at(InputTensor[i / 2], (i & 1) * 16);
+                    let input_gradient: f32 = bfloat16_at(InputGradientTensor[i / 2], (i & 1) * 16);
                     let output_gradient: f32 = select(0.0f, input_gradient, input > 0.0f);
-                    output_gradient_word |= narrow_bf16(output_gradient) << (16u * u32(side));
+                    output_gradient_word |= bfloat16_bits(output_gradient) << (16u * u32(side));
                 }
             }
             OutputGradientTensor[pair] = output_gradient_word;
