@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmlc import cgc, ir, mlir, onnx
+    from dmlc import cgc, compiler, ir, mlir, onnx
     from dmlc import torch as torch
     from dmlc.api import Results, load_program, run
     from dmlc.binding import Graph, Module, Operator, TensorDesc

@@ -207,7 +207,9 @@ def _read_call(
     arrays = receive(there, _spell_entries(listed, name_outputs(outputs)))
     values = read_attributes(attributes)
     if device is None and steps != USUAL:
-        asked = "a schedule" if steps.schedule is not None else "a matrix instruction"
+        asked = "rows of the schedule table"
+        asked = "a matrix instruction" if steps.instructions else asked
+        asked = "a schedule" if steps.schedule is not None else asked
         raise UnsupportedError(f"the reference has no kernels, which {asked} could be for")
     return _Call(resolved, arrays, values, read_dims(dims), device, steps), listed
 

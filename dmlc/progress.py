@@ -5,15 +5,12 @@ Work is a phase with a name and a number of items. A phase inside another one is
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import contextvars
-import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 _Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 Listener: TypeAlias = Callable[[str, int, int], None]
 """Takes the name of a phase, how many of its items are done, and how many there are. The last call
@@ -49,15 +46,3 @@ def track(phase: str, items: Sequence[_Item]) -> Iterator[_Item]:
         listener(phase, len(items), len(items))
     finally:
         _listener.reset(token)
-
-
-def map_threads(
-    phase: str, function: Callable[[_Item], _Result], items: Sequence[_Item]
-) -> list[_Result]:
-    """What a function gives of each item, computed by a thread for each core; the listener is told
-    as `track` tells it."""
-    if len(items) < 2:
-        return [function(item) for item in track(phase, items)]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        waiting = [pool.submit(function, item) for item in items]
-        return [each.result() for each in track(phase, waiting)]

@@ -12,14 +12,14 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 
 BUDGETS = {
-    "ir": 5_180,
-    "kernel": 6_965,
-    "transform": 11_195,
-    "loops": 8_510,
-    "schedules": 3_910,
-    "lowering": 5_160,
+    "ir": 5_150,
+    "kernel": 7_130,
+    "transform": 11_295,
+    "loops": 8_515,
+    "schedules": 4_445,
+    "lowering": 5_425,
 }
-"""By folder, in lines; 40,920 in all."""
+"""By folder, in lines; 41,960 in all."""
 LONGEST = 600
 """Lines of a module."""
 

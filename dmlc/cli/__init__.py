@@ -40,7 +40,7 @@ COMMANDS = {
     "test": "Test operators, on devices, from their own tables and examples.",
     "import": "Read reference pages as descriptions of operators.",
     "import-onnx": "Read an ONNX model as a function of the tensor IR.",
-    "import-cgc": "Read a graph of Windows' Compute Graph Compiler as a function of the IR.",
+    "import-cgc": "Read a graph of Windows' CGC as a function of the tensor IR.",
     "export": "Write an operator or a graph for other tools.",
     "compare": "Compare two arrays, such as the results of two devices.",
     "devices": "List the devices that programs can run on.",

@@ -100,8 +100,8 @@ def complete_code(_: click.Context, __: click.Parameter, typed: str) -> Items:
 
 _VALUES = {"--tensor": complete_tensor, "--attr": complete_attribute, "--input": complete_input}
 TAKERS = {
-    "--tensor": ("compile", "export", "graph", "inspect", "ir", "run"),
-    "--attr": ("compile", "export", "graph", "inspect", "ir", "run"),
+    "--tensor": ("compile", "export", "graph", "inspect", "ir", "run", "tune"),
+    "--attr": ("compile", "export", "graph", "inspect", "ir", "run", "tune"),
     "--input": ("export", "run"),
 }
 """The commands that take each of these options."""

@@ -93,6 +93,11 @@ _SCANNED_ACROSS: _Table = (
     (None, ((2, _Typical(1 << 14, 1)), (2049, _Typical(1 << 17, 32)), (None, _ACROSS))),
 )
 """Scans of rows that lie side by side, a group taking some of them."""
+_SCANNED_SERIALLY: _Table = (
+    (_MIDDLE, ((16, _Typical(4096, 2)), (None, _Typical(4096, 4097)))),
+    (None, ((16, _Typical(_LONG, 2)), (None, _Typical(_LONG, 4097)))),
+)
+"""Scans on a CPU: few rows are cut into pieces, and each of many is one work item's."""
 _BESIDE = 4096
 """Rows that lie side by side, at most; more are behind these."""
 _SKINNY = MOST + 1
@@ -276,8 +281,8 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
     prefix = find_group_prefix(function, group)
     if prefix is not None:
         rows, length, inner = map(multiply, prefix.part_extents())
-        table = _SCANNED if inner == 1 else _SCANNED_ACROSS
-        beside = str(length) if profile.lanes == 1 else ""
+        on_gpu = _SCANNED if inner == 1 else _SCANNED_ACROSS
+        table, beside = (on_gpu, str(length)) if profile.lanes == 1 else (_SCANNED_SERIALLY, "")
         return _look_up(table, length, rows * inner, (inner, rows), beside)
     reduced = [each.inner for each in group.passes if each.reduces]
     points = max(

@@ -18,7 +18,6 @@ from typing import Any
 
 from dmlc.files import name_file
 from dmlc.program import VERSION, BufferBinding, KernelSource, Program
-from dmlc.progress import map_threads
 from dmlc.runtime import dxc, spirv
 from dmlc.runtime.dxbc import sign
 from dmlc.runtime.dxc import (
@@ -35,6 +34,7 @@ from dmlc.runtime.dxc_library import Library, load_library
 from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.kept import SHADERS
 from dmlc.runtime.spirv import ModuleFacts, read_module
+from dmlc.runtime.threads import map_threads
 from dmlc.shader_model import DRAFTS, RegisterShifts
 from dmlc.source import InternalError, UnavailableError
 

@@ -52,6 +52,8 @@ def check_run(
     dims: Mapping[str, int] | None = None,
     schedule: str | Source | None = None,
     matrix_instructions: Sequence[str] = (),
+    gpu_class: str | None = None,
+    schedules: str | Source | None = None,
     *,
     steps: Steps = USUAL,
 ) -> list[str]:
@@ -62,8 +64,10 @@ def check_run(
     Raises as `dmlc.run` does; `UnsupportedError` for the reference, which has no kernels, and
     `UnavailableError`, with the cure, where Vulkan's validation layer is not installed.
     """
-    given = subject, inputs, attributes, outputs, device, dims, schedule, matrix_instructions
-    plan = plan_run(*given)
+    plan = plan_run(
+        subject, inputs, attributes, outputs, device, dims, schedule, matrix_instructions,
+        gpu_class, schedules,
+    )  # fmt: skip
     if plan.device is None or plan.executable is None:
         raise UnsupportedError("the reference has no kernels whose memory could be checked")
     used = plan.device

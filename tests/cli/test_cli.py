@@ -165,7 +165,8 @@ def test_help_loads_neither_numpy_nor_any_command() -> None:
     )
     assert (
         done.stdout.splitlines()[-1]
-        == "['dmlc.cli', 'dmlc.cli.messages', 'dmlc.cli.output', 'dmlc.collection', 'dmlc.source']"
+        == "['dmlc.cli', 'dmlc.cli.messages', 'dmlc.cli.output', 'dmlc.cli.progress', "
+        "'dmlc.collection', 'dmlc.progress', 'dmlc.source']"
     )
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from dmlc import cli
 from dmlc.cli import progress
-from dmlc.progress import listening, map_threads, track
+from dmlc.progress import listening, track
+from dmlc.runtime.threads import map_threads
 
 
 class Clock:

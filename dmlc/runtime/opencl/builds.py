@@ -16,9 +16,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from dmlc.program import KernelSource
-from dmlc.progress import map_threads
 from dmlc.runtime.opencl.device import Device
 from dmlc.runtime.renaming import find_identity
+from dmlc.runtime.threads import map_threads
 from dmlc.source import DmlcError, Source, Span
 
 if TYPE_CHECKING:
