@@ -138,14 +138,14 @@ def describe_program(program: Program, names: Names, files: Mapping[str, bytes])
 def _describe_kernel(
     program: Program, kernel: KernelSource, names: Names, files: Mapping[str, bytes]
 ) -> HostKernel:
-    in_hlsl = program.target == "hlsl"
+    in_registers = bool(kernel.shader_model)
     shifts = RegisterShifts.for_registers((b.slot, b.written) for b in kernel.buffers)
     bindings = [
         Binding(
             tensor=names.find_slot(b.tensor),
             name=make_comment(b.name),
-            register=f"{'u' if b.written else 't'}{b.slot}" if in_hlsl else "",
-            place=b.slot + ((shifts.u if b.written else shifts.t) if in_hlsl else 0),
+            register=f"{'u' if b.written else 't'}{b.slot}" if in_registers else "",
+            place=b.slot + ((shifts.u if b.written else shifts.t) if in_registers else 0),
         )
         for b in kernel.buffers
     ]
@@ -154,9 +154,9 @@ def _describe_kernel(
         entry_point=kernel.entry_point,
         source=tuple(_cut(kernel.source)),
         bindings=tuple(bindings),
-        scalars=tuple(Scalar(s.offset if in_hlsl else s.slot, s.bits) for s in kernel.scalars),
+        scalars=tuple(Scalar(s.offset if in_registers else s.slot, s.bits) for s in kernel.scalars),
         constant_place=shifts.b,
-        constant_bytes=constant_buffer_bytes(kernel.scalars) if in_hlsl else 0,
+        constant_bytes=constant_buffer_bytes(kernel.scalars) if in_registers else 0,
         items=kernel.dispatch.items,
         needs=tuple(program.language.list_needs(kernel.source)),
         digest=digest(files.get(name_file(kernel.name, ".spv"), b"")),
