@@ -35,7 +35,7 @@ def test_compilers_take_operators_of_every_kind(tmp_path: Path) -> None:
     attributes = {"InterpolationMode": "LINEAR", "Scales": [1, 1, 1.3, 0.7]}
     functions = [
         (RELU.bind({"InputTensor": TensorDesc("FLOAT32")}), RELU),
-        (programs.read_text(programs.LOOP, X=tensor("FLOAT32", 7, 5)), RELU),
+        (programs.read_text(programs.LOOP, X=tensor("FLOAT32", 7, 1 << 20)), RELU),
         (programs.read_text(programs.NAMES, **lines), RELU),
         (programs.read_text(programs.CHAIN, X=tensor("FLOAT32", "N", "N")), RELU),
         (resample.bind(given, attributes), resample),
