@@ -37,7 +37,7 @@ DATA = ("grammar", "templates")
 """Folders at the top of the repository that the compiler reads."""
 SCRIPTS = ("main.js", "worker.js")
 """What is bundled, with the modules that it imports."""
-SUFFIXES = (".dml", ".json", ".csv", ".md")
+SUFFIXES = (".dml", ".json", ".csv", ".md", ".txt")
 """The data files of the package that it may read."""
 INSTALLED = ("click", "jinja2", "lark", "markupsafe")
 """The packages besides NumPy that it imports, all of them pure Python there."""
