@@ -85,7 +85,8 @@ def compare(actual: Array, expected: Array, allowed: Array | float) -> Compariso
         ) from None
     dtype = held_type(actual.dtype)
     whole = dtype is None or not dtype.is_float
-    a, b = actual.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # Devices may leave NaNs that signal.
+        a, b = actual.astype(np.float64), expected.astype(np.float64)
     # As they are: float64 does not tell the largest whole numbers apart.
     unequal = np.asarray(actual != expected) & ~(np.isnan(a) & np.isnan(b))
     odd = unequal & ~(np.isfinite(a) & np.isfinite(b))
@@ -118,7 +119,8 @@ def find_within(actual: Array, expected: Array, allowed: Array | float) -> Array
     """Where an array keeps to what is allowed, place by place, as `compare` has it."""
     same = np.asarray(actual == expected)
     dtype = held_type(actual.dtype)
-    a, b = actual.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # Devices may leave NaNs that signal.
+        a, b = actual.astype(np.float64), expected.astype(np.float64)
     with np.errstate(all="ignore"):
         near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= allowed)
     if dtype is None or not dtype.is_float:

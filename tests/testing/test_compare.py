@@ -27,6 +27,13 @@ def test_equal_arrays() -> None:
     assert str(found) == "exact (4 elements)"
 
 
+def test_a_nan_that_signals_is_a_nan() -> None:
+    """As memory may hold one that nothing was stored in."""
+    signals = np.array([0x7FA00000, 0], np.uint32).view(np.float32)
+    found = compare(signals, np.array([np.nan, 0], np.float32), 0.0)
+    assert found.within
+
+
 def test_differences_are_measured() -> None:
     found = compare(f32(1, 2.5, 4), f32(1, 2, 5), np.array([0, 0.4, 1]))
     assert (found.different, found.largest, found.largest_relative) == (2, 1.0, 0.25)
