@@ -136,7 +136,6 @@ def test_host_code_for_direct3d_runs_the_plain_kernel() -> None:
     ("target", "model", "why"),
     [
         ("opencl", None, "OpenCL C has no matrices"),
-        ("wgsl", None, "an experiment"),
         ("hlsl", "6.0", "need 16-bit types, which shader model 6.0 has not"),
     ],
 )
