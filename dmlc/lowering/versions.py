@@ -172,7 +172,9 @@ def lower_versions(
     versions: list[tuple[k.Kernel, ...]] = []
     texts: list[str] = []
     chosen: dict[_Case, int] = {}
-    for case in dict.fromkeys(_list_cases(tree)):
+    # The first version is that of sections without a number: not one of a size that is 1.
+    cases = sorted(dict.fromkeys(_list_cases(tree)), key=_is_of_one)
+    for case in cases:
         # Which versions there are, schedules of a person's own do not change.
         make = functools.partial(lower, *_assume(function, group, case), case.taken)
         made = make(NONE)
@@ -274,6 +276,10 @@ def _list_cases(tree: _Tree) -> Iterator[_Case]:
             yield from _list_cases(side)
     else:
         yield tree
+
+
+def _is_of_one(case: _Case) -> bool:
+    return any(size == 1 for _, size in case.given)
 
 
 def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
