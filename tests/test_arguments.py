@@ -252,7 +252,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 CHECKED_ELSEWHERE = {
     "ArgumentError", "Diagnostic", "DmlcError", "Inspection", "InternalError", "Results", "Span",
     "UnavailableError", "UnknownNameError", "UnsupportedError", "Module", "Program", "__version__",
-    "ir", "OPEN",
+    "ir", "OPEN", "cgc",
 }  # fmt: skip
 """Public names that callers are given and do not call."""
 
