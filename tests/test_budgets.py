@@ -17,7 +17,7 @@ BUDGETS = {
     "transform": 11_295,
     "loops": 8_515,
     "schedules": 4_445,
-    "lowering": 5_425,
+    "lowering": 5_440,
 }
 """By folder, in lines; 41,960 in all."""
 LONGEST = 600

@@ -35,7 +35,7 @@ row = scalars.Record(
     error=scalars.Error.FUNCTION, range=None, never_negative=scalars.Keeps.NEVER,
     whole=scalars.Keeps.OPERANDS, limits=(), formula=FORMULA,
     float32=ROUTINE, float64=None, infix=None, hlsl=Way.ROUTINE, opencl=Way.ROUTINE,
-    wgsl=Way.ROUTINE, onnx=None, mlir=("", "", ""), torch=None, pages=("cube",),
+    wgsl=Way.ROUTINE, onnx=None, cgc=(), mlir=("", "", ""), torch=None, pages=("cube",),
 )
 scalars.OPERATIONS = {**scalars.OPERATIONS, "cube": row}
 """

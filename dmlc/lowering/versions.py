@@ -69,7 +69,16 @@ _REDUCED: _Table = (
     (33, ((None, _Typical(17, 4097)),)),
     (513, ((1025, _Typical(129, 17)), (None, _Typical(129, 4097)))),
     (1 << 15, ((2049, _FEW), (None, _MANY))),
-    (None, ((2, _Typical(_LONG, 1)), (257, _Typical(_LONG, 17)), (2049, _FEW), (None, _MANY))),
+    (
+        None,
+        (
+            (2, _Typical(_LONG, 1)),
+            (33, _Typical(_LONG, 17)),
+            (257, _Typical(_LONG, 65)),
+            (2049, _FEW),
+            (None, _MANY),
+        ),
+    ),
 )
 """Reductions on a GPU. `python -m benchmarks.open_sizes` has what each row comes to."""
 _REDUCED_SERIALLY: _Table = (

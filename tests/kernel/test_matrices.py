@@ -172,7 +172,8 @@ def test_sizes_may_be_known_at_run_time_only(name: str) -> None:
           %C: f32[i0 < N, i1 < M] = sum[r0 < 70] mul(%A[i0, r0], %B[r0, i1])
         }""")
     fused, kernels = lower(function, name)
-    assert kernels[0].matrices
+    # Versions for few rows have none.
+    assert any(kernel.matrices for kernel in kernels)
     random = np.random.default_rng(0)
     for rows, columns in ((1, 1), (63, 65)):
         shapes = {"A": (rows, 70), "B": (70, columns)}
