@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGETS = [
     "help", "setup", "demo", "test", "test-all", "roots", "d3d12", "coverage", "fuzz", "mutants",
     "operators", "directml", "onnx", "onnx-export", "test-peers", "mlir", "lint", "format", "types",
-    "golden", "corpus", "bench", "docs", "site", "explorer", "vscode", "clean",
+    "golden", "corpus", "bench", "models", "docs", "site", "explorer", "vscode", "clean",
 ]  # fmt: skip
 
 
