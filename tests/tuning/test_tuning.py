@@ -185,17 +185,21 @@ def test_a_trial_has_a_limit(tmp_path: Path) -> None:
     assert outcome.status is Status.HUNG
 
 
+@pytest.mark.parametrize(
+    ("device", "numbers"), [("opencl", "per_item 4096"), ("vulkan", "group_size 64")]
+)
 def test_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    device: str, numbers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     """One candidate, in a process of its own, on a device."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(candidates, "MOST", 1)
     Path("plain.ir").write_text(PLAIN)
-    assert cli.run(["tune", "plain.ir", "--device", "opencl", "-o", "rows.txt"]) == 0
+    assert cli.run(["tune", "plain.ir", "--device", device, "-o", "rows.txt"]) == 0
     printed = capsys.readouterr()
-    assert "elementwise FLOAT32 2^18 1 of 1: per_item 4096: " in printed.err
+    assert f"elementwise FLOAT32 2^18 1 of 1: {numbers}: " in printed.err
     assert "times as fast" in printed.err
     page = Path("rows.txt.md").read_text()
     assert "### `elementwise FLOAT32 2^18`" in page
-    assert "| `per_item 4096` |" in page
+    assert f"| `{numbers}` |" in page
