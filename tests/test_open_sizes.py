@@ -284,7 +284,7 @@ def test_open_sizes_take_about_as_long_as_known_ones(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "most"),
-    [("GEMM (M, K) x (K, N)", 22), ("softmax (R, C)", 14), ("scan of columns (R, C)", 9)],
+    [("GEMM (M, K) x (K, N)", 22), ("softmax (R, C)", 16), ("scan of columns (R, C)", 9)],
 )
 def test_one_of_few_versions_runs(name: str, most: int) -> None:
     """Whatever sizes are: just one kernel stores the result."""
