@@ -2,8 +2,9 @@
 reductions and the gradients of these computed by dmlc.
 
 PyTorch traces a model and its gradient, and says what of the forward pass is kept for the backward
-pass. Both graphs are cut into groups, each one function of the IR; convolutions, matrix products,
-attention and whatever else is not mapped stay calls of PyTorch's own operators, as with eager.
+pass. Both graphs are cut into groups, each one function of the IR; large convolutions, products
+and attention, whatever is not mapped, and each group that eager is faster at, stay calls of
+PyTorch's own operators.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_leaves
 
 from dmlc.devices import DEFAULT
-from dmlc.parameters import expect_text
+from dmlc.parameters import expect_flag, expect_text
 from dmlc.source import DmlcError, counted, unknown_name
 from dmlc.torch.call import GPU, Call, find_device, make_calls
+from dmlc.torch.copying import Copier
 from dmlc.torch.decompositions import list_decompositions
 from dmlc.torch.groups import Group, make_group, settled_strides, tensors_of, value_of
 from dmlc.torch.partition import LEAST_ELEMENTS, Partition
 from dmlc.torch.products import MOST_WORK
+from dmlc.torch.timing import Timing, time_group
 
 NAME = "dmlc"
 """What `torch.compile` knows the backend by."""
@@ -47,6 +50,17 @@ class GroupReport:
     read: int
     """Bytes of the tensors that it reads."""
     written: int
+    timing: Timing | None = None
+    """How long it took when it was compiled, if it was measured."""
+
+    def __str__(self) -> str:
+        taken = "" if self.timing is None else f", {self.timing}"
+        return (
+            f"{self.name}: {counted(len(self.operators), 'operator')} in "
+            f"{counted(self.kernels, 'kernel')}, "
+            f"{self.read:,} bytes read, {self.written:,} written{taken}\n"
+            f"    {' '.join(self.operators)}"
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,30 +71,33 @@ class GraphReport:
     groups: tuple[GroupReport, ...]
     eager: tuple[tuple[str, str], ...]
     """An operator, and why it was not taken."""
+    slower: tuple[GroupReport, ...] = ()
+    """The groups that eager was faster at, and that it computes for that reason."""
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {counted(len(self.groups), 'group')}"]
-        for group in self.groups:
-            lines.append(
-                f"  {group.name}: {counted(len(group.operators), 'operator')} in "
-                f"{counted(group.kernels, 'kernel')}, "
-                f"{group.read:,} bytes read, {group.written:,} written"
-            )
-            lines.append(f"    {' '.join(group.operators)}")
+        lines += [f"  {group}" for group in self.groups]
+        lines += [f"  eager is faster: {group}" for group in self.slower]
         lines += [f"  eager: {name}: {reason}" for name, reason in self.eager]
         return "\n".join(lines)
 
 
 def compile_graph(
-    name: str, module: GraphModule, least: int = LEAST_ELEMENTS, device: str = DEFAULT
+    name: str,
+    module: GraphModule,
+    least: int = LEAST_ELEMENTS,
+    device: str = DEFAULT,
+    measure: bool = False,
 ) -> tuple[Boxed, GraphReport]:
     """A graph whose sizes are numbers, with its groups compiled for a device. A few operators over
-    fewer than `least` elements stay with eager."""
+    fewer than `least` elements stay with eager, and with `measure` so does each group that eager
+    is faster at."""
     partition = Partition(module.graph, least, MOST_WORK if device == DEFAULT else None)
     units: list[tuple[int, int, int, Group | None, list[Node]]] = []
     places = {node: k for k, node in enumerate(module.graph.nodes)}
     calls: dict[int, Run] = {}
     reports: list[GroupReport] = []
+    slower: list[GroupReport] = []
     inside = dict.fromkeys(node for members in partition.groups for node in members)
     for members, found in zip(partition.groups, _make_groups(partition, device), strict=True):
         phase = partition.phases[members[0]]
@@ -90,9 +107,15 @@ def compile_graph(
             units.append((phase, 0, places[members[0]], None, members))
             continue
         group, call = found
-        group_name = f"{name}_{len(reports)}"
+        group_name = f"{name}_{len(reports) + len(slower)}"
+        timing = time_group(group, call) if measure else None
+        reported = _report_group(group_name, group, call, timing)
+        if timing is not None and timing.loses:
+            slower.append(reported)
+            units.append((phase, 0, places[members[0]], None, members))
+            continue
         calls[len(units)] = _make_run(group_name, group, call)
-        reports.append(_report_group(group_name, group, call))
+        reports.append(reported)
         units.append((phase, 0, len(units), group, members))
     for node, phase in partition.phases.items():
         if node not in inside and node.op not in ("placeholder", "get_attr"):
@@ -108,7 +131,7 @@ def compile_graph(
             made.call(group, calls[k])
     compiled = made.finish()
     eager = tuple((str(node.target), reason) for node, reason in partition.reasons.items())
-    return compiled, GraphReport(name, tuple(reports), eager)
+    return compiled, GraphReport(name, tuple(reports), eager, tuple(slower))
 
 
 def _make_groups(partition: Partition, device: str) -> list[tuple[Group, Call] | DmlcError]:
@@ -131,40 +154,31 @@ def _make_groups(partition: Partition, device: str) -> list[tuple[Group, Call] |
     return found
 
 
-class _Emitter:
+class _Emitter(Copier):
     """The graph that calls groups, in the making."""
 
     def __init__(self, module: GraphModule) -> None:
+        super().__init__(Graph(), {})
         self._module = module
-        self._graph = Graph()
-        self._made: dict[Node, Node] = {}
-        given = self._graph.call_function(_take, (self._graph.placeholder("inputs"),))
+        given = self.graph.call_function(_take, (self.graph.placeholder("inputs"),))
         listed = [node for node in module.graph.nodes if node.op == "placeholder"]
         for number, node in enumerate(listed):
             if node.users:
-                self._made[node] = self._graph.call_function(operator.getitem, (given, number))
-
-    def copy(self, node: Node) -> Node:
-        """A node of eager, and the views that it reads."""
-        if node not in self._made:
-            for source in node.all_input_nodes:
-                self.copy(source)
-            self._made[node] = self._graph.node_copy(node, self._made.__getitem__)
-        return self._made[node]
+                self.made[node] = self.graph.call_function(operator.getitem, (given, number))
 
     def call(self, group: Group, run: Run) -> None:
         """A call of a group."""
         inputs = tuple(self.copy(node) for node in group.inputs)
-        found = self._graph.call_function(run, inputs)
+        found = self.graph.call_function(run, inputs)
         for number, node in enumerate(group.outputs):
-            self._made[node] = self._graph.call_function(operator.getitem, (found, number))
+            self.made[node] = self.graph.call_function(operator.getitem, (found, number))
 
     def finish(self) -> Boxed:
         """What runs the graph."""
         (output,) = (n for n in self._module.graph.nodes if n.op == "output")
         self.copy(output)
-        self._graph.lint()
-        return Boxed(GraphModule(self._module, self._graph).forward)
+        self.graph.lint()
+        return Boxed(GraphModule(self._module, self.graph).forward)
 
 
 def _take(inputs: list[Any]) -> tuple[Any, ...]:
@@ -213,13 +227,14 @@ def _lay_out(
     return made.copy_(tensor)
 
 
-def _report_group(name: str, group: Group, call: Call) -> GroupReport:
+def _report_group(name: str, group: Group, call: Call, timing: Timing | None) -> GroupReport:
     return GroupReport(
         name,
         tuple(str(node.target) for node in group.members),
         len(call.program.kernels),
         sum(map(_bytes_of, group.inputs)),
         sum(map(_bytes_of, group.outputs)),
+        timing,
     )
 
 
@@ -245,8 +260,9 @@ class Specializer:
         least: int = LEAST_ELEMENTS,
         most: int = MOST_SIZES,
         device: str = DEFAULT,
+        measure: bool = False,
     ) -> None:
-        self._least, self._most, self._device = least, most, device
+        self._least, self._most, self._device, self._measure = least, most, device, measure
         self._name = name
         self._module = module
         self._reports = reports
@@ -267,7 +283,9 @@ class Specializer:
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:
             shown = [mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in inputs]
             _Propagator(module).run(*shown)
-        compiled, report = compile_graph(self._name, module, self._least, self._device)
+        compiled, report = compile_graph(
+            self._name, module, self._least, self._device, self._measure
+        )
         self._reports.append(report)
         return compiled
 
@@ -304,12 +322,17 @@ def _has_symbols(module: GraphModule) -> bool:
 
 class Backend:
     """A backend of `torch.compile`, which keeps reports of the graphs that it compiled. A few
-    operators over fewer than `least` elements stay with eager. `device` is a device text of dmlc,
-    or `gpu`; tensors are of the CPU whatever it is, and copied where it has memory of its own.
-    Raises `UnavailableError` where there is no such device."""
+    operators over fewer than `least` elements stay with eager. With `measure` each group is timed
+    when it is compiled, beside eager, and eager computes those that it is faster at; without, the
+    same model always gives the same kernels. `device` is a device text of dmlc, or `gpu`: nothing
+    is measured there. Tensors are of the CPU whatever it is, and copied where it has memory of its
+    own. Raises `UnavailableError` where there is no such device."""
 
-    def __init__(self, least: int = LEAST_ELEMENTS, device: str = DEFAULT) -> None:
+    def __init__(
+        self, least: int = LEAST_ELEMENTS, device: str = DEFAULT, measure: bool = True
+    ) -> None:
         self._least, self._device = least, device
+        self._measure = measure and device == DEFAULT
         if device != DEFAULT:
             find_device(device)
         self.reports: list[GraphReport] = []
@@ -326,20 +349,23 @@ class Backend:
     def _compiler(self, name: str) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_one(module: GraphModule, inputs: Sequence[Any]) -> Any:
             if _has_symbols(module):
-                run = Specializer(name, module, self.reports, self._least, device=self._device)
+                run = Specializer(
+                    name, module, self.reports, self._least,
+                    device=self._device, measure=self._measure,
+                )  # fmt: skip
                 return Boxed(run)
-            compiled, report = compile_graph(name, module, self._least, self._device)
+            compiled, report = compile_graph(name, module, self._least, self._device, self._measure)
             self.reports.append(report)
             return compiled
 
         return compile_one
 
 
-def report(model: Callable[..., Any], *inputs: Any) -> list[GraphReport]:
+def report(model: Callable[..., Any], *inputs: Any, measure: bool = True) -> list[GraphReport]:
     """Runs a model and its gradient once, and says what the backend makes of them: the graphs,
-    forward and backward, their groups, and what stays with eager and why. No gradient is added to
-    that of a parameter or an input."""
-    backend = Backend()
+    forward and backward, their groups, and what stays with eager and why. `measure` is that of
+    `Backend`. No gradient is added to that of a parameter or an input."""
+    backend = Backend(measure=measure)
     run: Callable[..., Any] = cast(Any, torch).compile(model, backend=backend)
     results: list[Any] = tree_leaves(run(*inputs))
     parameters = model.parameters() if isinstance(model, torch.nn.Module) else ()
@@ -356,8 +382,8 @@ def _has_gradient(value: object) -> bool:
 
 
 @functools.cache
-def _usual(device: str) -> Backend:
-    return Backend(device=device)
+def _usual(device: str, measure: bool) -> Backend:
+    return Backend(device=device, measure=measure)
 
 
 def compile_module(
@@ -368,14 +394,17 @@ def compile_module(
 ) -> Any:
     """The backend that `torch.compile(model, backend="dmlc")` means. With `mode="gpu"` groups are
     computed on a GPU, with `options={"device": text}` on the device that a text means.
+    `options={"measure": False}` keeps groups that eager is faster at.
     Raises `DmlcError` for other modes and options, and `UnavailableError` without such a device."""
     if mode not in ("default", GPU):
         raise DmlcError(unknown_name("mode of the backend dmlc", mode, ("default", GPU)))
     given = dict(options or {})
     device = given.pop("device", GPU if mode == GPU else DEFAULT)
+    measure = given.pop("measure", True)
     for name in given:
-        raise DmlcError(unknown_name("option of the backend dmlc", name, ("device",)))
-    return _usual(expect_text("device", device))(module, inputs)
+        raise DmlcError(unknown_name("option of the backend dmlc", name, ("device", "measure")))
+    usual = _usual(expect_text("device", device), expect_flag("measure", measure))
+    return usual(module, inputs)
 
 
 # Where dmlc is installed, PyTorch lists the backend by its entry point, and registers what that

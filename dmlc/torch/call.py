@@ -82,7 +82,7 @@ def load(function: Function, device: str = DEFAULT) -> AnyExecutable:
 def make_calls(functions: Sequence[Function], device: str = DEFAULT) -> list[Call | DmlcError]:
     """The call of each function, whose sizes are fixed, or why it has none. The driver builds one
     in a thread of its own while the next is compiled; equal functions are built once. Each is run
-    once, on zeros: drivers leave much of their work for then."""
+    once, on ones: drivers leave much of their work for then."""
     made: dict[Function, Future[Call]] = {}
     failed: dict[Function, DmlcError] = {}
     with ThreadPoolExecutor(1) as builder:
@@ -102,13 +102,17 @@ def make_calls(functions: Sequence[Function], device: str = DEFAULT) -> list[Cal
 
 def _rehearse(function: Function, device: str) -> Call:
     call = Call(load(function, device))
-    call(*(_ones(_layout_of(spec, _NO_SIZES)) for spec in call.program.inputs))
+    call(*make_ones(call))
     return call
 
 
-def _ones(layout: Layout) -> torch.Tensor:
-    dtype, shape, strides = layout
-    return torch.empty_strided(shape, strides, dtype=dtype).fill_(1)
+def make_ones(call: Call) -> list[torch.Tensor]:
+    """Inputs of a call whose sizes are fixed, each filled with ones."""
+    layouts = [_layout_of(spec, _NO_SIZES) for spec in call.program.inputs]
+    return [
+        torch.empty_strided(shape, strides, dtype=dtype).fill_(1)
+        for dtype, shape, strides in layouts
+    ]
 
 
 class Call:

@@ -48,9 +48,9 @@ class Site:
         return at.constant(operand, dtype)
 
 
-Rule: TypeAlias = Callable[..., Tensor | tuple[Tensor, ...]]
-"""Makes what a node gives. Its first argument is a `Site`; the others are those of the node, with
-tensors in the place of nodes."""
+Rule: TypeAlias = Callable[..., Tensor | tuple[Tensor | None, ...]]
+"""Makes what a node gives: a tensor, or some, with None for each that the node was not to give. Its
+first argument is a `Site`; the others are those of the node, with tensors in the place of nodes."""
 
 Formula: TypeAlias = Callable[..., Scalar]
 

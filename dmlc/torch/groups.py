@@ -21,6 +21,8 @@ from dmlc.building.functions import FunctionBuilder, Tensor
 from dmlc.ir import Function
 from dmlc.runtime.arrays import packed
 from dmlc.source import DmlcError, UnsupportedError
+from dmlc.torch.attention import ATTENTION
+from dmlc.torch.convolutions import CONVOLUTIONS
 from dmlc.torch.elementwise import CREATION, ELEMENTWISE, Rule, Site
 from dmlc.torch.products import PRODUCTS, count_work
 from dmlc.torch.tensors import data_type_of
@@ -28,11 +30,20 @@ from dmlc.torch.whole import VIEWS, WHOLE
 from dmlc.torch.windows import WINDOWS
 
 RULES: Mapping[Any, Rule] = MappingProxyType(
-    {**ELEMENTWISE, **WHOLE, **WINDOWS, **PRODUCTS, **VIEWS, **CREATION}
+    {
+        **ELEMENTWISE,
+        **WHOLE,
+        **WINDOWS,
+        **PRODUCTS,
+        **CONVOLUTIONS,
+        **ATTENTION,
+        **VIEWS,
+        **CREATION,
+    }  # fmt: skip
 )
 """The rule of each operator of PyTorch that is mapped."""
 
-Made: TypeAlias = Tensor | tuple[Tensor, ...]
+Made: TypeAlias = Tensor | tuple[Tensor | None, ...]
 
 MOST_AXES = 8
 
@@ -83,8 +94,6 @@ def find_reason(
     work = count_work(node)
     if work is not None and most_work is not None and work > most_work:
         return f"PyTorch's own is faster: {work:,} multiply-adds, of more than {most_work:,}"
-    if work is not None and node.target not in RULES:
-        return f"PyTorch's own computes it: {work:,} multiply-adds"
     if node.op != "call_function" or node.target not in RULES:
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             return "PyTorch draws random numbers, so that they are those of eager"
@@ -216,7 +225,10 @@ class _Translation:
         if node.target is operator.getitem:
             source, number = cast("tuple[Node, int]", node.args)
             made = self._made[source]
-            return made[number] if isinstance(made, tuple) else made
+            part = made[number] if isinstance(made, tuple) else made
+            if part is None:
+                raise UnsupportedError("it is read, and was not wanted")
+            return part
         rule = RULES[node.target]
         first = tensors_of(node)[0]
         name = _operator_name(node)

@@ -1,4 +1,4 @@
-"""PyTorch's matrix products, convolutions and attention: how much work each is, and small ones as
+"""How much work PyTorch's matrix products, convolutions and attention are, and matrix products as
 stages.
 
 PyTorch has kernels of its own for them, made for each processor, which are faster than what is
@@ -9,7 +9,7 @@ one is computed in the group of those who read it, and cuts no graph.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +18,6 @@ from torch.fx import Node
 
 from dmlc.building import tensors as tensor_operations
 from dmlc.building.functions import Point, Scalar, Tensor
-from dmlc.scalars import DataType
 from dmlc.source import UnsupportedError
 from dmlc.torch.elementwise import Rule, Site
 
@@ -111,71 +110,11 @@ def _multiply_and_add(
     return site.compute(element)
 
 
-def _convolve(
-    site: Site,
-    one: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> Tensor:
-    if transposed or not site.dtype.is_float or one.rank != weight.rank:
-        raise UnsupportedError("only convolutions of floats that are not transposed are mapped")
-    axes = one.rank - 2
-
-    def each(given: Sequence[int]) -> list[int]:
-        """A setting for each axis, which may be given once for all."""
-        return list(given) if len(given) == axes else list(given[:1]) * axes
-
-    step, offset, gap = each(stride), each(padding), each(dilation)
-    sizes = [e for e in (*one.extents, *weight.extents) if isinstance(e, int)]
-    outer, filters = sizes[2 : one.rank], sizes[one.rank :]
-    of_group = site.extents[1] // groups
-    pads = any(offset)
-
-    def place(at: Point, k: int) -> Scalar:
-        return at.indices[2 + k] * step[k] + at.reduced[1 + k] * gap[k] - offset[k]
-
-    def inside(at: Point) -> Scalar:
-        found = at.constant(True, DataType.BOOL)
-        for k in range(axes):
-            if offset[k]:
-                found = found & (place(at, k) >= 0) & (place(at, k) < outer[k])
-        return found
-
-    def element(at: Point) -> Scalar:
-        channel = at.reduced[0]
-        if groups > 1:
-            channel = channel + at.indices[1] / of_group * filters[1]
-        places = [place(at, k) for k in range(axes)]
-        if pads:
-            places = [
-                tensor_operations.clamp(p, at.size(n)) for p, n in zip(places, outer, strict=True)
-            ]
-        read = at.read(one, at.indices[0], channel, *places)
-        return read * at.read(weight, at.indices[1], *at.reduced)
-
-    made = site.builder.reduce(
-        site.name, "sum", site.extents, filters[1:], element, site.dtype, inside if pads else None
-    )
-    if bias is None:
-        return made
-    held = site.dtype.compute
-    return site.compute(
-        lambda at: at.read(made, *at.indices).cast(held) + at.read(bias, at.indices[1]).cast(held)
-    )
-
-
 PRODUCTS: Mapping[Any, Rule] = MappingProxyType({
     aten.mm.default: _multiply,
     aten.bmm.default: _multiply,
     aten.mv.default: _multiply,
     aten.addmm.default: _multiply_and_add,
     aten.baddbmm.default: _multiply_and_add,
-    aten.convolution.default: _convolve,
 })  # fmt: skip
-"""The rule of each product that a group may compute."""
+"""The rule of each matrix product."""

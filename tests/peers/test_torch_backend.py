@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import dmlc
 from benchmarks import torch_networks as networks
@@ -252,6 +253,75 @@ def test_small_convolutions() -> None:
     )  # fmt: skip
 
 
+CONVOLUTIONS = [
+    ((2, 4, 7, 6), (6, 2, 3, 2), (1, 1), (0, 0), (1, 1), False, (0, 0), 2),
+    ((2, 4, 7, 6), (6, 4, 3, 2), (2, 3), (1, 2), (2, 1), False, (0, 0), 1),
+    ((2, 3, 9), (6, 1, 3), (2,), (1,), (1,), False, (0,), 3),
+    ((2, 4, 5, 3), (4, 3, 3, 2), (2, 1), (1, 0), (1, 2), True, (1, 0), 2),
+    ((1, 2, 3, 4, 3), (3, 2, 2, 1, 3), (1, 1, 1), (0, 0, 1), (1, 1, 1), False, (0, 0, 0), 1),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_gradients_of_convolutions(case: Any) -> None:
+    """Forward and all three gradients, or some of them."""
+    sizes, filters, *settings = case
+    x, w = torch.randn(sizes), torch.randn(filters)
+    y = ATEN.convolution(x, w, None, *settings)
+    bias = torch.randn(y.shape[1])
+
+    def backward(number: int, wanted: list[bool]) -> Callable[..., torch.Tensor]:
+        return lambda d, x, w, b: ATEN.convolution_backward(
+            d, x, w, [len(bias)], *settings, wanted
+        )[number]
+
+    check_group(
+        [
+            lambda d, x, w, b: ATEN.convolution(x, w, b, *settings),
+            *(backward(k, [True, True, True]) for k in range(3)),
+            backward(1, [False, True, False]),
+        ],
+        torch.randn_like(y), x, w, bias, rtol=1e-5, atol=1e-5,
+    )  # fmt: skip
+
+
+ATTENTION = [
+    (torch.float32, False, False),
+    (torch.bfloat16, True, False),
+    (torch.float32, True, True),
+]
+
+
+@pytest.mark.parametrize(("dtype", "causal", "masked"), ATTENTION, ids=str)
+def test_attention(dtype: torch.dtype, causal: bool, masked: bool) -> None:
+    """Forward, with the logarithms of the sums, and all three gradients. A mask may hide all keys
+    of a query."""
+    q, k, v = (torch.randn(2, 2, n, 4).to(dtype) for n in (5, 7, 7))
+    mask = torch.randn(5, 7).to(dtype)
+    mask[3], mask[1, 2:] = -INF, -INF
+    forward = ATEN._scaled_dot_product_flash_attention_for_cpu
+    backward = ATEN._scaled_dot_product_flash_attention_for_cpu_backward
+
+    def settings(mask: torch.Tensor) -> dict[str, Any]:
+        return {"scale": 0.4, "attn_mask": mask if masked else None}
+
+    out, logarithms = forward(q, k, v, 0.0, causal, **settings(mask))
+
+    def forward_of(number: int) -> Callable[..., torch.Tensor]:
+        return lambda q, k, v, m, *_: forward(q, k, v, 0.0, causal, **settings(m))[number]
+
+    def backward_of(number: int) -> Callable[..., torch.Tensor]:
+        return lambda q, k, v, m, o, s, d: backward(d, q, k, v, o, s, 0.0, causal, **settings(m))[
+            number
+        ]
+
+    tolerance = 2e-2 if dtype is torch.bfloat16 else 1e-5
+    check_group(
+        [*map(forward_of, range(2)), *map(backward_of, range(3))],
+        q, k, v, mask, out, logarithms, torch.randn_like(out), rtol=tolerance, atol=tolerance,
+    )  # fmt: skip
+
+
 def test_reductions() -> None:
     x = torch.randn(4, 6, 50)
     x[0, 0, 3], x[0, 1, 4], x[1, 0, 5], x[1, 1, :2] = NAN, INF, -INF, torch.tensor([INF, -INF])
@@ -472,6 +542,39 @@ def test_random_numbers_are_those_of_eager() -> None:
     (report,) = backend.reports
     why = "PyTorch draws random numbers, so that they are those of eager"
     assert report.eager == (("aten.bernoulli.p", why),) * 2
+
+
+class Calls(TorchDispatchMode):
+    """Lists the operators of PyTorch that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+def test_what_is_drawn_waits_for_no_group() -> None:
+    """The mask of a dropout is like a tensor that a later group computes: eager does not compute
+    that tensor as well, for its sizes alone."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> list[torch.Tensor]:
+        y = (x.exp() @ w).tanh()
+        return [functional.dropout(y, 0.3), torch.full_like(y, 2) @ w]
+
+    x, w = torch.randn(64, 64), torch.randn(64, 64)
+    traced = make_fx(function, tracing_mode="fake", decomposition_table=list_decompositions())
+    compiled, report = compile_graph("tested", traced(x, w))
+    assert "aten.mm.default" in dict(report.eager)
+    torch.manual_seed(1)
+    expected = function(x, w)
+    torch.manual_seed(1)
+    with Calls() as calls:
+        found = compiled([x, w])
+    torch.testing.assert_close(list(found), expected, rtol=1e-5, atol=1e-5)
+    assert not calls.names & {"aten::exp", "aten::tanh"}
 
 
 def test_open_sizes() -> None:

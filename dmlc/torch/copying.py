@@ -1,0 +1,36 @@
+"""Nodes of one graph of PyTorch in another, as calls of PyTorch's own operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from dmlc.torch.groups import is_creation, tensors_of
+
+
+class Copier:
+    """Nodes in a new graph. `made` has those that stand there for others already."""
+
+    def __init__(self, graph: Graph, made: dict[Node, Any]) -> None:
+        self.graph, self.made = graph, made
+
+    def copy(self, node: Node) -> Any:
+        """A node, after all that it reads and that is not there yet: views and constants."""
+        if node not in self.made:
+            found = {source: self._copy_source(node, source) for source in node.all_input_nodes}
+            self.made[node] = self.graph.node_copy(node, found.__getitem__)
+        return self.made[node]
+
+    def _copy_source(self, node: Node, source: Node) -> Any:
+        if source in self.made:
+            return self.made[source]
+        tensors = tensors_of(source)
+        if not is_creation(node) or not tensors:
+            return self.copy(source)
+        # A constant like a tensor reads none of its elements, which may be computed only later.
+        (like,) = tensors
+        call = torch.ops.aten.empty_strided.default
+        settings = {"dtype": like.dtype, "device": like.device}
+        return self.graph.call_function(call, (list(like.shape), list(like.stride())), settings)
