@@ -29,18 +29,9 @@ from dmlc.torch.tensors import data_type_of
 from dmlc.torch.whole import VIEWS, WHOLE
 from dmlc.torch.windows import WINDOWS
 
-RULES: Mapping[Any, Rule] = MappingProxyType(
-    {
-        **ELEMENTWISE,
-        **WHOLE,
-        **WINDOWS,
-        **PRODUCTS,
-        **CONVOLUTIONS,
-        **ATTENTION,
-        **VIEWS,
-        **CREATION,
-    }  # fmt: skip
-)
+_RULES = (ELEMENTWISE, WHOLE, WINDOWS, PRODUCTS, CONVOLUTIONS, ATTENTION, VIEWS, CREATION)
+
+RULES: Mapping[Any, Rule] = MappingProxyType({k: v for rules in _RULES for k, v in rules.items()})
 """The rule of each operator of PyTorch that is mapped."""
 
 Made: TypeAlias = Tensor | tuple[Tensor | None, ...]
