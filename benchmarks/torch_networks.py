@@ -374,6 +374,7 @@ def time_network(name: str, backends: Sequence[str], rounds: int, explain: bool)
         if isinstance(made, Backend):
             for report in made.reports:
                 eager.update(f"{report.name[0]} {n}: {why}" for n, why in report.eager)
+                eager.update(f"eager is faster: {group}" for group in report.slower)
                 if explain:
                     print(report)
     walls: dict[str, list[float]] = {n: [] for n in runs}

@@ -1,12 +1,15 @@
-"""Which of PyTorch's operators are taken apart before a graph is cut into groups.
+"""PyTorch's operators that are defined by others.
 
-Those whose parts are mapped. Others stay whole, with eager or as a group's own stage: taken apart
-they would become many calls.
+Those whose calls in eager mode cost no more than those of their parts are taken apart before a
+graph is cut into groups, as are normalizations of batches, whose statistics others need alone. The
+rest stay whole in the graph, since eager has a kernel for each: a group takes them apart for
+itself, and if eager is faster at the group, it calls that kernel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,45 +18,55 @@ from torch import _decomp
 aten = torch.ops.aten
 
 _TAKEN_APART = (
-    # Normalisation and softmax.
-    aten.native_layer_norm, aten.native_layer_norm_backward,
-    aten.native_group_norm, aten.native_group_norm_backward,
+    # Normalization of batches.
     aten.native_batch_norm, aten.native_batch_norm_backward, aten._native_batch_norm_legit,
     aten._native_batch_norm_legit_functional, aten._native_batch_norm_legit_no_training,
     aten._batch_norm_with_update, aten._batch_norm_with_update_functional,
-    aten.batch_norm_backward, aten._fused_rms_norm, aten._fused_rms_norm_backward,
-    aten._softmax, aten._softmax_backward_data, aten._log_softmax,
-    aten._log_softmax_backward_data, aten.logsumexp,
-    # Activations.
-    aten.gelu, aten.gelu_backward, aten.silu, aten.silu_backward, aten.sigmoid_backward,
-    aten.tanh_backward, aten.threshold, aten.threshold_backward, aten.leaky_relu_backward,
-    aten.hardtanh_backward, aten.hardsigmoid, aten.hardsigmoid_backward, aten.hardswish,
-    aten.hardswish_backward, aten.elu, aten.elu_backward, aten.softplus, aten.softplus_backward,
-    aten.mish, aten.mish_backward, aten.log_sigmoid_forward, aten.log_sigmoid_backward,
-    aten.relu6, aten.celu, aten.selu, aten._prelu_kernel, aten._prelu_kernel_backward,
-    aten.glu, aten.glu_backward,
-    # Losses.
-    aten.nll_loss_forward, aten.nll_loss_backward, aten.nll_loss2d_forward,
-    aten.nll_loss2d_backward, aten.mse_loss, aten.mse_loss_backward, aten.smooth_l1_loss,
-    aten.smooth_l1_loss_backward, aten.huber_loss, aten.huber_loss_backward,
-    aten.binary_cross_entropy, aten.binary_cross_entropy_backward,
-    aten.binary_cross_entropy_with_logits, aten.soft_margin_loss,
+    aten.batch_norm_backward,
     # Arithmetic.
     aten.addcmul, aten.addcdiv, aten.lerp, aten.masked_fill, aten.nan_to_num, aten.square,
     aten.logaddexp, aten.xlogy, aten.sgn, aten.std, aten.std_mean,
     aten.norm, aten.count_nonzero, aten.rsub, aten.native_dropout_backward,
+    aten.relu6, aten.celu, aten.selu, aten.threshold, aten.threshold_backward,
     # Moving elements.
     aten.select_backward, aten.slice_backward, aten.stack, aten.tril, aten.triu, aten.pixel_shuffle,
     aten.pixel_unshuffle, aten.roll, aten.zero, aten.t, aten.transpose, aten.unbind, aten.split,
     aten.eye, aten.diag_embed, aten.detach,
 )  # fmt: skip
 
+_KEPT_WHOLE = (
+    # Normalization and softmax.
+    aten.native_layer_norm, aten.native_layer_norm_backward,
+    aten.native_group_norm, aten.native_group_norm_backward,
+    aten._fused_rms_norm, aten._fused_rms_norm_backward,
+    aten._softmax, aten._softmax_backward_data, aten._log_softmax,
+    aten._log_softmax_backward_data, aten.logsumexp,
+    # Activations.
+    aten.gelu, aten.gelu_backward, aten.silu, aten.silu_backward, aten.sigmoid_backward,
+    aten.tanh_backward, aten.leaky_relu_backward,
+    aten.hardtanh_backward, aten.hardsigmoid, aten.hardsigmoid_backward, aten.hardswish,
+    aten.hardswish_backward, aten.elu, aten.elu_backward, aten.softplus, aten.softplus_backward,
+    aten.mish, aten.mish_backward, aten.log_sigmoid_forward, aten.log_sigmoid_backward,
+    aten._prelu_kernel, aten._prelu_kernel_backward, aten.glu, aten.glu_backward,
+    # Losses.
+    aten.nll_loss_forward, aten.nll_loss_backward, aten.nll_loss2d_forward,
+    aten.nll_loss2d_backward, aten.mse_loss, aten.mse_loss_backward, aten.smooth_l1_loss,
+    aten.smooth_l1_loss_backward, aten.huber_loss, aten.huber_loss_backward,
+    aten.binary_cross_entropy, aten.binary_cross_entropy_backward,
+    aten.binary_cross_entropy_with_logits, aten.soft_margin_loss,
+)  # fmt: skip
+
+_table: Any = _decomp
+COMPOSITES: Mapping[Any, Callable[..., Any]] = MappingProxyType(
+    dict(_table.get_decompositions(_KEPT_WHOLE))
+)
+"""The definition, by other operators, of each operator that a group takes apart."""
+
 
 def list_decompositions() -> dict[Any, Callable[..., Any]]:
-    """What is taken apart, and how: PyTorch's own definitions, but for dropout, whose definition
-    there draws other numbers than eager."""
-    table: Any = _decomp
-    found = dict(table.get_decompositions(_TAKEN_APART))
+    """What is taken apart in a graph, and how: PyTorch's own definitions, but for dropout, whose
+    definition there draws other numbers than eager."""
+    found = dict(_table.get_decompositions(_TAKEN_APART))
     return found | {aten.native_dropout.default: _drop_out}
 
 

@@ -22,6 +22,7 @@ from dmlc.ir import Function
 from dmlc.runtime.arrays import packed
 from dmlc.source import DmlcError, UnsupportedError
 from dmlc.torch.attention import ATTENTION
+from dmlc.torch.composites import is_composite, take_apart
 from dmlc.torch.convolutions import CONVOLUTIONS
 from dmlc.torch.elementwise import CREATION, ELEMENTWISE, Rule, Site
 from dmlc.torch.products import PRODUCTS, count_work
@@ -85,7 +86,7 @@ def find_reason(
     work = count_work(node)
     if work is not None and most_work is not None and work > most_work:
         return f"PyTorch's own is faster: {work:,} multiply-adds, of more than {most_work:,}"
-    if node.op != "call_function" or node.target not in RULES:
+    if node.op != "call_function" or not (node.target in RULES or is_composite(node)):
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             return "PyTorch draws random numbers, so that they are those of eager"
         return "it is not mapped"
@@ -176,6 +177,12 @@ def _operator_name(node: Node) -> str:
     return str(getattr(node.target, "__name__", node.name)).partition(".")[0].strip("_")
 
 
+def _expect_one(made: Made) -> Tensor:
+    if not isinstance(made, Tensor):
+        raise UnsupportedError("its definition gives several tensors as one")
+    return made
+
+
 class _Translation:
     """A group's function in the making: that of nodes inside, whatever else they read is an
     input."""
@@ -213,13 +220,40 @@ class _Translation:
     def _translate(self, node: Node) -> Made:
         if not self._is_inside(node):
             return self._add_input(node)
+        return self._apply(node, self._made)
+
+    def _apply(self, node: Node, made: Mapping[Node, Made]) -> Made:
+        """What a node gives, of what those that it reads gave."""
         if node.target is operator.getitem:
             source, number = cast("tuple[Node, int]", node.args)
-            made = self._made[source]
-            part = made[number] if isinstance(made, tuple) else made
+            whole = made[source]
+            part = whole[number] if isinstance(whole, tuple) else whole
             if part is None:
                 raise UnsupportedError("it is read, and was not wanted")
             return part
+        if node.target in RULES:
+            return self._apply_rule(node, made)
+        if is_composite(node):
+            return self._apply_parts(node, made)
+        raise UnsupportedError(f"its part {node.target} is not mapped")
+
+    def _apply_parts(self, node: Node, made: Mapping[Node, Made]) -> Made:
+        graph = take_apart(node)
+        given = (made[source] for source in node.all_input_nodes if tensors_of(source))
+        own: dict[Node, Made] = {}
+        for inner in graph.nodes:
+            if inner.op == "placeholder":
+                own[inner] = next(given)
+            elif inner.op == "call_function":
+                own[inner] = self._apply(inner, own)
+        (output,) = (inner for inner in graph.nodes if inner.op == "output")
+        (found,) = cast("tuple[Node | Sequence[Node | None]]", output.args)
+        if isinstance(found, Node):
+            return own[found]
+        parts = (None if each is None else own[each] for each in found)
+        return tuple(None if part is None else _expect_one(part) for part in parts)
+
+    def _apply_rule(self, node: Node, made: Mapping[Node, Made]) -> Made:
         rule = RULES[node.target]
         first = tensors_of(node)[0]
         name = _operator_name(node)
@@ -230,7 +264,7 @@ class _Translation:
         def find(source: Node) -> Any:
             if not tensors_of(source):
                 return value_of(source)
-            return None if blind else self._made[source]
+            return None if blind else made[source]
 
         args, kwargs = cast(
             "tuple[tuple[Any, ...], dict[str, Any]]", map_arg((node.args, node.kwargs), find)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import dmlc
 from benchmarks import torch_networks as networks
 from benchmarks.torch_models import MODELS, make, train
+from dmlc.torch import timing
 from dmlc.torch.backend import Backend, GraphReport, Specializer, compile_graph
 from dmlc.torch.decompositions import list_decompositions
 from docs import build
@@ -42,6 +44,12 @@ def run_group(
     traced = make_fx(function, tracing_mode="fake", decomposition_table=list_decompositions())
     compiled, report = compile_graph("tested", traced(*inputs), least=0)
     return compiled([x.clone() for x in inputs]), report
+
+
+def trace(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> GraphModule:
+    """A function's graph, as `torch.compile` would trace it."""
+    table = list_decompositions()
+    return make_fx(lambda *given: [function(*given)], table, "fake")(*inputs)
 
 
 def check_group(
@@ -401,7 +409,7 @@ def test_interpolation() -> None:
         near = functional.interpolate(larger, size=(7, 15), mode="nearest")
         return functional.interpolate(near, size=(5, 4), mode="bilinear", align_corners=True)
 
-    x, backend = torch.randn(2, 3, 3, 7, requires_grad=True), Backend()
+    x, backend = torch.randn(2, 3, 3, 7, requires_grad=True), Backend(measure=False)
     y, expected = torch.compile(function, backend=backend)(x), function(x)
     torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-5)
     d = torch.randn_like(y)
@@ -440,7 +448,7 @@ CASES = [(name, torch.float32) for name in MODELS] + [
 def test_models(name: str, dtype: torch.dtype) -> None:
     """Within 1e-5 of eager, in one graph, with the work that is mapped in few groups."""
     model, inputs = make_model(name, dtype)
-    other, backend = copy.deepcopy(model), Backend()
+    other, backend = copy.deepcopy(model), Backend(measure=False)
     expected = {k: v.clone() for k, v in train(model, model, inputs).items()}
     compiled = torch.compile(other, backend=backend, fullgraph=True)
     found = train(compiled, other, inputs)
@@ -461,7 +469,7 @@ def test_models(name: str, dtype: torch.dtype) -> None:
 def test_optimizer_steps() -> None:
     """Five steps of training, compiled once, end where eager's do."""
     model, inputs = make_model("ResNet block", torch.float32)
-    other, backend = copy.deepcopy(model), Backend()
+    other, backend = copy.deepcopy(model), Backend(measure=False)
     for module, run in ((model, model), (other, torch.compile(other, backend=backend))):
         optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
         for _ in range(5):
@@ -477,7 +485,7 @@ def test_optimizer_steps() -> None:
 
 
 def compare(function: Callable[..., Any], *inputs: torch.Tensor, dynamic: bool = False) -> Backend:
-    backend = Backend()
+    backend = Backend(measure=False)
     compiled = torch.compile(function, backend=backend, fullgraph=True, dynamic=dynamic)
     torch.manual_seed(1)
     expected = function(*(x.clone() for x in inputs))
@@ -490,7 +498,7 @@ def compare(function: Callable[..., Any], *inputs: torch.Tensor, dynamic: bool =
 def test_layouts() -> None:
     """Inputs of any strides; results have those that eager gives."""
     x = torch.randn(2, 32, 8, 8).to(memory_format=torch.channels_last)
-    backend = Backend()
+    backend = Backend(measure=False)
     y = torch.compile(lambda x: functional.relu(x) * 2, backend=backend)(x)
     assert y.stride() == x.stride()
     torch.testing.assert_close(y, functional.relu(x) * 2)
@@ -513,7 +521,7 @@ def test_views_are_returned_as_views() -> None:
 
     compare(function, torch.randn(60, 50))
     x = torch.randn(60, 50)
-    found = torch.compile(function, backend=Backend())(x)
+    found = torch.compile(function, backend=Backend(measure=False))(x)
     assert found[0].data_ptr() == x.data_ptr()
     assert found[4] is x
 
@@ -528,7 +536,7 @@ def test_writes_reach_the_caller() -> None:
     x, y = given[0]
     own, other = y.clone(), y.clone()
     expected = function(x, own)
-    found = torch.compile(function, backend=Backend())(x, other)
+    found = torch.compile(function, backend=Backend(measure=False))(x, other)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(other, own)
 
@@ -583,7 +591,7 @@ def test_open_sizes() -> None:
     def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return (functional.silu(x) @ w).softmax(-1) * x.shape[0]
 
-    backend = Backend()
+    backend = Backend(measure=False)
     compiled = torch.compile(function, backend=backend, dynamic=True, fullgraph=True)
     for rows in (40, 33, 40):
         x, w = torch.randn(rows, 30, requires_grad=True), torch.randn(30, 50, requires_grad=True)
@@ -599,7 +607,7 @@ def test_open_sizes() -> None:
 def test_numbers_that_change_every_time() -> None:
     """From some set of numbers on, a graph is left to eager rather than compiled anew."""
     traced = make_fx(lambda x, n: [torch.exp(x) * n], tracing_mode="symbolic")(torch.randn(40), 3)
-    backend = Backend()
+    backend = Backend(measure=False)
     run = Specializer("tested", traced, backend.reports, most=2)
     x = torch.randn(40)
     for n in (3, 4, 5, 3):
@@ -631,7 +639,7 @@ def test_what_is_not_mapped_stays() -> None:
 
 def test_the_report() -> None:
     model, inputs = make_model("ResNet block", torch.float32)
-    first, second = dmlc.torch.report(model, *inputs)
+    first, second = dmlc.torch.report(model, *inputs, measure=False)
     assert (first.name, second.name) == ("forward", "backward")
     assert [name for name, _ in first.eager].count("aten.convolution.default") == 2
     for group in first.groups:
@@ -641,9 +649,69 @@ def test_the_report() -> None:
     assert ("aten.add.Tensor", "these are few operators over few elements") in first.eager
 
 
+@pytest.fixture
+def timings(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What a group and eager take, by a clock of the test's own."""
+    given = [1e-3, 1e-3]
+    monkeypatch.setattr(timing, "measure", lambda runs: given)
+    monkeypatch.setattr(timing, "_timings", {})
+    return given
+
+
+def test_eager_computes_what_it_is_faster_at(timings: list[float]) -> None:
+    """With its own kernel for each operator, those that a group would take apart included."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return functional.gelu(x.exp().softmax(1))
+
+    x, backend = torch.randn(64, 64), Backend()
+    timings[0] = 1.2e-3
+    run = torch.compile(function, backend=backend)
+    torch.testing.assert_close(run(x), function(x))
+    (report,) = backend.reports
+    assert report.groups == ()
+    assert "eager is faster: forward_0: 3 operators in" in str(report)
+    assert "1,200 us, in eager mode 1,000 us" in str(report)
+    with Calls() as calls:
+        report_run = compile_graph("tested", trace(function, x), measure=True)[0]([x])
+    torch.testing.assert_close(report_run[0], function(x))
+    assert calls.names >= {"aten::exp", "aten::_softmax", "aten::gelu"}
+
+
+def test_groups_that_are_as_fast_as_eager_stay(timings: list[float]) -> None:
+    timings[0] = 1.04e-3
+    _, report = compile_graph(
+        "tested", trace(lambda x: x.exp() + 1, torch.randn(64, 64)), measure=True
+    )
+    (group,) = report.groups
+    assert "1,040 us, in eager mode 1,000 us" in str(group)
+    assert report.slower == ()
+
+
+def test_times_of_a_group_are_measured() -> None:
+    _, report = compile_graph(
+        "tested", trace(lambda x: x.exp() + 1, torch.randn(64, 64)), measure=True
+    )
+    (group,) = report.groups + report.slower
+    assert group.timing is not None
+    assert 0 < group.timing.own < 10
+    assert 0 < group.timing.eager < 10
+
+
+def test_eager_may_refuse_ones() -> None:
+    """A table of one row has no row 1: the group is not timed, and stays."""
+    x, rows = torch.randn(1, 2048), torch.zeros(3, dtype=torch.int64)
+    compiled, report = compile_graph(
+        "tested", trace(lambda x, i: x[i] * 2 + 1, x, rows), measure=True
+    )
+    (group,) = report.groups
+    assert group.timing is None
+    torch.testing.assert_close(compiled([x, rows])[0], x[rows] * 2 + 1)
+
+
 def test_gradient_of_layer_norm_is_two_kernels() -> None:
     model, inputs = make_model("GELU and layer norm", torch.float32)
-    _, backward = dmlc.torch.report(model, *inputs)
+    _, backward = dmlc.torch.report(model, *inputs, measure=False)
     assert max(group.kernels for group in backward.groups) == 2
 
 
@@ -694,7 +762,7 @@ def test_networks(name: str) -> None:
     """Result, gradients and running statistics of whole networks, with the random numbers of eager;
     only products, attention and random numbers are left to eager."""
     model, inputs = networks.make(name, large=False)
-    other, backend = copy.deepcopy(model), Backend()
+    other, backend = copy.deepcopy(model), Backend(measure=False)
     expected = {k: v.clone() for k, v in networks.step(model, model, inputs).items()}
     compiled = torch.compile(other, backend=backend, fullgraph=True)
     found = networks.step(compiled, other, inputs)
