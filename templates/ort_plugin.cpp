@@ -1,23 +1,13 @@
-// A library of custom operators for ONNX Runtime, whose kernels run on an OpenCL device. Tensors
-// are in the host's memory. The device is the first GPU, else the first device;
-// DMLC_OPENCL_DEVICE names another one by a part of its name.
-
-#define CL_TARGET_OPENCL_VERSION 120
+// A library of custom operators for ONNX Runtime. Tensors are in the host's memory; kernels run on
+// the device of dmlc_opencl.cpp or dmlc_d3d12.cpp, whichever is built beside this file.
 
 #include "dmlc_plugin.hpp"
 
-#include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <string>
-
-#ifdef __APPLE__
-#include <OpenCL/opencl.h>
-#else
-#include <CL/cl.h>
-#endif
 
 #ifdef _WIN32
 #define DMLC_CALL __stdcall
@@ -76,7 +66,7 @@ struct OrtCustomOp
 
 namespace {
 
-using namespace dmlc;
+using namespace dmlc_plugin;
 
 constexpr std::uint32_t api_version = 16;
 
@@ -162,163 +152,6 @@ OrtStatus* guard(const char* name, Body&& body) noexcept
     }
 }
 
-// OpenCL -----------------------------------------------------------------------------------------
-
-void check(cl_int code, const std::string& doing)
-{
-    if (code != CL_SUCCESS) {
-        throw std::runtime_error(doing + " failed with the OpenCL error " + std::to_string(code));
-    }
-}
-
-std::string read_text(cl_device_id device, cl_device_info what)
-{
-    std::size_t size = 0;
-    check(clGetDeviceInfo(device, what, 0, nullptr, &size), "clGetDeviceInfo");
-    std::string text(size, '\0');
-    check(clGetDeviceInfo(device, what, size, &text[0], nullptr), "clGetDeviceInfo");
-    return text.c_str(); // Without the zero at its end.
-}
-
-std::vector<cl_device_id> list_devices()
-{
-    cl_uint count = 0;
-    // Without a driver this is an error, too.
-    if (clGetPlatformIDs(0, nullptr, &count) != CL_SUCCESS || count == 0) {
-        return {};
-    }
-    std::vector<cl_platform_id> platforms(count);
-    check(clGetPlatformIDs(count, platforms.data(), nullptr), "clGetPlatformIDs");
-    std::vector<cl_device_id> all;
-    for (cl_platform_id platform : platforms) {
-        cl_uint found = 0;
-        if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &found) != CL_SUCCESS) {
-            continue;
-        }
-        std::vector<cl_device_id> own(found);
-        check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, found, own.data(), nullptr),
-            "clGetDeviceIDs");
-        all.insert(all.end(), own.begin(), own.end());
-    }
-    return all;
-}
-
-template <class Value>
-Value read_info(cl_device_id device, cl_device_info what)
-{
-    Value value = {};
-    // A device that does not know of something does not have it.
-    if (clGetDeviceInfo(device, what, sizeof value, &value, nullptr) != CL_SUCCESS) {
-        return Value{};
-    }
-    return value;
-}
-
-bool is_gpu(cl_device_id device)
-{
-    return (read_info<cl_device_type>(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_GPU) != 0;
-}
-
-cl_device_id choose_device()
-{
-    const std::vector<cl_device_id> all = list_devices();
-    if (all.empty()) {
-        throw std::runtime_error("there is no OpenCL device on this machine: install a driver "
-                                 "(PoCL runs on any processor)");
-    }
-    const char* wanted = std::getenv("DMLC_OPENCL_DEVICE");
-    if (wanted != nullptr && *wanted != '\0') {
-        std::string names;
-        for (cl_device_id device : all) {
-            const std::string name = read_text(device, CL_DEVICE_NAME);
-            if (name.find(wanted) != std::string::npos) {
-                return device;
-            }
-            names += (names.empty() ? "'" : ", '") + name + "'";
-        }
-        throw std::runtime_error("DMLC_OPENCL_DEVICE is '" + std::string(wanted)
-            + "', and no OpenCL device has that in its name: there are " + names);
-    }
-    for (cl_device_id device : all) {
-        if (is_gpu(device)) {
-            return device;
-        }
-    }
-    return all.front();
-}
-
-// The device of all operators. It lives as long as the process.
-struct Device
-{
-    cl_device_id id = nullptr;
-    cl_context context = nullptr;
-    cl_command_queue queue = nullptr;
-
-    Device() : id(choose_device())
-    {
-        cl_int code = 0;
-        context = clCreateContext(nullptr, 1, &id, nullptr, nullptr, &code);
-        check(code, "clCreateContext");
-        queue = clCreateCommandQueue(context, id, 0, &code);
-        check(code, "clCreateCommandQueue");
-    }
-};
-
-Device& open_device()
-{
-    static Device& device = *new Device;
-    return device;
-}
-
-struct ReleaseKernel
-{
-    void operator()(cl_kernel kernel) const { clReleaseKernel(kernel); }
-};
-struct ReleaseMemory
-{
-    void operator()(cl_mem memory) const { clReleaseMemObject(memory); }
-};
-using OwnedKernel = std::unique_ptr<_cl_kernel, ReleaseKernel>;
-using Memory = std::unique_ptr<_cl_mem, ReleaseMemory>;
-
-OwnedKernel build(const Device& device, const Kernel& kernel)
-{
-    const std::string name = kernel.entry_point;
-    if (kernel.needs_double && read_info<cl_device_fp_config>(device.id,
-        CL_DEVICE_DOUBLE_FP_CONFIG) == 0) {
-        throw std::runtime_error("the kernel " + name + " needs FLOAT64, which the device "
-            + read_text(device.id, CL_DEVICE_NAME) + " does not have");
-    }
-    std::string options = "-w";
-    bool divides = false;
-    for (const char* piece : kernel.source) {
-        divides = divides || std::strstr(piece, "DIVIDES_CORRECTLY") != nullptr;
-    }
-    if (divides
-        && (read_info<cl_device_fp_config>(device.id, CL_DEVICE_SINGLE_FP_CONFIG)
-            & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT)) {
-        options += " -cl-fp32-correctly-rounded-divide-sqrt -D DIVIDES_CORRECTLY";
-    }
-    cl_int code = 0;
-    std::vector<const char*> source = kernel.source;
-    cl_program program = clCreateProgramWithSource(device.context,
-        static_cast<cl_uint>(source.size()), source.data(), nullptr, &code);
-    check(code, "clCreateProgramWithSource");
-    code = clBuildProgram(program, 1, &device.id, options.c_str(), nullptr, nullptr);
-    if (code != CL_SUCCESS) {
-        std::string log(1 << 14, '\0');
-        clGetProgramBuildInfo(program, device.id, CL_PROGRAM_BUILD_LOG, log.size(), &log[0],
-            nullptr);
-        clReleaseProgram(program);
-        throw std::runtime_error("the driver cannot build the kernel " + name + ":\n"
-            + log.c_str());
-    }
-    OwnedKernel made(clCreateKernel(program, kernel.entry_point, &code));
-    clReleaseProgram(program); // The kernel keeps it.
-    check(code, "clCreateKernel");
-    return made;
-}
-
 // Operators --------------------------------------------------------------------------------------
 
 std::string spell(const std::vector<std::uint64_t>& sizes)
@@ -361,7 +194,7 @@ Given read_input(const OrtKernelContext* context, std::size_t number)
 class Node
 {
 public:
-    Node(const Operator& own, const OrtKernelInfo* info) : own_(own), device_(open_device())
+    Node(const Operator& own, const OrtKernelInfo* info) : own_(own)
     {
         for (const char* name : own.attributes) {
             if (has_attribute(info, name)) {
@@ -370,21 +203,17 @@ public:
                       "operator again with that value, or open, as an input");
             }
         }
-        program_ = is_gpu(device_.id) ? &own.gpu : &own.cpu;
-        kernels_ = program_->kernels();
-        for (const Kernel& kernel : kernels_) {
-            built_.push_back(build(device_, kernel));
-        }
+        runner_ = own.load();
     }
 
     const char* name() const { return own_.name; }
 
     void compute(OrtKernelContext* context)
     {
-        // A node may run in several threads, and a kernel's arguments are its own.
+        // A node may run in several threads, and its kernels and buffers are its own.
         const std::lock_guard<std::mutex> lock(mutex_);
         const std::vector<std::uint64_t> zeros(own_.symbols.size(), 0);
-        const std::vector<Tensor> unsized = program_->tensors(zeros.data());
+        const std::vector<Tensor> unsized = runner_->shapes().tensors(zeros.data());
         std::vector<Given> inputs;
         for (const Tensor& tensor : unsized) {
             if (tensor.role == Role::input) {
@@ -392,10 +221,22 @@ public:
             }
         }
         const std::vector<std::uint64_t> sizes = learn_sizes(unsized, inputs);
-        if (!has_buffers_ || sizes != sizes_) {
-            make_buffers(sizes);
+        try {
+            if (!has_buffers_ || sizes != sizes_) {
+                has_buffers_ = false;
+                tensors_ = runner_->shapes().tensors(sizes.data());
+                runner_->make_buffers(tensors_, sizes.data());
+                sizes_ = sizes;
+                has_buffers_ = true;
+            }
+            write_inputs(inputs);
+            runner_->launch(sizes_.data());
+            read_outputs(context);
+            runner_->finish();
+        } catch (...) {
+            runner_->abandon(); // Copies from the caller's memory end before it gets it back.
+            throw;
         }
-        run(context, inputs);
     }
 
 private:
@@ -480,7 +321,7 @@ private:
                 known[place] = true;
             }
         }
-        if (!program_->is_valid(sizes.data())) {
+        if (!runner_->shapes().is_valid(sizes.data())) {
             std::string text;
             for (std::size_t place = 0; place < sizes.size(); ++place) {
                 text += std::string(place ? ", " : "") + own_.symbols[place] + " = "
@@ -489,7 +330,7 @@ private:
             throw Refusal("the kernels do not take these sizes: " + text);
         }
         number = 0;
-        for (const Tensor& tensor : program_->tensors(sizes.data())) {
+        for (const Tensor& tensor : runner_->shapes().tensors(sizes.data())) {
             if (tensor.role != Role::input) {
                 continue;
             }
@@ -509,35 +350,6 @@ private:
         return own_.is_counted && tensor.symbols.size() == 1 && tensor.symbols[0] == 0;
     }
 
-    void make_buffers(const std::vector<std::uint64_t>& sizes)
-    {
-        has_buffers_ = false;
-        tensors_ = program_->tensors(sizes.data());
-        launches_ = program_->launches(sizes.data());
-        buffers_.clear();
-        const auto most = read_info<cl_ulong>(device_.id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-        for (const Tensor& tensor : tensors_) {
-            if (tensor.bytes > most) {
-                throw std::runtime_error(std::string(tensor.name) + " needs "
-                    + std::to_string(tensor.bytes)
-                    + " bytes, and a buffer of this device has at most " + std::to_string(most));
-            }
-            cl_int code = 0;
-            const std::size_t bytes = tensor.bytes < 4 ? 4 : static_cast<std::size_t>(tensor.bytes);
-            buffers_.emplace_back(clCreateBuffer(device_.context, CL_MEM_READ_WRITE, bytes, nullptr,
-                &code));
-            check(code, "clCreateBuffer");
-            if (tensor.values != nullptr) {
-                check(clEnqueueWriteBuffer(device_.queue, buffers_.back().get(), CL_TRUE, 0,
-                    tensor.value_bytes,
-                          tensor.values, 0, nullptr, nullptr),
-                    "clEnqueueWriteBuffer");
-            }
-        }
-        sizes_ = sizes;
-        has_buffers_ = true;
-    }
-
     std::size_t count_bytes(const Tensor& tensor, const std::vector<std::uint64_t>& shape) const
     {
         std::size_t bytes = tensor.element_bytes;
@@ -547,7 +359,7 @@ private:
         return bytes;
     }
 
-    void run(OrtKernelContext* context, const std::vector<Given>& inputs)
+    void write_inputs(const std::vector<Given>& inputs)
     {
         std::size_t number = 0;
         for (std::size_t slot = 0; slot < tensors_.size(); ++slot) {
@@ -557,47 +369,8 @@ private:
             const Given& given = inputs[number++];
             const std::size_t bytes = count_bytes(tensors_[slot], given.shape);
             if (bytes > 0) {
-                check(clEnqueueWriteBuffer(device_.queue, buffers_[slot].get(), CL_FALSE, 0, bytes,
-                    given.data, 0,
-                          nullptr, nullptr),
-                    "clEnqueueWriteBuffer");
+                runner_->write(slot, given.data, bytes);
             }
-        }
-        try {
-            launch_all();
-            read_outputs(context);
-        } catch (...) {
-            clFinish(device_.queue); // Copies from the caller's memory end before it gets it back.
-            throw;
-        }
-    }
-
-    void launch_all()
-    {
-        for (const Launch& launch : launches_) {
-            const Kernel& kernel = kernels_[launch.kernel];
-            cl_kernel handle = built_[launch.kernel].get();
-            for (const Binding& each : kernel.bindings) {
-                cl_mem memory = buffers_[each.tensor].get();
-                check(clSetKernelArg(handle, each.argument, sizeof memory, &memory),
-                    "clSetKernelArg");
-            }
-            for (std::size_t place = 0; place < kernel.scalars.size(); ++place) {
-                const cl_ulong wide = launch.values[place];
-                const auto narrow = static_cast<cl_uint>(wide);
-                const bool is_wide = kernel.scalars[place].bits == 64;
-                check(clSetKernelArg(handle, kernel.scalars[place].argument, is_wide ? sizeof wide
-                    : sizeof narrow,
-                          is_wide ? static_cast<const void*>(&wide) : &narrow),
-                    "clSetKernelArg");
-            }
-            const std::size_t total[3] = {
-                static_cast<std::size_t>(launch.groups) * kernel.items[0], kernel.items[1],
-                    kernel.items[2]};
-            check(clEnqueueNDRangeKernel(device_.queue, handle, 3, nullptr, total,
-                kernel.items.data(), 0, nullptr,
-                      nullptr),
-                std::string("the launch of ") + kernel.entry_point);
         }
     }
 
@@ -618,27 +391,18 @@ private:
             check(GetTensorMutableData(api, value, &data));
             const std::size_t bytes = count_bytes(tensor, sizes);
             if (bytes > 0) {
-                check(clEnqueueReadBuffer(device_.queue, buffers_[slot].get(), CL_FALSE, 0, bytes,
-                    data, 0, nullptr,
-                          nullptr),
-                    "clEnqueueReadBuffer");
+                runner_->read(slot, data, bytes);
             }
         }
-        check(clFinish(device_.queue), std::string("the run of ") + own_.name);
     }
 
     const Operator& own_;
-    Device& device_;
-    const Program* program_ = nullptr;
-    std::vector<Kernel> kernels_;
-    std::vector<OwnedKernel> built_;
+    std::unique_ptr<Runner> runner_;
     std::mutex mutex_;
     bool has_buffers_ = false;
     std::vector<std::uint64_t> sizes_; // what the buffers are made for
     std::vector<std::uint64_t> shape_; // of counted tensors, in the run at hand
     std::vector<Tensor> tensors_;
-    std::vector<Launch> launches_;
-    std::vector<Memory> buffers_;
 };
 
 // An operator as ONNX Runtime knows it.
@@ -651,7 +415,7 @@ struct CustomOp : OrtCustomOp
     explicit CustomOp(const Operator& of) : OrtCustomOp{}, own(of)
     {
         const std::vector<std::uint64_t> zeros(of.symbols.size(), 0);
-        for (const Tensor& tensor : of.cpu.tensors(zeros.data())) {
+        for (const Tensor& tensor : of.shapes.tensors(zeros.data())) {
             if (tensor.role == Role::input) {
                 inputs.push_back(tensor.element_type);
             } else if (tensor.role == Role::output) {
@@ -711,11 +475,16 @@ DMLC_EXPORT OrtStatus* DMLC_CALL RegisterCustomOps(OrtSessionOptions* options,
                 made.push_back(std::make_unique<CustomOp>(own));
             }
         }
-        OrtCustomOpDomain* domain = nullptr;
-        check(CreateCustomOpDomain(api, "dmlc", &domain));
+        std::map<std::string, OrtCustomOpDomain*> domains;
         for (const std::unique_ptr<CustomOp>& op : made) {
+            OrtCustomOpDomain*& domain = domains[op->own.domain];
+            if (domain == nullptr) {
+                check(CreateCustomOpDomain(api, op->own.domain, &domain));
+            }
             check(CustomOpDomain_Add(api, domain, op.get()));
         }
-        check(AddCustomOpDomain(api, options, domain));
+        for (const auto& [name, domain] : domains) {
+            check(AddCustomOpDomain(api, options, domain));
+        }
     });
 }

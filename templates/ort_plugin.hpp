@@ -2,14 +2,14 @@
 
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <utility>
 #include <vector>
 
-namespace dmlc {
+namespace dmlc_plugin {
 
 enum class Role
 {
@@ -33,54 +33,41 @@ struct Tensor
     std::size_t value_bytes;
 };
 
-// A buffer argument.
-struct Binding
-{
-    std::uint32_t argument;
-    std::size_t tensor;
-};
-
-// A number that a launch gives to its kernel.
-struct Scalar
-{
-    std::uint32_t argument;
-    std::uint32_t bits;
-};
-
-struct Kernel
-{
-    const char* entry_point;
-    bool needs_double;
-    std::array<std::size_t, 3> items; // of a group
-    std::vector<Binding> bindings;
-    std::vector<Scalar> scalars;
-    std::vector<const char*> source;
-};
-
-struct Launch
-{
-    std::size_t kernel;
-    std::uint64_t groups;
-    std::vector<std::uint64_t> values; // of the kernel's scalars
-};
-
-// The kernels of an operator for one kind of device, at any sizes.
-struct Program
+// The tensors of an operator's kernels, at any sizes.
+struct Shapes
 {
     bool (*is_valid)(const std::uint64_t* sizes);
     std::vector<Tensor> (*tensors)(const std::uint64_t* sizes);
-    std::vector<Kernel> (*kernels)();
-    std::vector<Launch> (*launches)(const std::uint64_t* sizes);
+};
+
+// The kernels of an operator on the device, with buffers of their own. Its functions throw
+// std::runtime_error. One thread uses it at a time.
+class Runner
+{
+public:
+    virtual ~Runner() = default;
+    virtual const Shapes& shapes() const = 0;
+    // Makes a buffer for each of shapes().tensors(sizes), in place of those that there are.
+    virtual void make_buffers(const std::vector<Tensor>& tensors, const std::uint64_t* sizes) = 0;
+    // Puts a run together, in this order: what is copied into buffers, the kernels, what is copied
+    // from buffers. `finish` waits for all of it, and the host's memory lives as long.
+    virtual void write(std::size_t slot, const void* data, std::size_t bytes) = 0;
+    virtual void launch(const std::uint64_t* sizes) = 0;
+    virtual void read(std::size_t slot, void* data, std::size_t bytes) = 0;
+    virtual void finish() = 0;
+    // Ends a run in which something was thrown.
+    virtual void abandon() noexcept = 0;
 };
 
 struct Operator
 {
     const char* name;
+    const char* domain;
     std::vector<const char*> symbols; // the open sizes
     bool is_counted; // the one open size counts the elements of tensors of any shape
     std::vector<const char*> attributes; // compiled in: nodes must not give them
-    Program cpu;
-    Program gpu;
+    Shapes shapes; // of any device
+    std::unique_ptr<Runner> (*load)(); // opens the device, and builds the kernels for it
 };
 
 // The operators of this plug-in.
@@ -112,13 +99,4 @@ constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-// A kernel without groups is a version for other sizes, and is left out.
-inline void add_launch(std::vector<Launch>& list, std::size_t kernel, std::uint64_t groups,
-    std::vector<std::uint64_t> values)
-{
-    if (groups > 0) {
-        list.push_back({kernel, groups, std::move(values)});
-    }
-}
-
-} // namespace dmlc
+} // namespace dmlc_plugin

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import click
 from click.core import ParameterSource
@@ -22,14 +22,17 @@ from dmlc.cli.arguments import (
 from dmlc.cli.arrays import read_arrays
 from dmlc.cli.completion import complete_input, complete_operator
 from dmlc.cli.formats import FUNCTION_FORMATS, describe_formats, list_formats
+from dmlc.cli.messages import show
 from dmlc.files import write_files
-from dmlc.interop.export import DXDISPATCH, FORMATS
+from dmlc.interop.export import DOMAIN, DXDISPATCH, FORMATS
 from dmlc.ir import Function
 from dmlc.shader_model import SHADER_MODELS
 from dmlc.source import DmlcError
 
 _OF_PROOFS = ("inputs", "seed", "shader_model")
 """The parameters that a function alone has no use for."""
+_OF_FUNCTIONS = ("domain",)
+"""Those that a proof has no use for."""
 _OF_BINDINGS = ("tensors", "attributes", "dimensions", "folders")
 """Those that a model has no use for either."""
 
@@ -50,6 +53,8 @@ _OF_BINDINGS = ("tensors", "attributes", "dimensions", "folders")
               help=f"The format. {describe_formats()}")  # fmt: skip
 @click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
               show_default=True, help="What HLSL is written for.")  # fmt: skip
+@click.option("--domain", default=DOMAIN, show_default=True,
+              help="For ort-plugin: the domain of the operator.")  # fmt: skip
 @click.option("-o", "--output", "directory", metavar="DIR", required=True,
               help="Write the files into this folder.")  # fmt: skip
 def command(
@@ -62,6 +67,7 @@ def command(
     seed: int,
     to: str,
     shader_model: str,
+    domain: str,
     directory: str,
 ) -> None:
     """Write an operator or a graph for other tools.
@@ -83,12 +89,14 @@ def command(
     described, known = read_tensors(tensors), read_attributes(attributes, subject)
     bound = isinstance(subject, Graph) or bool(tensors or attributes or inputs)
     if to in FUNCTION_FORMATS:
-        _refuse_options_of_proofs(to)
         known_format = FUNCTION_FORMATS[to]
+        _refuse_options(to, {*_OF_PROOFS, *_OF_FUNCTIONS} - {*known_format.options})
         is_example = not bound and not known_format.takes_open
         function = _bind(subject, is_example, described, known, dims)
-        export, place = known_format.write(function, subject), known_format.place
+        options = {"domain": domain, "shader_model": shader_model}
+        export, place = known_format.write(function, subject, options), known_format.place
     else:
+        _refuse_options(to, _OF_FUNCTIONS)
         if isinstance(subject, Operator) and not bound:
             proof = interop.proof.find_example(subject, shader_model)
         else:
@@ -100,6 +108,8 @@ def command(
         place = FORMATS[to].place
     for path in write_files(directory, export.files):
         click.echo(path)
+    for note in export.notes:
+        show(f"note: {note}")
     if export.commands:
         show_commands(place, export.commands)
 
@@ -111,19 +121,21 @@ def _export_model(path: str, to: str, directory: str) -> None:
             f"'{path}' is an ONNX model, which is exported by --to cgc alone",
             notes=["dmlc import-onnx makes a function of it"],
         )
-    _refuse_options_of_proofs(to, _OF_BINDINGS)
+    _refuse_options(to, {*_OF_PROOFS, *_OF_FUNCTIONS, *_OF_BINDINGS})
     for written in write_files(directory, cgc.export_model(path).files):
         click.echo(written)
 
 
-def _refuse_options_of_proofs(to: str, others: Sequence[str] = ()) -> None:
+def _refuse_options(to: str, names: Collection[str]) -> None:
+    """Refuses parameters of the command that are given, and that a format has no use for."""
     context = click.get_current_context()
     for parameter in context.command.params:
         name = parameter.name
-        if name not in (*_OF_PROOFS, *others):
+        if name is None or name not in names:
             continue
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise click.UsageError(f"{parameter.opts[0]} says nothing of {to}, which has no data")
+            why = ", which has no data" if name in _OF_PROOFS and to in FUNCTION_FORMATS else ""
+            raise click.UsageError(f"{parameter.opts[0]} says nothing of {to}{why}")
 
 
 def _bind(

@@ -1,9 +1,9 @@
 """The formats of `dmlc export`: those of proofs, and those of functions alone.
 
 A proof is a function with inputs and what they must give, for tools that run shaders. A format of a
-function alone needs no inputs: its module has `export_files(function, subject)`, and is imported
-when it is used. `subject` is the operator or the graph that the function was bound from, for what
-is said of it.
+function alone needs no inputs: its module has `export_files(function, subject, **options)`, and is
+imported when it is used. `subject` is the operator or the graph that the function was bound from,
+for what is said of it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,16 @@ class FunctionFormat:
     takes_open: bool = False
     """Whether sizes may be open: then an operator without bindings is what `dmlc compile` takes it
     for, and not its first example."""
+    options: tuple[str, ...] = ()
+    """The parameters of the command that `export_files` takes by name."""
 
-    def write(self, function: Function, subject: Operator | Graph) -> Export:
+    def write(
+        self, function: Function, subject: Operator | Graph, options: Mapping[str, str]
+    ) -> Export:
         """The files of a function. Raises `DmlcError` where the format cannot express it, or what
         it takes is not installed."""
-        found: Export = importlib.import_module(self.package).export_files(function, subject)
+        export = importlib.import_module(self.package).export_files
+        found: Export = export(function, subject, **{n: options[n] for n in self.options})
         return found
 
 
@@ -51,9 +56,10 @@ FUNCTION_FORMATS: Mapping[str, FunctionFormat] = MappingProxyType(
         ),
         "ort-plugin": FunctionFormat(
             "a library of custom operators for ONNX Runtime, as C++ with CMake",
-            "in that folder, with a C++ compiler and OpenCL",
+            "in that folder, with a C++ compiler, and OpenCL where it is not Windows",
             "dmlc.interop.ort_plugin",
             takes_open=True,
+            options=("domain", "shader_model"),
         ),
         "cgc": FunctionFormat(
             "a graph for Windows' Compute Graph Compiler, in its dialect cgc_op of MLIR",

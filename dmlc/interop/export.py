@@ -16,6 +16,8 @@ from dmlc.source import UnknownNameError, unknown_name
 from dmlc.testing.case import Case
 
 DXDISPATCH, OFFLOAD = "dxdispatch", "offload-test-suite"
+DOMAIN = "dmlc"
+"""The domain of operators for ONNX Runtime that are given no other."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class Export:
 
     files: Mapping[str, bytes]
     commands: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the files cannot do, a sentence each."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

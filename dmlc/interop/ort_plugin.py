@@ -1,28 +1,35 @@
 """A library of custom operators for ONNX Runtime, as C++ with CMake: `dmlc export --to ort-plugin`.
 
-Tensors lie in the host's memory, and the kernels run on an OpenCL device: those for CPUs or those
-for GPUs, whichever it is. `templates/ort_operator.cpp.j2` is filled from `host_program`; the host
-(`ort_plugin.cpp`) is the same for all. A folder may hold several operators, one file each.
+Tensors lie in the host's memory, and the kernels run on a device of OpenCL, those for CPUs or those
+for GPUs, whichever it is, or of Direct3D 12. `templates/ort_operator.cpp.j2` is filled from
+`host_program`; for Direct3D 12 it holds the DXIL, and `cpp_header` is what launches it. The hosts
+(`ort_plugin.cpp`, and `ort_opencl.cpp` or `ort_d3d12.cpp`) are the same for all operators. A folder
+may hold several operators, one file each.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from dmlc.binding import Graph, Operator
-from dmlc.codegen.names import make_file_stem
+from dmlc.codegen.names import make_comment, make_file_stem
+from dmlc.codegen.targets import find_target
 from dmlc.files import name_file
-from dmlc.interop.cpp_names import is_reserved
-from dmlc.interop.export import Export
+from dmlc.interop.cpp_header import header_name, write_header
+from dmlc.interop.cpp_names import CPP, is_reserved
+from dmlc.interop.cpp_text import fill_lines
+from dmlc.interop.export import DOMAIN, Export
 from dmlc.interop.host_names import Names, Spelling
 from dmlc.interop.host_program import describe_program
 from dmlc.ir import Function
 from dmlc.pipeline import compile
 from dmlc.program import Program, Role
 from dmlc.resources import read_resource
-from dmlc.source import UnsupportedError
+from dmlc.runtime.interface import find_compiler
+from dmlc.source import DmlcError, UnsupportedError
 from dmlc.templates import load_template
 
 SPELLING = Spelling(is_reserved, "sizes[at::{}]", own_names=("at", "cpu", "gpu", "registered"))
@@ -41,30 +48,107 @@ _FILES = {
     "CMakeLists.txt": "ort_CMakeLists.txt",
     "dmlc_plugin.hpp": "ort_plugin.hpp",
     "dmlc_plugin.cpp": "ort_plugin.cpp",
+    "dmlc_opencl.hpp": "ort_opencl.hpp",
+    "dmlc_opencl.cpp": "ort_opencl.cpp",
+    "dmlc_d3d12.hpp": "ort_d3d12.hpp",
+    "dmlc_d3d12.cpp": "ort_d3d12.cpp",
 }
 """The files that are the same for all operators, and the templates with their text."""
 
+_DOMAIN = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+_OWN_DOMAINS = re.compile(r"ai\.onnx(\..*)?|com\.microsoft(\..*)?")
+"""Those of ONNX and of ONNX Runtime themselves."""
 
-def export_files(function: Function, subject: Operator | Graph) -> Export:
-    """The plug-in of a function: its operator has the function's name, in the domain `dmlc`, and
-    its inputs and outputs are the function's, in order.
 
-    Raises `UnsupportedError` where a tensor has strides, and what `compile` raises for OpenCL.
+def export_files(
+    function: Function,
+    subject: Operator | Graph,
+    *,
+    domain: str = DOMAIN,
+    shader_model: str | None = None,
+) -> Export:
+    """The plug-in of a function: its operator has the function's name, in a domain, and its inputs
+    and outputs are the function's, in order. `shader_model` is that of the DXIL for Direct3D 12,
+    6.2 by default.
+
+    A function that Direct3D 12 cannot run, and one that is exported where DXC is not at hand, is
+    for OpenCL alone: a note of the export says why.
+
+    Raises `UnsupportedError` where a tensor has strides, and what `compile` raises for OpenCL;
+    `DmlcError` for a domain that is not a name, or is not the user's.
     """
+    _check_domain(domain)
     programs = {profile: compile(function, "opencl", profile) for profile in _PROFILES}
+    for program in programs.values():
+        _refuse(program)
     attributes: list[str] = []
     if isinstance(subject, Operator):
         attributes = [attribute.name for attribute in subject.definition.attributes]
-    text = _write_operator(programs, attributes)
-    files = {name_file(make_file_stem(function.name), ".op.cpp"): text.encode()}
+    d3d12, files, why = _compile_dxil(function, shader_model)
+    text = _write_operator(programs, attributes, domain, d3d12, why)
+    files[name_file(make_file_stem(function.name), ".op.cpp")] = text.encode()
     files |= {name: read_resource(f"templates/{found}").encode() for name, found in _FILES.items()}
-    return Export(files, ("cmake -B build -DCMAKE_BUILD_TYPE=Release", "cmake --build build"))
+    return Export(
+        files,
+        ("cmake -B build -DCMAKE_BUILD_TYPE=Release", "cmake --build build --config Release"),
+        (f"{function.name} is for OpenCL alone: {why}",) if why else (),
+    )
 
 
-def _write_operator(programs: Mapping[str, Program], attributes: list[str]) -> str:
+def _check_domain(domain: str) -> None:
+    if not _DOMAIN.fullmatch(domain):
+        raise DmlcError(
+            f"'{domain}' is no domain of operators",
+            notes=["it begins with a letter, and has letters, digits, dots and dashes"],
+        )
+    if _OWN_DOMAINS.fullmatch(domain):
+        raise DmlcError(f"the domain '{domain}' is ONNX Runtime's own", notes=["name one of yours"])
+
+
+def _compile_dxil(
+    function: Function, shader_model: str | None
+) -> tuple[dict[str, Any] | None, dict[str, bytes], str]:
+    """What the template takes of a function's DXIL, with the header that launches it; or why there
+    is none."""
+    try:
+        program = compile(function, "hlsl", root_signature=False, shader_model=shader_model)
+        shaders = find_compiler(find_target("hlsl").compiler).compile_files(program)
+        header = write_header(program, shaders)
+    except UnsupportedError as error:
+        return None, {}, error.message
+    if not shaders:
+        return None, {}, "no DXC was at hand to compile HLSL: pip install 'dmlc[d3d12]'"
+    names = Names(program, CPP)
+    described = describe_program(program, names, {})
+    needs = [f"shader model {max(kernel.shader_model for kernel in program.kernels)}"]
+    needs += dict.fromkeys(n for k in program.manifest()["kernels"] for n in k["requires"])
+    kernels = [
+        {
+            "name": make_comment(kernel.name),
+            "shader": fill_lines([str(b) for b in shaders[name_file(kernel.name, ".dxil")]]),
+        }
+        for kernel in program.kernels
+    ]
+    known = {
+        "header": header_name(program),
+        "space": names.space,
+        "symbols": list(names.symbols.values()),
+        "tensors": described["tensors"],
+        "kernels": kernels,
+        "needs": ", ".join(needs),
+    }
+    return known, {header_name(program): header.encode()}, ""
+
+
+def _write_operator(
+    programs: Mapping[str, Program],
+    attributes: list[str],
+    domain: str,
+    d3d12: dict[str, Any] | None,
+    why: str,
+) -> str:
     described: list[dict[str, Any]] = []
     for profile, program in programs.items():
-        _refuse(program)
         names = Names(program, SPELLING)
         described.append(
             {**describe_program(program, names, {}), "title": _PROFILES[profile],
@@ -75,9 +159,12 @@ def _write_operator(programs: Mapping[str, Program], attributes: list[str]) -> s
         program=first["program"],
         version=first["version"],
         name=programs["cpu"].name,
+        domain=domain,
         symbols=first["symbols"],
         counter=first["counter"],
         programs=described,
+        d3d12=d3d12,
+        refusal=make_comment(f"{programs['cpu'].name}: {why}").replace('"', "'"),
         attributes=attributes,
         elements=ELEMENTS,
     )

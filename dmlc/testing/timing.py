@@ -44,11 +44,14 @@ class Timer:
         self.clock = "host" if self._time is None else "device"
         self._seconds(2)
         once = max(self._seconds(2), 1e-7)
-        self._turns = max(1, min(_MOST_TURNS, round(SAMPLE_SECONDS / once)))
+        self.turns = max(1, min(_MOST_TURNS, round(SAMPLE_SECONDS / once)))
+        """The runs of a sample."""
 
-    def sample(self) -> float:
-        """The seconds of a run, on average over as many as make a sample."""
-        return self._seconds(self._turns)
+    def sample(self, turns: int | None = None) -> float:
+        """The seconds of a run, on average over so many, or over as many as make a sample. Times to
+        be compared are of as many turns: where a device wakes up for a sample, that is a part of
+        few turns, and not of many."""
+        return self._seconds(turns or self.turns)
 
     def _seconds(self, turns: int) -> float:
         if self._time is not None:

@@ -33,13 +33,21 @@ _VALUES = {
     "columns": ("8", "16", "32", "64"),
     "points": ("2", "4", "8", "16"),
     "fill": ("256", "512", "1024", "2048", "4096"),
-    "groups": ("16", "32", "64", "128", "256", "512"),
     "piece": ("1024", "4096", "16384", "65536", "262144"),
 }  # fmt: skip
-_PER_ITEM = {
-    "gpu": ("1", "2", "4", "8"),
-    "cpu": ("4096", "8192", "16384", "65536", "131072", "262144"),
+_OF_PROFILE = {
+    "gpu": {
+        "per_item": ("1", "2", "4", "8"),
+        "groups": ("16", "32", "64", "128", "256", "512"),
+    },
+    # Fewer groups than the usual 16 first: few cores are busy with them, and a sum that is not cut
+    # into pieces needs no second kernel.
+    "cpu": {
+        "per_item": ("4096", "8192", "16384", "65536", "131072", "262144"),
+        "groups": ("2", "4", "8", "32", "64"),
+    },
 }
+"""The same of numbers whose values differ by profile."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ def list_numbers(subject: Subject, profile: str) -> Iterator[tuple[str, ...]]:
     """What may be tried for kernels such as one: one number after the other, and then two at
     once."""
     single = [
-        [f"{n.name} {value}" for value in _VALUES.get(n.name, _PER_ITEM[profile])]
+        [f"{n.name} {value}" for value in (_VALUES | _OF_PROFILE[profile])[n.name]]
         for n in NUMBERS.values()
         if subject.kind in n.kinds.get(profile, ())
     ]

@@ -99,11 +99,12 @@ def judge(
         if not verdict.holds:
             return Outcome(Status.WRONG, f"{name}: {verdict}")
     timers = [timing(each, given, dict(found)) for each in (candidate, usual)]
+    turns = max(timer.turns for timer in timers)
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(samples):
         pairs = list(zip(timers, times, strict=True))
         for timer, taken in pairs[:: -1 if number % 2 else 1]:
-            taken.append(timer.sample())
+            taken.append(timer.sample(turns))
     return summarize(*times, timers[0].clock)
 
 

@@ -6,10 +6,13 @@ was under way when its process was killed, or the machine fell: it is named, and
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -272,7 +275,8 @@ class Session:
             str(self._function), self._selector, self._gpu_class, self._profile, "", each.table
         )
         try:
-            outcome = self._run(folder, trial, self._seconds)
+            with _ending_by_exception():
+                outcome = self._run(folder, trial, self._seconds)
         finally:
             # Also where a person has stopped it: that is no reason to leave it out.
             record.begun = ""
@@ -321,6 +325,24 @@ class Session:
     def records(self) -> list[Record]:
         """Those of all tunings whose rows are in the file."""
         return list(self._state.records.values())
+
+
+@contextlib.contextmanager
+def _ending_by_exception() -> Iterator[None]:
+    """SIGTERM, by which service managers and CI stop a command, raises `SystemExit`, as Ctrl-C
+    raises `KeyboardInterrupt`. Threads beside the main one get no signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _spread(allowed: Array, result: Array) -> Array:

@@ -6,99 +6,100 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
+import dmlc
+from dmlc.files import write_files
+from dmlc.interop.export import DOMAIN
+from dmlc.interop.ort_plugin import export_files
+from dmlc.program import KernelSource
+from dmlc.runtime import hlsl
 from dmlc.scalars import Array
 from docs import build
+from tests.interop.d3d12 import runner
+from tests.interop.d3d12.compiler import CXX, FOLDER, write_stubs
+from tests.peers import ort_models
 from tests.peers.installing import make_environment, run
+from tests.peers.ort_models import (
+    CASES,
+    DOMAINS,
+    EXAMPLES,
+    EXPORTS,
+    X,
+    check,
+    list_functions,
+    open_session,
+    silu_grad,
+)
 
-EXAMPLES = build.ROOT / "examples"
+FILES = build.ROOT / "examples"
 PAGE = (build.ROOT / "docs/how-to/onnxruntime.md").read_text("utf-8")
-EXPORTS, BUILD, USE = (
+COMMANDS, BUILD, USE = (
     re.findall(r"^```(?:sh|py)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 )  # fmt: skip
-X = np.random.default_rng(0).normal(size=(3, 70_001)).astype(np.float32)
-QUARTER = np.array(0.25, np.float32)
-G = np.random.default_rng(1).normal(size=X.shape).astype(np.float32)
+PREFIX = "dmlc export "
+SUFFIX = " --to ort-plugin -o plugin"
 
 
 @pytest.fixture(scope="module")
-def library(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library of all exports, by a dmlc that is installed from a wheel."""
+def exported(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of all exports, by a dmlc that is installed from a wheel."""
     folder = tmp_path_factory.mktemp("plugin")
     python, _ = make_environment(folder / "new", Path(sys.prefix), wheel)
-    for name in ("silu.dml", "hard_swish_grad.dml"):
-        (folder / name).write_text((EXAMPLES / name).read_text("utf-8"), "utf-8")
-    more = ("hard_swish_grad.dml", "directml.ACTIVATION_LEAKY_RELU --open Alpha")
-    exports = [f"dmlc export {each} --to ort-plugin -o plugin" for each in more]
-    for command in (*EXPORTS.splitlines(), *exports):
-        run(python, "-m", *command.split(), cwd=folder)
-    run("bash", "-ec", BUILD, cwd=folder)
-    return folder / "plugin/build/dmlc_ort.so"
+    for name in EXAMPLES:
+        (folder / name).write_text((FILES / name).read_text("utf-8"), "utf-8")
+    of_page = [line.removeprefix(PREFIX).removesuffix(SUFFIX) for line in COMMANDS.splitlines()]
+    assert set(of_page) < set(EXPORTS)
+    for each in EXPORTS:
+        run(python, "-m", *f"{PREFIX}{each}{SUFFIX}".split(), cwd=folder)
+    return folder / "plugin"
 
 
-def open_session(
-    library: Path,
-    operator: str,
-    inputs: Sequence[str],
-    element: int = TensorProto.FLOAT,
-    **attributes: object,
-) -> onnxruntime.InferenceSession:
-    """A session of a model with one node."""
-    node = helper.make_node(operator, inputs, ["y"], domain="dmlc", **attributes)
-    given = [helper.make_tensor_value_info(name, element, None) for name in inputs]
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("dmlc", 1)]
-    graph = helper.make_graph([node], "one", given, [result])
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.register_custom_ops_library(str(library))
-    return onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+@pytest.fixture(scope="module")
+def library(exported: Path) -> Path:
+    """The library of all exports, for OpenCL."""
+    run("bash", "-ec", BUILD, cwd=exported.parent)
+    return exported / "build/dmlc_ort.so"
 
 
-def softmax(x: Array) -> Array:
-    powers = np.exp(x - x.max(1, keepdims=True))
-    return powers / powers.sum(1, keepdims=True)
-
-
-def hard_swish_grad(x: Array, g: Array) -> Array:
-    inside = (x > -3) & (x < 3)
-    return g * np.where(inside, x / 3 + 0.5, x >= 3)
-
-
-def silu_grad(x: Array, g: Array) -> Array:
-    gate = 1 / (1 + np.exp(-x))
-    return g * gate * (1 + x * (1 - gate))
-
-
-@pytest.mark.parametrize(
-    ("operator", "inputs", "wanted"),
-    [
-        ("ACTIVATION_RELU_GRAD", {"x": X, "g": G}, np.where(X > 0, G, 0)),
-        ("ACTIVATION_RELU_GRAD", {"x": X[:0], "g": G[:0]}, X[:0]),
-        ("HARD_SWISH_GRAD", {"x": X[:, :5], "g": G[:, :5]}, hard_swish_grad(X, G)[:, :5]),
-        ("SILU_GRAD", {"x": X[0], "g": G[0]}, silu_grad(X, G)[0]),
-        ("ACTIVATION_SOFTMAX", {"x": X}, softmax(X)),
-        ("ACTIVATION_LEAKY_RELU", {"x": X, "a": QUARTER}, np.where(X > 0, X, X / 4)),
-    ],
-)
+@pytest.mark.parametrize(("operator", "inputs", "wanted"), CASES)
 def test_models_run(
     library: Path, operator: str, inputs: Mapping[str, Array], wanted: Array
 ) -> None:
-    session = open_session(library, operator, list(inputs))
-    given = {name: array.copy() for name, array in inputs.items()}
-    for _ in range(2):  # The second run has the buffers of the first.
-        (found,) = session.run(None, given)
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+    check(library, operator, inputs, wanted)
+
+
+def test_models_run_on_direct3d_12(tmp_path: Path) -> None:
+    """On the mock of Direct3D 12, which checks states and root arguments, and has Vulkan compute
+    each launch. In a process of its own: the mock ends it at the first mistake."""
+    kernels: dict[bytes, KernelSource] = {}
+    for function, operator in list_functions():
+        domain = DOMAINS.get(function.name, DOMAIN)
+        export = export_files(function, operator, domain=domain)
+        assert not export.notes
+        write_files(tmp_path, export.files)
+        program = dmlc.compile(function, "hlsl", root_signature=False)
+        made = hlsl.compile_files(program)
+        kernels |= {made[f"{kernel.name}.dxil"]: kernel for kernel in program.kernels}
+    write_stubs(tmp_path)
+    (tmp_path / "mock.cpp").write_text('#include "mock_d3d12.hpp"\n', "utf-8")
+    library, said = tmp_path / "plugin.so", tmp_path / "said.txt"
+    folders = (f"-I{tmp_path}", f"-I{FOLDER}", "-include", "uuids.hpp")
+    sources = ("dmlc_plugin.cpp", "dmlc_d3d12.cpp", "mock.cpp")
+    operators = sorted(tmp_path.glob("*.op.cpp"))
+    run(
+        *CXX, "-O0", "-fPIC", "-shared", "-fvisibility=hidden", "-DDMLC_D3D12", *folders,
+        "-o", library, *(tmp_path / name for name in sources), *operators, cwd=tmp_path,
+    )  # fmt: skip
+    names = [function.name for function, _ in list_functions()]
+    command = [sys.executable, "-m", ort_models.__name__, str(library), *names]
+    assert runner.run(command, kernels, said) == 0, said.read_text("utf-8")[-2000:]
+    assert said.read_text("utf-8").count(" is right\n") == len(names) + 1
 
 
 def test_the_page_runs(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +132,7 @@ def test_wrong_models_are_refused(library: Path) -> None:
 _OPEN = """
 import sys
 from pathlib import Path
-from tests.peers.test_ort_plugin import open_session
+from tests.peers.ort_models import open_session
 open_session(Path(sys.argv[1]), "ACTIVATION_SOFTMAX", ["x"])
 """
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +48,20 @@ def expect(function: ir.Function) -> Expected:
     return Expected(inputs, find_expected(function, inputs), allowed)
 
 
-def fake(gains: dict[str, float], seen: list[str], stop: str = "", hang: str = "") -> Try:
-    """Trials without a device: how many times as fast each is; one of them is stopped by a person,
+def fake(
+    gains: dict[str, float],
+    seen: list[str],
+    stop: str = "",
+    hang: str = "",
+    by: signal.Signals = signal.SIGINT,
+) -> Try:
+    """Trials without a device: how many times as fast each is; one of them is stopped by a signal,
     or hangs."""
 
     def run(_: Path, trial: Trial, __: float) -> Outcome:
         numbers = " ".join(trial.table.split("\n")[2].split())
         if numbers == stop:
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), by)
         seen.append(numbers)
         if numbers == hang:
             return Outcome(Status.HUNG, "it was not done")
@@ -94,20 +102,47 @@ def test_a_wrong_candidate_is_never_timed() -> None:
     assert judge(load(right), load(right), expect(function), 1).status is Status.TIMED
 
 
+def test_both_are_timed_over_as_many_runs() -> None:
+    """A machine that was busy when one of the two was begun would make it a sample of few runs."""
+    program = compile_for(ir.parse(PLAIN), find_opencl())
+    first, second = (load_on(program, find_opencl()) for _ in range(2))
+    counts: list[int] = []
+
+    class Counted(Timer):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.turns = 3 + 4 * len(counts)
+            counts.append(0)
+
+        def sample(self, turns: int | None = None) -> float:
+            counts.append(turns or self.turns)
+            return super().sample(turns)
+
+    assert judge(first, second, expect(ir.parse(PLAIN)), 2, Counted).status is Status.TIMED
+    assert counts[2:] == [7] * 4
+
+
 def test_a_machine_that_is_busy_for_a_while_makes_no_winner() -> None:
     usual = [1.0, 1.0, 5.0, 5.0, 5.0]
     assert not summarize([1.0, 1.0, 5.0, 1.0, 4.0], usual, "host").is_quicker
     assert summarize([0.9, 0.9, 4.5, 4.5, 5.0], usual, "host").is_quicker
 
 
-def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("by", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_a_run_goes_on_where_it_was_stopped(
+    tmp_path: Path, by: signal.Signals, raised: type[BaseException]
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
     rows, seen = tmp_path / "rows.txt", list[str]()
     all_seen: list[str] = []
     go(make(tmp_path / "whole.txt", run=fake({}, all_seen)))
     third = all_seen[2]
-    with pytest.raises(KeyboardInterrupt):
-        go(make(rows, run=fake({}, seen, stop=third)))
+    with pytest.raises(raised):
+        go(make(rows, run=fake({}, seen, stop=third, by=by)))
     assert seen == all_seen[:2]
+    assert signal.getsignal(signal.SIGTERM) is before
     # A person stopped it: the third is tried.
     go(make(rows, run=fake({}, seen)))
     assert seen == all_seen

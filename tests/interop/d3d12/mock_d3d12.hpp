@@ -9,8 +9,8 @@
 #pragma once
 
 #include "stubs.hpp"
+#include "uuids.hpp"
 
-#include <dxguids/dxguids.h>
 #include <unistd.h>
 
 #include <cstdarg>
@@ -22,20 +22,6 @@
 #include <map>
 #include <string>
 #include <vector>
-
-namespace mock {
-
-template <class Interface>
-inline const GUID identity = uuidof<Interface>();
-
-} // namespace mock
-
-// What __uuidof stands for here, where the headers leave it open.
-template <typename Interface>
-constexpr const GUID& __wsl_stub_uuidof()
-{
-    return mock::identity<Interface>;
-}
 
 namespace mock {
 
@@ -397,6 +383,7 @@ struct Device : Counted<StubID3D12Device>
         }
         return S_OK;
     }
+    HRESULT GetDeviceRemovedReason() override { return S_OK; }
     HRESULT CreateRootSignature(UINT, const void* data, SIZE_T bytes, REFIID asked, void** made) override
     {
         auto* signature = new RootSignature;

@@ -2,8 +2,9 @@
 
 A root of Debian sid is made anew, with vkd3d, Mesa's lavapipe and a clean clone of the present
 commit. In it the device `d3d12` tests the library, or the operators that are named, a program in
-C++ runs the headers of `--host cpp`, and lavapipe multiplies by matrix instructions. With
---qualify, the device is qualified besides. What the commands said is kept beside the root. Exits
+C++ runs the headers of `--host cpp`, ONNX Runtime runs operators of `--to ort-plugin`, which MinGW
+builds for Windows too, and lavapipe multiplies by matrix instructions. With --qualify, the device
+is qualified besides. What the commands said is kept beside the root. Exits
 with 1 where anything failed. Needs root, debootstrap, git and a network.
 """
 
@@ -24,14 +25,14 @@ from tests.roots.bare_root import CLONE, REPOSITORY, BareRoot
 
 RELEASE = "sid"
 PACKAGES = (
-    "g++", "gcc", "libc6-dev", "libvkd3d-dev", "mesa-vulkan-drivers", "python3-venv", "spirv-tools",
-    "vulkan-validationlayers",
+    "cmake", "g++", "g++-mingw-w64-x86-64-posix", "gcc", "libc6-dev", "libvkd3d-dev",
+    "mesa-vulkan-drivers", "python3-venv", "spirv-tools", "vulkan-validationlayers",
 )  # fmt: skip
 SHOWN = ("libvkd3d1", "mesa-vulkan-drivers", "python3")
 DEVICE = "d3d12"
 SETUP = (
     "python3 -m venv .venv && .venv/bin/python -m pip install -q --disable-pip-version-check "
-    "--root-user-action=ignore -e '.[d3d12,vulkan]'"
+    "--root-user-action=ignore -e '.[d3d12,vulkan]' onnx onnxruntime"
 )
 RESULTS = "out/tests.json"
 REPORT = "out/report"
@@ -45,6 +46,7 @@ def list_commands(operators: Sequence[str], qualify: bool) -> Iterator[tuple[str
     yield "setup", SETUP
     yield "devices", f"{dmlc} devices"
     yield "host", "sh tests/roots/d3d12/host.sh"
+    yield "plugin", "sh tests/roots/d3d12/plugin.sh"
     yield "matrices", ".venv/bin/python -m tests.roots.d3d12.matrices"
     yield (
         "library",
