@@ -25,24 +25,6 @@ from dmlc.testing.schedules import draw_steps, follow
 from tests.kernel.schedules import FOLDS, FUNCTIONS, LIMITS, read
 
 
-def cut(phases: tuple[Phase, ...], draw: random.Random) -> list[tuple[Phase, ...]]:
-    """The phases of two kernels for those of one, where it reduces once and that can be cut."""
-    first, *rest = phases
-    if not first.accumulators or any(p.accumulators for p in rest):
-        return [phases]
-    axis = draw.choice(first.space.inner)
-    size = first.space.sizes[axis]
-    unit: tuple[str | int, ...] = draw.choice([(), (PIECES,), (PIECES, 2)])
-    try:
-        divided = cut_points(phases, make_cut(first, axis, draw.randint(1, max(1, size)), *unit))
-    except ScheduleError:
-        return [phases]
-    return [
-        store_partials(first, divided),
-        (combine_partials(first, divided.parallel_sizes), *rest),
-    ]
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_pieces_come_to_the_same(seed: int) -> None:
     done: Counter[str] = Counter()
@@ -50,16 +32,14 @@ def test_pieces_come_to_the_same(seed: int) -> None:
         draw = random.Random(100 * seed + number)
         sizes = (draw.randint(1, 5), draw.randint(1, 6), draw.randint(1, 18))
         kernels = read(name, sizes, draw.choice(FOLDS))
-        made: list[k.Kernel] = []
-        for phases, stages in kernels.phases:
-            parts = cut(phases, draw)
-            done["cut"] += len(parts) > 1
-            for part in parts:
-                nest, verbs = follow(naive(part), kernels.function, LIMITS, draw_steps(draw))
-                done.update(verbs if len(parts) > 1 else ())
-                made.append(make_kernel(kernels.function, part, stages, (stages,), CPU, LIMITS,
-                                        nest=nest))  # fmt: skip
-        inputs = kernels.inputs(seed)
+        parts, calls = kernels.cut(draw)
+        nests: list[Nest] = []
+        for phases, _ in parts.phases:
+            nest, verbs = follow(naive(phases), kernels.function, LIMITS, draw_steps(draw))
+            nests.append(nest)
+            done.update(verbs if calls else ())
+        done["cut"] += len(calls)
+        made, inputs = parts.lower(nests), kernels.inputs(seed)
         got = run_kernels(kernels.function, made, inputs)
         for result, values in evaluate(kernels.function, inputs).items():
             np.testing.assert_array_equal(got[result], values, "\n\n".join(map(str, made)))
