@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 
@@ -13,16 +14,18 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.target import CPU
 from dmlc.loops.naive import naive
-from dmlc.loops.phases import Phase, combine_partials, store_partials
+from dmlc.loops.nodes import Nest
+from dmlc.loops.phases import combine_partials, store_partials
 from dmlc.loops.primitives import apply
-from dmlc.loops.rfactor import PIECES, cut_points, make_cut, name_points
+from dmlc.loops.rfactor import cut_points, name_points
 from dmlc.loops.script import ScheduleError, parse_script
 from dmlc.lowering.assemble import make_kernel
+from dmlc.matrices import find_instruction
 from dmlc.pipeline import Steps, make_kernels
 from dmlc.reference import evaluate
 from dmlc.source import Source
 from dmlc.testing.schedules import draw_steps, follow
-from tests.kernel.schedules import FOLDS, FUNCTIONS, LIMITS, read
+from tests.kernel.schedules import FOLDS, FUNCTIONS, HALVES, LIMITS, read
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -102,6 +105,19 @@ def test_numbers_of_steps_end_with_a_shorter_piece(script: str) -> None:
     got = run_kernels(kernels.function, made, inputs)
     for result, values in evaluate(kernels.function, inputs).items():
         np.testing.assert_array_equal(got[result], values)
+
+
+def test_pieces_are_no_rows_of_a_tensorized_product() -> None:
+    """Both factors are others in each piece."""
+    kernels = read("product of halves", (1, 3, 16), "sum", HALVES)
+    (phases, _), *_ = kernels.phases
+    nest = naive(store_partials(phases[0], cut_points(phases, parse_script("rfactor k 8")[0])))
+    script = parse_script("""
+        tile i0 8 as row; tile i1 8 as column; tile k 8 as point; reorder row
+        fuse i0 as tile; bind tile group; tensorize row 8x8x8/8 1 1""")
+    limits = dataclasses.replace(LIMITS, instruction=find_instruction("8x8x8/8"))
+    with pytest.raises(ScheduleError, match="one factor is of the rows of the tile, and the other"):
+        apply(nest, kernels.function, limits, *script)
 
 
 def test_a_cut_names_the_loops_of_the_naive_nest() -> None:
