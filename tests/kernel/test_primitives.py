@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -23,8 +24,10 @@ from dmlc.loops.script import PRIMITIVES, ScheduleError, parse_script, print_scr
 from dmlc.program import Program
 from dmlc.reference import evaluate
 from dmlc.runtime import vulkan
+from dmlc.scalars import DataType
 from dmlc.testing.schedules import DRAWN, SCALAR, Step, draw_steps, follow
-from tests.kernel.schedules import FOLDS, FUNCTIONS, LIMITS, STEPS, Kernels, read, start
+from tests.kernel.random_scripts import run_script
+from tests.kernel.schedules import FOLDS, FUNCTIONS, HALVES, LIMITS, STEPS, Kernels, read, start
 from tests.opencl_launch import run_program
 
 SIZES = st.tuples(st.integers(0, 5), st.integers(0, 6), st.integers(0, 18))
@@ -87,6 +90,25 @@ def test_every_primitive_is_legal_often_enough() -> None:
     rare |= {"items of a block"}
     assert set(DRAWN) - set(done) <= rare
     assert min(n for name, n in done.items() if name not in rare) > 1, done
+
+
+@pytest.mark.parametrize("number", range(16))
+def test_random_scripts_of_all_primitives(number: int) -> None:
+    failure = run_script(number).failure
+    assert failure is None, failure
+
+
+@pytest.mark.parametrize("script", ["split pair 2\nunroll pair", "split pair 4\nsplit pair 2"])
+def test_the_last_word_of_an_odd_number_of_halves_is_a_word(script: str) -> None:
+    """What whole steps leave over is stored in words, too."""
+    kernels = read("halves", (3, 5, 7), "sum", HALVES)
+    limits = dataclasses.replace(LIMITS, pair_types=(DataType.FLOAT16,))
+    calls = parse_script(f"pair i\n{script}")
+    nests = [apply(nest, kernels.function, limits, *calls) for nest in start(kernels)]
+    inputs = kernels.inputs(0)
+    got = run_kernels(kernels.function, kernels.lower(nests, limits), inputs)
+    for result, values in evaluate(kernels.function, inputs).items():
+        np.testing.assert_array_equal(got[result], values)
 
 
 SAMPLES = [(name, seed) for name in FUNCTIONS for seed in range(2)]
