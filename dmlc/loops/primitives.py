@@ -60,6 +60,7 @@ from dmlc.loops.nodes import (
     number_steps,
     walk,
 )
+from dmlc.loops.panels import is_packed
 from dmlc.loops.parts import add_up_lanes
 from dmlc.loops.permute import LANES
 from dmlc.loops.phases import VECTOR
@@ -128,8 +129,10 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
     for argument, value in zip(found.arguments, given, strict=False):
         fits = isinstance(value, int) is (argument is Argument.NUMBER)
         demand(fits, f"'{value}' is not {argument.value}")
+    demand(not is_packed(nest), "what packs panels stays as it is")
     made = found.run(On(nest, function, limits, loop, call.name), *given)
-    check_items(made)
+    if not is_packed(made):
+        check_items(made)
     check_products(made)
     alike = all(is_alike(n) for n in walk(made.body) if isinstance(n, Loop))
     demand(alike, "loops side by side have so many steps, or go by their range")
@@ -532,7 +535,7 @@ def _put_apart(on: On, lanes: int, *, aligned: bool) -> Nest:
 def interleave(on: On) -> Nest:
     """A loop whose first reduction is made for the next step beside what is done with that of the
     present one."""
-    return interleave_loop(on.nest, on.loop)
+    return on.replace(dataclasses.replace(on.loop, interleaved=True))
 
 
 @primitive(Argument.NUMBER)
@@ -592,8 +595,3 @@ def stream(on: On) -> Nest:
     loop = on.loop
     demand(loop.kind is Kind.VECTOR and not loop.extent, "loops in vectors stream")
     return dataclasses.replace(on.nest, streams=on.nest.streams | set(list_phases(loop)))
-
-
-def interleave_loop(nest: Nest, loop: Loop) -> Nest:
-    """The nest with a loop interleaved. Raises `ScheduleError` where that cannot be."""
-    return replace_node(nest, loop, dataclasses.replace(loop, interleaved=True))

@@ -84,11 +84,15 @@ def draw_chain(draw: random.Random) -> list[Step]:
 
 
 def begin(name: str, nest: Nest, function: ir.Function, draw: random.Random) -> Nest:
-    """A nest after what pairs halves, or multiplies matrices of them, as far as that is legal."""
+    """A nest after what pairs halves, multiplies matrices of them, or packs panels, as far as that
+    is legal."""
     script = ""
+    if "product" in name and draw.random() < 0.2:
+        numbers = (draw.choice((1, 2, 3, 6, 7, 20)) for _ in range(3))
+        script = f"panel {' '.join(map(str, numbers))} {draw.choice((8, 16))}"
     if name == "halves" and draw.random() < 0.7:
         script = "fuse i0 as i\nfuse i as e\npair e" if draw.random() < 0.8 else "pair i"
-    if name == "product of halves" and draw.random() < 0.8:
+    elif name == "product of halves" and draw.random() < 0.8:
         side = draw.choice((8, 16))
         script = _MATRICES.format(
             side=side, depth=draw.choice((8, 16)), instruction=_INSTRUCTION,

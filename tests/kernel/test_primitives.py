@@ -215,6 +215,10 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         ("axis row 4\nbind i0 group\nfuse k as e\nshare e row 2", "do not begin where vectors"),
         ("axis row 4\nshare i0 row", "single points are shared"),
         ("axis row 4\nbind i0 group\nshare i1.2 row 3", "do not begin where vectors"),
+        ("panel 6 8 8 8", "there is no sum of products of rows and columns"),
+        ("panel 6 8 8 4", "panels have vectors of 8 or 16 lanes"),
+        ("panel 6 8 0 8", "a tile has rows, columns and points"),
+        ("split i0 2\npanel 6 8 8 8", "panels are packed of what is as it was written"),
         ("expand k", "what is in a block are outputs"),
         ("split i0 2\nexpand i0", "steps around are numbered first"),
         ("normalize i0\nexpand i0_number", "points of one dimension"),
@@ -249,6 +253,11 @@ def test_what_would_change_results_is_refused(refused: str, message: str) -> Non
     kernels = read("rows", (4, 20, 16), "sum")
     with pytest.raises(ScheduleError, match=message):
         apply(begun, kernels.function, LIMITS, *parse_script(last))
+
+
+def test_what_packs_panels_takes_no_more_calls() -> None:
+    with pytest.raises(ScheduleError, match="rename tile as t: what packs panels stays as it is"):
+        change("product", "panel 6 8 8 8", "rename tile as t")
 
 
 def test_a_dimension_that_others_are_made_of_keeps_its_name() -> None:
