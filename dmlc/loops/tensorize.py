@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from dmlc.kernel.target import Limits
 from dmlc.loops.element import Gather, Read, View
-from dmlc.loops.legality import MOST_ITEMS, demand_free, find_path
+from dmlc.loops.legality import MOST_ITEMS, covers, demand_free, find_path
 from dmlc.loops.nodes import (
     Buffer,
     Dim,
@@ -27,7 +27,7 @@ from dmlc.loops.nodes import (
 from dmlc.loops.phases import Phase
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive
 from dmlc.loops.space import Space
-from dmlc.loops.tiling import count_points, covers, list_names, measure_shared
+from dmlc.loops.tiling import count_points, list_names, measure_shared
 from dmlc.matrices import Instruction, find_instruction
 from dmlc.sizes import Measure
 from dmlc.source import InternalError

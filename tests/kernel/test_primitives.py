@@ -394,6 +394,8 @@ def test_what_is_interleaved_has_all_its_steps(script: str, message: str) -> Non
         # Work items stand in one way in a block.
         ("element-wise", ("axis row 32", "bind i0 group", "bind i1 up own", "bind i2 row"),
          "has axes of its own"),
+        ("columns", ("axis row 8", "split i0 8 as b", "bind b group", "bind i0 up own",
+                     "share k row"), "outermost loops of a group"),
         ("element-wise", ("axis row 32", "bind i0 group", "reorder i1", "bind i2 row",
                           "reorder row", "bind i1 up own"), "has other axes"),
         ("transposed", ("split i1 8 as g", "reorder i0", "bind g group", "split i1 4 as b",

@@ -85,6 +85,15 @@ def test_a_dimension_that_numbers_pieces_keeps_its_name() -> None:
         apply(nest, function.function, LIMITS, *parse_script("rename i0 as j"))
 
 
+def test_a_fused_loop_that_numbers_pieces_stays_around_them() -> None:
+    kernels = read("rows", (2, 3, 4), "sum")
+    (phases, _), *_ = kernels.phases
+    nest = naive(store_partials(phases[0], cut_points(phases, parse_script("rfactor k 2")[0])))
+    script = parse_script("fuse i0 as m; unroll m; fuse k as n; jam m")
+    with pytest.raises(ScheduleError, match="jam m: which piece is reduced, the loop says"):
+        apply(nest, kernels.function, LIMITS, *script)
+
+
 @pytest.mark.parametrize("script", ["split k1 8\nfuse k", "split k 2\nreorder k\nfuse k_block"])
 def test_numbers_of_steps_end_with_a_shorter_piece(script: str) -> None:
     """Of four rows the second piece has one, of two steps of eight: there are two numbers."""
