@@ -267,6 +267,22 @@ def part_parallel(phase: Phase, place: int, length: int) -> Phase:
     return with_elements(parted, prune(dataclasses.replace(phase.elements, values=values)))
 
 
+def lies_along(phase: Phase, first: int, second: int) -> bool:
+    """Whether what a phase reads lies side by side along the first of two axes, sooner than along
+    the second."""
+    values = phase.elements.values
+    reads = [v for v in phase.elements.buffers() if not v.local]
+
+    def count(axis: int) -> int:
+        moving = phase.find_moving(axis)
+        beside = [v for v in reads if phase.space.strides[v][axis] == 1]
+        gathers = [v for n, v in enumerate(values) if isinstance(v, Gather) and moving[n]]
+        beside += [v.view for v in gathers if any(s == 1 and moving[n] for n, s in v.terms)]
+        return max((phase.space.count_steps(view) or 0 for view in beside), default=-1)
+
+    return count(first) > count(second)
+
+
 # The phases of tiles -------------------------------------------------------------------------
 
 

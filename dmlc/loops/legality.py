@@ -18,6 +18,7 @@ from dmlc.loops.nodes import (
     Stage,
     find_shared,
     inside,
+    list_dims,
     list_loops,
     list_phases,
     list_standings,
@@ -190,6 +191,17 @@ def list_cuts(nest: Nest, dim: Dim) -> list[int]:
     """The steps that are numbered of a dimension: the loops over it have a part."""
     loops = [n for n in walk(nest.body) if isinstance(n, Loop)]
     return [step for n in loops for part, step in n.dim.parts if part is dim and step > 1]
+
+
+def covers(whole: Dim, dim: Dim) -> bool:
+    """Whether a point along a dimension says which one it is along another."""
+    return whole is dim or any(covers(part, dim) for part, _ in whole.parts)
+
+
+def numbers_pieces(nest: Nest, outer: Dim, inner: Dim) -> bool:
+    """Whether a point along the one dimension says which piece the other walks of a longer one."""
+    pieces = (dim for dim in list_dims(nest) if dim.piece is not None and covers(inner.whole, dim))
+    return any(covers(outer.whole, dim.piece[0]) for dim in pieces if dim.piece is not None)
 
 
 def list_scattered(nest: Nest) -> list[Dim]:

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from dmlc import ir
 from dmlc.kernel.target import Limits
 from dmlc.loops.accumulate import Slot, is_positional, list_slots
+from dmlc.loops.dims import SHORT_VECTOR
 from dmlc.loops.element import (
     Collector,
     Elements,
@@ -144,6 +145,12 @@ class Phase:
     def find_moving(self, axis: int) -> tuple[bool, ...]:
         """For each value whether it changes along an axis."""
         return find_moving(self.elements, self.space.strides, axis)
+
+    def choose_lanes(self, axis: int, long: int, lanes: int) -> int:
+        """How many of so many points along an axis make one vector, of so many `lanes` at most."""
+        if not self.lies_together(axis):
+            return 1
+        return next((width for width in (lanes, SHORT_VECTOR) if width <= long), 1)
 
     def lies_together(self, axis: int) -> bool:
         """Whether what is read and stored for neighbours along an axis lies side by side, or is the

@@ -23,6 +23,7 @@ from dmlc.loops.legality import (
     WIDTHS,
     WIDTHS_ONLY,
     count_steps,
+    covers,
     demand_free,
     demand_ranges,
     demand_serial,
@@ -37,6 +38,7 @@ from dmlc.loops.legality import (
     list_around,
     list_cuts,
     list_scattered,
+    numbers_pieces,
     only_loop,
     reduces,
     take_lanes,
@@ -60,6 +62,7 @@ from dmlc.loops.nodes import (
     number_steps,
     walk,
 )
+from dmlc.loops.panels import is_packed
 from dmlc.loops.parts import add_up_lanes
 from dmlc.loops.permute import LANES
 from dmlc.loops.phases import VECTOR
@@ -74,7 +77,7 @@ from dmlc.loops.script import (
 )
 from dmlc.loops.staging import check_items
 from dmlc.loops.tensorize import check_products
-from dmlc.loops.tiling import covers, vectorize_tile
+from dmlc.loops.tiling import vectorize_tile
 from dmlc.loops.vectorize import vectorize_reads
 from dmlc.loops.verify import verify_nest
 from dmlc.sizes import is_multiple
@@ -128,8 +131,10 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
     for argument, value in zip(found.arguments, given, strict=False):
         fits = isinstance(value, int) is (argument is Argument.NUMBER)
         demand(fits, f"'{value}' is not {argument.value}")
+    demand(not is_packed(nest), "what packs panels stays as it is")
     made = found.run(On(nest, function, limits, loop, call.name), *given)
-    check_items(made)
+    if not is_packed(made):
+        check_items(made)
     check_products(made)
     alike = all(is_alike(n) for n in walk(made.body) if isinstance(n, Loop))
     demand(alike, "loops side by side have so many steps, or go by their range")
@@ -263,7 +268,7 @@ def reorder(on: On) -> Nest:
     settles = outer.dim is not inner.dim and any(
         covers(whole, dim) for whole in around for dim in inside if whole and dim
     )
-    settles |= inner.dim.piece is not None and inner.dim.piece[0] is outer.dim
+    settles |= numbers_pieces(on.nest, outer.dim, inner.dim)
     demand(not settles, "the steps of a loop go by its range, which is settled outside")
     demand(not outer.interleaved and not inner.interleaved, "interleaved loops stay in place")
     if blocked:
@@ -359,8 +364,9 @@ def share(on: On, axis: str, unit: int = 1, many: int = 1) -> Nest:
     """
     loop, nest = demand_serial(on.loop, "shared"), on.nest
     number = find_point(loop, "shared")
-    phase, dim, rows = nest.phases[number], loop.dim, dict(nest.lanes).get(axis, 0)
-    demand(rows > 0, f"no work items stand along an axis '{axis}'")
+    phase, dim, lanes = nest.phases[number], loop.dim, dict(nest.lanes)
+    demand(axis in lanes, f"no work items stand along an axis '{axis}'")
+    rows = lanes.pop(axis)
     alone = len(list_loops(nest.body, dim)) == 1 and loop.step == 1
     demand(alone and not list_cuts(nest, dim), "a part of a dimension is not shared")
     last = dim.parts[-1][0] if dim.parts else dim
@@ -369,7 +375,7 @@ def share(on: On, axis: str, unit: int = 1, many: int = 1) -> Nest:
     if phase.accumulators:
         demand(reduces(nest, loop), "accumulators stand around what is shared")
     around = [n for n in find_path(nest.body, loop) if isinstance(n, Loop)][:-1]
-    fits = all(n.kind in (Kind.GROUP, Kind.LANE) and n.wanted != axis for n in around)
+    fits = all(n.kind is Kind.GROUP or (n.kind is Kind.LANE and n.wanted in lanes) for n in around)
     demand(fits, "work items take the outermost loops of a group")
     demand(0 < many <= MOST_SHARED, "too many steps to write out")
     point: tuple[Node, ...] = loop.body
@@ -386,8 +392,8 @@ def share(on: On, axis: str, unit: int = 1, many: int = 1) -> Nest:
     width = rows * unit
     if many > 1:
         point = (Loop(dim, Kind.UNROLL, width, point, on.find_name("k"), many),)
-    lanes = Loop(dim, Kind.LANE, unit, point, on.find_name(axis), rows)
-    made = Loop(dim, Kind.LOOP, width * many, (lanes,), on.take("strip"))
+    shared = Loop(dim, Kind.LANE, unit, point, on.find_name(axis), rows)
+    made = Loop(dim, Kind.LOOP, width * many, (shared,), on.take("strip"))
     return forget_order(hold_points(on.replace(made)), made)
 
 
@@ -532,7 +538,7 @@ def _put_apart(on: On, lanes: int, *, aligned: bool) -> Nest:
 def interleave(on: On) -> Nest:
     """A loop whose first reduction is made for the next step beside what is done with that of the
     present one."""
-    return interleave_loop(on.nest, on.loop)
+    return on.replace(dataclasses.replace(on.loop, interleaved=True))
 
 
 @primitive(Argument.NUMBER)
@@ -592,8 +598,3 @@ def stream(on: On) -> Nest:
     loop = on.loop
     demand(loop.kind is Kind.VECTOR and not loop.extent, "loops in vectors stream")
     return dataclasses.replace(on.nest, streams=on.nest.streams | set(list_phases(loop)))
-
-
-def interleave_loop(nest: Nest, loop: Loop) -> Nest:
-    """The nest with a loop interleaved. Raises `ScheduleError` where that cannot be."""
-    return replace_node(nest, loop, dataclasses.replace(loop, interleaved=True))

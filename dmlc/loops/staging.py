@@ -25,7 +25,7 @@ from dmlc.loops.element import (
     prune,
 )
 from dmlc.loops.element import renumber as renumber_value
-from dmlc.loops.legality import find_path
+from dmlc.loops.legality import covers, find_path
 from dmlc.loops.nodes import (
     Buffer,
     Dim,
@@ -46,7 +46,7 @@ from dmlc.loops.nodes import (
 from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive, replace_node
 from dmlc.loops.space import Space
-from dmlc.loops.tiling import count_points, covers, list_names, measure_shared
+from dmlc.loops.tiling import count_points, list_names, measure_shared
 from dmlc.scalars import OPERATIONS, DataType
 
 MOST_AHEAD = 64

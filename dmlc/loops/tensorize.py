@@ -4,11 +4,11 @@ the outputs of a tile, each of which has some matrices of them."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from dmlc.kernel.target import Limits
 from dmlc.loops.element import Gather, Read, View
-from dmlc.loops.legality import MOST_ITEMS, demand_free, find_path
+from dmlc.loops.legality import MOST_ITEMS, covers, demand_free, find_path
 from dmlc.loops.nodes import (
     Buffer,
     Dim,
@@ -57,7 +57,7 @@ def tensorize(on: On, instruction: str, rows: int, columns: int) -> Nest:
     column = loop.body[0]
     if not isinstance(column, Loop):
         raise ScheduleError("the rows of a tile have one loop over its columns")
-    _check_factors(nest, reduce, row)
+    _check_factors(nest, reduce, row, (loop.dim, column.dim))
     *outer, points = inner
     shape, after = row.shape, column.body[1:]
     sides = count_points(loop.dim), count_points(column.dim)
@@ -159,9 +159,11 @@ def _find_reduction(nest: Nest, loop: Loop) -> tuple[Reduce, list[Loop]]:
     return reduce, loops
 
 
-def _check_factors(nest: Nest, reduce: Reduce, row: Instruction) -> None:
-    """Refuses what is no sum of products of numbers as they lie in memory."""
-    elements, shape = nest.phases[reduce.phase].elements, row.shape
+def _check_factors(nest: Nest, reduce: Reduce, row: Instruction, sides: Sequence[Dim]) -> None:
+    """Refuses what is no sum of products of numbers as they lie in memory, the one factor of the
+    rows of a tile, and the other of its columns."""
+    phase, shape = nest.phases[reduce.phase], row.shape
+    elements = phase.elements
     plain = len(elements.reductions) == 1 and not elements.results
     demand(plain and elements.reductions[0].combiner == "sum", "only sums are tensorized")
     (reduction,) = elements.reductions
@@ -171,6 +173,12 @@ def _check_factors(nest: Nest, reduce: Reduce, row: Instruction) -> None:
         value = elements.values[number]
         is_read = isinstance(value, Read | Gather) and value.view.dtype is shape.factors
         demand(is_read, f"the factors are {shape.factors.name} as they lie in memory")
+    of_sides = [[phase.find_moving(axis) for axis, dim in enumerate(nest.dims[reduce.phase])
+                 if covers(side.whole, dim)] for side in sides]  # fmt: skip
+    moved = [[any(moving[n] for moving in of_side) for of_side in of_sides]
+             for n in reduction.values]  # fmt: skip
+    apart = moved in ([[True, False], [False, True]], [[False, True], [True, False]])
+    demand(apart, "one factor is of the rows of the tile, and the other of its columns")
 
 
 def _read_sums(

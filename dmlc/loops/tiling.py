@@ -12,11 +12,13 @@ from dmlc.loops.element import View, prune
 from dmlc.loops.legality import (
     MOST_UNROLLED,
     count_steps,
+    covers,
     demand_serial,
     demand_unpacked,
     find_path,
     list_around,
     list_cuts,
+    numbers_pieces,
     reduces,
 )
 from dmlc.loops.nodes import (
@@ -106,11 +108,6 @@ def tile(on: On, size: int) -> Nest:
     return on.replace(dataclasses.replace(loop, step=size, body=(inner,)))
 
 
-def covers(whole: Dim, dim: Dim) -> bool:
-    """Whether a point along a dimension says which one it is along another."""
-    return whole is dim or any(covers(part, dim) for part, _ in whole.parts)
-
-
 def count_points(tile: Dim) -> int:
     """The points of a tile."""
     if not isinstance(tile.size, int):
@@ -154,7 +151,7 @@ def jam(on: On) -> Nest:
     demand(plain and (reduce.tile is not None or not reduce.array), "it is reduced in parts")
     inner = [n for n in nested if isinstance(n, Loop)]
     demand(all(n.kind in (Kind.LOOP, Kind.UNROLL) for n in inner), "work items, or vectors, reduce")
-    demand(not any(n.dim.piece is not None and covers(loop.dim, n.dim.piece[0]) for n in inner),
+    demand(not any(numbers_pieces(nest, loop.dim, n.dim) for n in inner),
            "which piece is reduced, the loop says")  # fmt: skip
     demand(not nest.phases[reduce.phase].is_across, "it is reduced in parts")
     found = [n for node in after for n in _list_always(node) if isinstance(n, Reduce)]

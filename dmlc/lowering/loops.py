@@ -525,7 +525,7 @@ def _roll(nodes: Sequence[Node], dim: Dim, least: int = 0) -> tuple[Node, ...]:
             made.append(node)
             continue
         node = dataclasses.replace(node, body=_roll(node.body, dim, least))
-        if isinstance(node, Pack) and node.dim is dim:
+        if isinstance(node, Pack) and node.dim is dim and not node.in_words:
             made += node.body
             continue
         if (

@@ -90,8 +90,7 @@ def _choose_product(work: Work) -> Nest | None:
             return made
         shape = choose_shape(found.settle(p.taken), p)
         return choose_tiles(work.function, work.phases, found, shape, work.limits)
-    (_, after) = part_axes(work.phases)
-    return choose_panels(found, after, p)
+    return choose_panels(work, found)
 
 
 RULES: tuple[Callable[[Work], Nest | None], ...] = (

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.kernel.target import Profile
 from dmlc.loops.element import Gather, list_conditions
-from dmlc.loops.nodes import SHORT_VECTOR, Nest
+from dmlc.loops.nodes import Nest
 from dmlc.loops.permute import LANES
 from dmlc.loops.phases import Phase, find_segments
 from dmlc.loops.primitives import chain
@@ -377,7 +377,7 @@ def _walk_phases(work: Work, most: int) -> tuple[Rule, str]:
     for number, phase in enumerate(phases):
         block = rule.find_block(number)
         if block and not phase.is_parallel and rule.offers("hoist", block, name="factors"):
-            lanes = choose_lanes(rule.nest.phases[-1], phase.space.parallel[-1], width, p)
+            lanes = rule.nest.phases[-1].choose_lanes(phase.space.parallel[-1], width, p.lanes)
             if lanes > 1:
                 rule.do("vectorize", rule.find_block(len(rule.nest.phases) - 1), lanes, name="i")
         _walk_phase(rule, number, block, width, p)
@@ -396,7 +396,7 @@ def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> 
     if not walked:
         return
     axis, long = (last, width) if walked[-1] == block else (inner[-1], sizes[inner[-1]])
-    lanes = choose_lanes(phase, axis, long, p)
+    lanes = phase.choose_lanes(axis, long, p.lanes)
     across, row, height = bool(block) and 0 < outer == len(inner), walked[-1], 1
     if across:
         row, stores = loops[-1], phase.accumulators and phase.elements.results
@@ -475,11 +475,4 @@ def _goes_in_vectors(phases: Sequence[Phase], p: Profile) -> bool:
     space = phases[0].space
     axis = len(space.sizes) - 1
     long = _choose_width(phases, p) if axis in space.parallel else space.sizes[axis]
-    return choose_lanes(phases[0], axis, long, p) == p.lanes
-
-
-def choose_lanes(phase: Phase, axis: int, long: int, p: Profile) -> int:
-    """How many of so many points along an axis make one vector."""
-    if not phase.lies_together(axis):
-        return 1
-    return next((width for width in (p.lanes, SHORT_VECTOR) if width <= long), 1)
+    return phases[0].choose_lanes(axis, long, p.lanes) == p.lanes

@@ -7,7 +7,7 @@ The numbers are for each instruction of `matrices.INSTRUCTIONS`. They go by size
 from __future__ import annotations
 
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.contraction import Contraction, Factor
+from dmlc.loops.contraction import Contraction, Factor, lies_along
 from dmlc.loops.element import Gather, Read
 from dmlc.loops.legality import MOST_UNROLLED
 from dmlc.loops.nodes import Nest
@@ -16,7 +16,7 @@ from dmlc.loops.staging import stage_value
 from dmlc.loops.tiling import takes_vectors
 from dmlc.matrices import Instruction
 from dmlc.schedules.rule import Rule, Work
-from dmlc.schedules.tiles import lies_along, name_factor, take_apart
+from dmlc.schedules.tiles import name_factor, take_apart
 
 _SIDES = 128, 64, 32
 """Rows and columns of a tile: the first of which there are enough for a GPU to be busy. Of the

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.contraction import Contraction, Factor, find_divided
-from dmlc.loops.element import Gather
+from dmlc.loops.contraction import Contraction, Factor, find_divided, lies_along
 from dmlc.loops.legality import MOST_UNROLLED
 from dmlc.loops.nodes import Loop, Nest, walk
 from dmlc.loops.phases import VECTOR, Phase
@@ -226,19 +225,3 @@ def name_factor(found: Contraction, factor: Factor) -> str:
     """What the primitive that stages a factor calls it."""
     (reduction,) = found.phase.elements.reductions
     return FACTORS[reduction.values.index(factor.value)]
-
-
-def lies_along(phase: Phase, first: int, second: int) -> bool:
-    """Whether what a phase reads lies side by side along the first of two axes, sooner than along
-    the second."""
-    values = phase.elements.values
-    reads = [v for v in phase.elements.buffers() if not v.local]
-
-    def count(axis: int) -> int:
-        moving = phase.find_moving(axis)
-        beside = [v for v in reads if phase.space.strides[v][axis] == 1]
-        gathers = [v for n, v in enumerate(values) if isinstance(v, Gather) and moving[n]]
-        beside += [v.view for v in gathers if any(s == 1 and moving[n] for n, s in v.terms)]
-        return max((phase.space.count_steps(view) or 0 for view in beside), default=-1)
-
-    return count(first) > count(second)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TypeAlias
@@ -121,9 +122,11 @@ def follow(
     limits: Limits,
     steps: Sequence[Step],
     most_items: int | None = None,
+    refused: Counter[str] | None = None,
 ) -> tuple[Nest, list[str]]:
     """A nest after those of some steps that are legal for a loop of it and give no group more work
-    items than that, and the names of these steps."""
+    items than that, and the names of these steps. What was not legal is counted in `refused`, by
+    primitive and reason."""
     done: list[str] = []
     for name, which, number in steps:
         verb, *arguments = DRAWN[name](number)
@@ -133,7 +136,7 @@ def follow(
             given = (loop, *arguments) if PRIMITIVES[str(verb)].takes_loop else tuple(arguments)
             calls = [Call(str(verb), each, f"m{loop}" if name == "fuse" else "")
                      for each in _name_tiles(nest, given)]  # fmt: skip
-            made = _try(nest, function, limits, calls, most_items)
+            made = _try(nest, function, limits, calls, most_items, refused)
             if made is not None:
                 nest = made
                 done.append(name)
@@ -157,12 +160,16 @@ def _try(
     limits: Limits,
     calls: Sequence[Call],
     most_items: int | None,
+    refused: Counter[str] | None,
 ) -> Nest | None:
     """A nest after the first of some calls that is legal; None where none is."""
     for call in calls:
         try:
             made = apply(nest, function, limits, call)
-        except ScheduleError:
+        except ScheduleError as error:
+            if refused is not None:
+                reason = error.diagnostics[0].message.removeprefix(f"{call}: ")
+                refused[f"{call.verb}: {reason}"] += 1
             continue
         if most_items is None or math.prod(extent for _, extent in made.lanes) <= most_items:
             return made

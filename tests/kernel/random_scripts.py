@@ -1,7 +1,8 @@
 """Random scripts of random functions, as many as wanted: `python -m tests.kernel.random_scripts`.
 
 Each is drawn by a number, runs in the interpreter, and is held to the reference bit for bit. What
-fails is printed by its shortest script: the number makes it again.
+fails is printed by its shortest script: the number makes it again. In the end it says how many
+kernels each primitive is in, and how often it was refused.
 """
 
 from __future__ import annotations
@@ -9,20 +10,24 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import dataclasses
-import itertools
 import random
 import sys
 import traceback
+from collections import Counter
 
 import numpy as np
 
+from dmlc import ir
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.passes import set_verify_each
 from dmlc.loops.nodes import Nest
-from dmlc.loops.script import print_script
+from dmlc.loops.primitives import apply
+from dmlc.loops.script import PRIMITIVES, ScheduleError, parse_script, print_script
+from dmlc.matrices import find_instruction
 from dmlc.reference import evaluate
+from dmlc.scalars import DataType
 from dmlc.testing.schedules import DRAWN, Step, draw_steps, follow
-from tests.kernel.schedules import FOLDS, FUNCTIONS, LIMITS, read, start
+from tests.kernel.schedules import FOLDS, FUNCTIONS, HALVES, LIMITS, read, start
 
 _LONG = 32, 48, 64, 68
 _CHAIN = (
@@ -30,6 +35,23 @@ _CHAIN = (
     *("share", "share", "vectorize whole", "unroll", "reorder", *sorted(set(DRAWN))),
 )
 """Primitives in an order in which many of them are legal."""
+_INSTRUCTION = "8x8x8/8"
+_MATRICES = """\
+tile i0 {side} as row
+tile i1 {side} as column
+tile k {depth} as point
+reorder row
+fuse i0 as tile
+bind tile group
+tensorize row {instruction} {rows} {columns}
+stage k left shared point {pad}
+stage k right shared {beside} {pad}"""
+"""What a product is made of matrices by."""
+_EVERY = FUNCTIONS | HALVES
+_LIMITS = dataclasses.replace(
+    LIMITS, pair_types=(DataType.FLOAT16,), instruction=find_instruction(_INSTRUCTION)
+)
+"""Those of a target that has all that primitives are for."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,6 +65,15 @@ class Failure:
     length: int
 
 
+@dataclasses.dataclass(slots=True)
+class Tried:
+    """Which primitives a script is made by, and which of them were refused, with the reason."""
+
+    legal: Counter[str] = dataclasses.field(default_factory=Counter[str])
+    refused: Counter[str] = dataclasses.field(default_factory=Counter[str])
+    failure: Failure | None = None
+
+
 def draw_chain(draw: random.Random) -> list[Step]:
     """Some steps, drawn alike or along a chain of legal ones."""
     steps = draw_steps(draw)
@@ -52,30 +83,61 @@ def draw_chain(draw: random.Random) -> list[Step]:
     return [step for step in chain if draw.random() < 0.7] + steps[:3]
 
 
-def run_script(number: int) -> Failure | None:
-    """The script of a number: what is wrong with it, if anything is."""
-    draw = random.Random(number)
-    name, fold = draw.choice(list(FUNCTIONS)), draw.choice(FOLDS)
+def begin(name: str, nest: Nest, function: ir.Function, draw: random.Random) -> Nest:
+    """A nest after what pairs halves, multiplies matrices of them, or packs panels, as far as that
+    is legal."""
+    script = ""
+    if "product" in name and draw.random() < 0.2:
+        numbers = (draw.choice((1, 2, 3, 6, 7, 20)) for _ in range(3))
+        script = f"panel {' '.join(map(str, numbers))} {draw.choice((8, 16))}"
+    if name == "halves" and draw.random() < 0.7:
+        script = "fuse i0 as i\nfuse i as e\npair e" if draw.random() < 0.8 else "pair i"
+    elif name == "product of halves" and draw.random() < 0.8:
+        side = draw.choice((8, 16))
+        script = _MATRICES.format(
+            side=side, depth=draw.choice((8, 16)), instruction=_INSTRUCTION,
+            rows=draw.choice((1, side // 8)), columns=draw.choice((1, side // 8)),
+            pad=draw.choice((0, 8)), beside=draw.choice(("column", "point")),
+        )  # fmt: skip
+    try:
+        return apply(nest, function, _LIMITS, *parse_script(script))
+    except ScheduleError:
+        return nest
+
+
+def run_script(number: int) -> Tried:
+    """The script of a number: what it is made by, and what is wrong with it, if anything is."""
+    draw, tried = random.Random(number), Tried()
+    name, fold = draw.choice(list(_EVERY)), draw.choice(FOLDS)
     sizes = (draw.randint(0, 5), draw.randint(0, 6), draw.randint(0, 18))
     if draw.random() < 0.15:
         sizes = (draw.randint(1, 3), draw.randint(1, 3), draw.choice(_LONG))
     nests: list[Nest] = []
     set_verify_each(True)
     try:
-        kernels = read(name, sizes, fold)
-        nests += (follow(nest, kernels.function, LIMITS, draw_chain(draw))[0]
-                  for nest in start(kernels))  # fmt: skip
+        kernels = read(name, sizes, fold, _EVERY)
+        function = kernels.function
+        if draw.random() < 0.25:
+            kernels, calls = kernels.cut(draw)
+            tried.legal.update(call.verb for call in calls)
+        for nest in start(kernels):
+            begun = begin(name, nest, function, draw)
+            steps = draw_chain(draw)
+            made, _ = follow(begun, function, _LIMITS, steps, refused=tried.refused)
+            nests.append(made)
+            tried.legal.update({call.verb for call in made.script})
         inputs = kernels.inputs(number % 2**32)
-        got = run_kernels(kernels.function, kernels.lower(nests), inputs)
-        for result, values in evaluate(kernels.function, inputs).items():
+        got = run_kernels(function, kernels.lower(nests, _LIMITS), inputs)
+        for result, values in evaluate(function, inputs).items():
             assert np.array_equal(got[result], values), f"'{result}' is wrong"
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         kind = f"{type(error).__name__} in {place.name}:{place.lineno}"
         scripts = "\n--\n".join(print_script(nest.script) for nest in nests)
         words = f"{name} {sizes} {fold}: {str(error)[:300]}\n{scripts}"
-        return Failure(number, kind, words, sum(len(nest.script) for nest in nests))
-    return None
+        length = sum(len(nest.script) for nest in nests)
+        tried.failure = Failure(number, kind, words, length)
+    return tried
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -83,14 +145,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=10_000, help="scripts (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="number of the first")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--refusals", type=int, default=0, help="reasons to print, the most first")
     given = parser.parse_args(arguments)
     numbers = range(given.first, given.first + given.count)
     shortest: dict[str, Failure] = {}
-    failed = 0
+    failed, legal, refused = 0, Counter[str](), Counter[str]()
     with concurrent.futures.ProcessPoolExecutor(given.jobs) as pool:
         found = pool.map(run_script, numbers, chunksize=25)
-        for failure in itertools.filterfalse(lambda each: each is None, found):
-            assert failure is not None
+        for tried in found:
+            legal.update(tried.legal)
+            refused.update(tried.refused)
+            failure = tried.failure
+            if failure is None:
+                continue
             failed += 1
             if failure.kind not in shortest:
                 print(f"script {failure.number}: {failure.kind}", flush=True)
@@ -99,6 +166,14 @@ def main(arguments: list[str] | None = None) -> int:
                 shortest[failure.kind] = failure
     for failure in shortest.values():
         print(f"\nscript {failure.number}: {failure.kind}\n{failure.words}")
+    calls = Counter[str]()
+    for reason, count in refused.items():
+        calls[reason.partition(":")[0]] += count
+    print(f"{'primitive':12} {'kernels':>8} {'refused':>9}")
+    for verb in sorted(PRIMITIVES):
+        print(f"{verb:12} {legal[verb]:8,} {calls[verb]:9,}")
+    for reason, count in refused.most_common(given.refusals):
+        print(f"{count:9,} {reason}")
     print(f"{given.count:,} scripts, {failed:,} wrong, {len(shortest)} kinds")
     return 1 if failed else 0
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from hypothesis import strategies as st
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
-from dmlc.kernel.target import CPU
+from dmlc.kernel.target import CPU, Limits
 from dmlc.loops.naive import naive
-from dmlc.loops.nodes import Nest
-from dmlc.loops.phases import Phase
+from dmlc.loops.nodes import Call, Nest
+from dmlc.loops.phases import Phase, combine_partials, store_partials
+from dmlc.loops.rfactor import PIECES, cut_points, make_cut
+from dmlc.loops.script import ScheduleError
 from dmlc.lowering.assemble import make_kernel
 from dmlc.lowering.group import collect_group
 from dmlc.pipeline import find_fusion
@@ -116,26 +119,66 @@ class Kernels:
     function: ir.Function
     phases: tuple[tuple[tuple[Phase, ...], tuple[str, ...]], ...]
 
-    def lower(self, nests: Sequence[Nest]) -> list[k.Kernel]:
+    def cut(self, draw: random.Random) -> tuple[Kernels, list[Call]]:
+        """The same, where what reduces once is two kernels, if it can be cut into pieces that are
+        drawn; and the calls that have cut it."""
+        made: list[tuple[tuple[Phase, ...], tuple[str, ...]]] = []
+        calls: list[Call] = []
+        for phases, stages in self.phases:
+            first, *rest = phases
+            if not first.accumulators or any(p.accumulators for p in rest):
+                made.append((phases, stages))
+                continue
+            axis = draw.choice(first.space.inner)
+            unit: tuple[str | int, ...] = draw.choice([(), (PIECES,), (PIECES, 2)])
+            call = make_cut(first, axis, draw.randint(1, max(1, first.space.sizes[axis])), *unit)
+            try:
+                divided = cut_points(phases, call)
+            except ScheduleError:
+                made.append((phases, stages))
+                continue
+            calls.append(call)
+            made.append((store_partials(first, divided), stages))
+            made.append(((combine_partials(first, divided.parallel_sizes), *rest), stages))
+        return Kernels(self.function, tuple(made)), calls
+
+    def lower(self, nests: Sequence[Nest], limits: Limits = LIMITS) -> list[k.Kernel]:
         """The kernels by some schedules."""
         return [
-            make_kernel(self.function, phases, stages, (stages,), CPU, LIMITS, nest=nest)
+            make_kernel(self.function, phases, stages, (stages,), CPU, limits, nest=nest)
             for (phases, stages), nest in zip(self.phases, nests, strict=True)
         ]
 
     def inputs(self, seed: int) -> dict[str, Array]:
         """Values of which sums are exact, and so are products."""
-        random = np.random.default_rng(seed)
+        values = np.random.default_rng(seed)
         return {
-            p.name: random.integers(-2, 3, [int(e) for e in p.extents]).astype(np.float32)
+            p.name: values.integers(-2, 3, [int(e) for e in p.extents]).astype(p.dtype.dtype)
             for p in self.function.parameters
         }
 
 
-def read(name: str, sizes: tuple[int, int, int], fold: str) -> Kernels:
+HALVES = {
+    "halves": """
+        func @f(%X: f16[{a}, {b}, {c}], %W: f16[{a}, {b}, {c}]) -> (%Y, %Z) {{
+          %Y: f16[i0 < {a}, i1 < {b}, i2 < {c}] = add(%X[i0, i1, i2], mul(%W[i0, i1, i2], 2.0))
+          %Z: f32[i0 < {a}, i1 < {b}, i2 < {c}] = mul(%X[i0, i1, i2], %W[i0, i1, i2])
+        }}""",
+    "product of halves": """
+        func @f(%A: f16[{a}, {c}], %B: f16[{c}, {b}], %W: f32[{b}]) -> (%Y) {{
+          %S: f32[i0 < {a}, i1 < {b}] = sum[r0 < {c}] mul(%A[i0, r0], %B[r0, i1])
+          %Y: f32[i0 < {a}, i1 < {b}] = add(%S[i0, i1], %W[i1])
+        }}""",
+}
+"""Functions for the primitives that words of two elements and matrix instructions have."""
+
+
+def read(
+    name: str, sizes: tuple[int, int, int], fold: str, texts: Mapping[str, str] = FUNCTIONS
+) -> Kernels:
     """A function of those sizes, in kernels as fusion has them."""
     a, b, c = sizes
-    text = FUNCTIONS[name].format(a=a, b=b, c=c, two_a=2 * a, last_b=b - 1, fold=fold)
+    text = texts[name].format(a=a, b=b, c=c, two_a=2 * a, last_b=b - 1, fold=fold)
     fusion = find_fusion(ir.parse(text), "opencl", "gpu")
     found = [(collect_group(fusion.function, g)[0], g.stages) for g in fusion.groups]
     return Kernels(fusion.function, tuple(found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -23,8 +24,10 @@ from dmlc.loops.script import PRIMITIVES, ScheduleError, parse_script, print_scr
 from dmlc.program import Program
 from dmlc.reference import evaluate
 from dmlc.runtime import vulkan
+from dmlc.scalars import DataType
 from dmlc.testing.schedules import DRAWN, SCALAR, Step, draw_steps, follow
-from tests.kernel.schedules import FOLDS, FUNCTIONS, LIMITS, STEPS, Kernels, read, start
+from tests.kernel.random_scripts import run_script
+from tests.kernel.schedules import FOLDS, FUNCTIONS, HALVES, LIMITS, STEPS, Kernels, read, start
 from tests.opencl_launch import run_program
 
 SIZES = st.tuples(st.integers(0, 5), st.integers(0, 6), st.integers(0, 18))
@@ -87,6 +90,25 @@ def test_every_primitive_is_legal_often_enough() -> None:
     rare |= {"items of a block"}
     assert set(DRAWN) - set(done) <= rare
     assert min(n for name, n in done.items() if name not in rare) > 1, done
+
+
+@pytest.mark.parametrize("number", range(16))
+def test_random_scripts_of_all_primitives(number: int) -> None:
+    failure = run_script(number).failure
+    assert failure is None, failure
+
+
+@pytest.mark.parametrize("script", ["split pair 2\nunroll pair", "split pair 4\nsplit pair 2"])
+def test_the_last_word_of_an_odd_number_of_halves_is_a_word(script: str) -> None:
+    """What whole steps leave over is stored in words, too."""
+    kernels = read("halves", (3, 5, 7), "sum", HALVES)
+    limits = dataclasses.replace(LIMITS, pair_types=(DataType.FLOAT16,))
+    calls = parse_script(f"pair i\n{script}")
+    nests = [apply(nest, kernels.function, limits, *calls) for nest in start(kernels)]
+    inputs = kernels.inputs(0)
+    got = run_kernels(kernels.function, kernels.lower(nests, limits), inputs)
+    for result, values in evaluate(kernels.function, inputs).items():
+        np.testing.assert_array_equal(got[result], values)
 
 
 SAMPLES = [(name, seed) for name in FUNCTIONS for seed in range(2)]
@@ -193,6 +215,10 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         ("axis row 4\nbind i0 group\nfuse k as e\nshare e row 2", "do not begin where vectors"),
         ("axis row 4\nshare i0 row", "single points are shared"),
         ("axis row 4\nbind i0 group\nshare i1.2 row 3", "do not begin where vectors"),
+        ("panel 6 8 8 8", "there is no sum of products of rows and columns"),
+        ("panel 6 8 8 4", "panels have vectors of 8 or 16 lanes"),
+        ("panel 6 8 0 8", "a tile has rows, columns and points"),
+        ("split i0 2\npanel 6 8 8 8", "panels are packed of what is as it was written"),
         ("expand k", "what is in a block are outputs"),
         ("split i0 2\nexpand i0", "steps around are numbered first"),
         ("normalize i0\nexpand i0_number", "points of one dimension"),
@@ -227,6 +253,11 @@ def test_what_would_change_results_is_refused(refused: str, message: str) -> Non
     kernels = read("rows", (4, 20, 16), "sum")
     with pytest.raises(ScheduleError, match=message):
         apply(begun, kernels.function, LIMITS, *parse_script(last))
+
+
+def test_what_packs_panels_takes_no_more_calls() -> None:
+    with pytest.raises(ScheduleError, match="rename tile as t: what packs panels stays as it is"):
+        change("product", "panel 6 8 8 8", "rename tile as t")
 
 
 def test_a_dimension_that_others_are_made_of_keeps_its_name() -> None:
@@ -363,6 +394,8 @@ def test_what_is_interleaved_has_all_its_steps(script: str, message: str) -> Non
         # Work items stand in one way in a block.
         ("element-wise", ("axis row 32", "bind i0 group", "bind i1 up own", "bind i2 row"),
          "has axes of its own"),
+        ("columns", ("axis row 8", "split i0 8 as b", "bind b group", "bind i0 up own",
+                     "share k row"), "outermost loops of a group"),
         ("element-wise", ("axis row 32", "bind i0 group", "reorder i1", "bind i2 row",
                           "reorder row", "bind i1 up own"), "has other axes"),
         ("transposed", ("split i1 8 as g", "reorder i0", "bind g group", "split i1 4 as b",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,8 +13,11 @@ from dmlc import ir, library
 from dmlc.binding import Operator
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits
+from dmlc.loops.naive import naive
 from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import Phase
+from dmlc.loops.primitives import apply
+from dmlc.loops.script import parse_script, print_script
 from dmlc.lowering import assemble
 from dmlc.pipeline import make_kernels
 from dmlc.source import UnsupportedError
@@ -56,6 +59,16 @@ def choose_for(
     monkeypatch.setattr(assemble, "choose", watch)
     _lower(function, target, profile)
     return chosen
+
+
+def follow_scripts(chosen: Sequence[Chosen]) -> Iterator[tuple[Nest, Nest]]:
+    """Nests that rules have chosen by a script, and what it makes of the naive ones, read as text
+    again."""
+    for each in chosen:
+        if each.nest.script:
+            script = parse_script(print_script(each.nest.script))
+            begun = naive(each.phases, each.count)
+            yield each.nest, apply(begun, each.function, each.limits, *script)
 
 
 def list_nests(

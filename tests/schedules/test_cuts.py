@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 
@@ -13,34 +14,18 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.target import CPU
 from dmlc.loops.naive import naive
-from dmlc.loops.phases import Phase, combine_partials, store_partials
+from dmlc.loops.nodes import Nest
+from dmlc.loops.phases import combine_partials, store_partials
 from dmlc.loops.primitives import apply
-from dmlc.loops.rfactor import PIECES, cut_points, make_cut, name_points
+from dmlc.loops.rfactor import cut_points, name_points
 from dmlc.loops.script import ScheduleError, parse_script
 from dmlc.lowering.assemble import make_kernel
+from dmlc.matrices import find_instruction
 from dmlc.pipeline import Steps, make_kernels
 from dmlc.reference import evaluate
 from dmlc.source import Source
 from dmlc.testing.schedules import draw_steps, follow
-from tests.kernel.schedules import FOLDS, FUNCTIONS, LIMITS, read
-
-
-def cut(phases: tuple[Phase, ...], draw: random.Random) -> list[tuple[Phase, ...]]:
-    """The phases of two kernels for those of one, where it reduces once and that can be cut."""
-    first, *rest = phases
-    if not first.accumulators or any(p.accumulators for p in rest):
-        return [phases]
-    axis = draw.choice(first.space.inner)
-    size = first.space.sizes[axis]
-    unit: tuple[str | int, ...] = draw.choice([(), (PIECES,), (PIECES, 2)])
-    try:
-        divided = cut_points(phases, make_cut(first, axis, draw.randint(1, max(1, size)), *unit))
-    except ScheduleError:
-        return [phases]
-    return [
-        store_partials(first, divided),
-        (combine_partials(first, divided.parallel_sizes), *rest),
-    ]
+from tests.kernel.schedules import FOLDS, FUNCTIONS, HALVES, LIMITS, read
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -50,16 +35,14 @@ def test_pieces_come_to_the_same(seed: int) -> None:
         draw = random.Random(100 * seed + number)
         sizes = (draw.randint(1, 5), draw.randint(1, 6), draw.randint(1, 18))
         kernels = read(name, sizes, draw.choice(FOLDS))
-        made: list[k.Kernel] = []
-        for phases, stages in kernels.phases:
-            parts = cut(phases, draw)
-            done["cut"] += len(parts) > 1
-            for part in parts:
-                nest, verbs = follow(naive(part), kernels.function, LIMITS, draw_steps(draw))
-                done.update(verbs if len(parts) > 1 else ())
-                made.append(make_kernel(kernels.function, part, stages, (stages,), CPU, LIMITS,
-                                        nest=nest))  # fmt: skip
-        inputs = kernels.inputs(seed)
+        parts, calls = kernels.cut(draw)
+        nests: list[Nest] = []
+        for phases, _ in parts.phases:
+            nest, verbs = follow(naive(phases), kernels.function, LIMITS, draw_steps(draw))
+            nests.append(nest)
+            done.update(verbs if calls else ())
+        done["cut"] += len(calls)
+        made, inputs = parts.lower(nests), kernels.inputs(seed)
         got = run_kernels(kernels.function, made, inputs)
         for result, values in evaluate(kernels.function, inputs).items():
             np.testing.assert_array_equal(got[result], values, "\n\n".join(map(str, made)))
@@ -102,6 +85,15 @@ def test_a_dimension_that_numbers_pieces_keeps_its_name() -> None:
         apply(nest, function.function, LIMITS, *parse_script("rename i0 as j"))
 
 
+def test_a_fused_loop_that_numbers_pieces_stays_around_them() -> None:
+    kernels = read("rows", (2, 3, 4), "sum")
+    (phases, _), *_ = kernels.phases
+    nest = naive(store_partials(phases[0], cut_points(phases, parse_script("rfactor k 2")[0])))
+    script = parse_script("fuse i0 as m; unroll m; fuse k as n; jam m")
+    with pytest.raises(ScheduleError, match="jam m: which piece is reduced, the loop says"):
+        apply(nest, kernels.function, LIMITS, *script)
+
+
 @pytest.mark.parametrize("script", ["split k1 8\nfuse k", "split k 2\nreorder k\nfuse k_block"])
 def test_numbers_of_steps_end_with_a_shorter_piece(script: str) -> None:
     """Of four rows the second piece has one, of two steps of eight: there are two numbers."""
@@ -122,6 +114,19 @@ def test_numbers_of_steps_end_with_a_shorter_piece(script: str) -> None:
     got = run_kernels(kernels.function, made, inputs)
     for result, values in evaluate(kernels.function, inputs).items():
         np.testing.assert_array_equal(got[result], values)
+
+
+def test_pieces_are_no_rows_of_a_tensorized_product() -> None:
+    """Both factors are others in each piece."""
+    kernels = read("product of halves", (1, 3, 16), "sum", HALVES)
+    (phases, _), *_ = kernels.phases
+    nest = naive(store_partials(phases[0], cut_points(phases, parse_script("rfactor k 8")[0])))
+    script = parse_script("""
+        tile i0 8 as row; tile i1 8 as column; tile k 8 as point; reorder row
+        fuse i0 as tile; bind tile group; tensorize row 8x8x8/8 1 1""")
+    limits = dataclasses.replace(LIMITS, instruction=find_instruction("8x8x8/8"))
+    with pytest.raises(ScheduleError, match="one factor is of the rows of the tile, and the other"):
+        apply(nest, kernels.function, limits, *script)
 
 
 def test_a_cut_names_the_loops_of_the_naive_nest() -> None:

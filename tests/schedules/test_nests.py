@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+from typing import Any
 
 import pytest
 
-from dmlc import library
+from dmlc.kernel.names import Names
 from dmlc.loops.nodes import Loop, Nest
 from dmlc.loops.parse import nest_from_json, nest_to_json, parse_nest
+from dmlc.loops.script import print_script
+from dmlc.lowering import assemble
 from dmlc.source import DmlcError
+from tests.corpus.subjects import SUBJECTS
 from tests.schedules.nest_mutants import CASES, is_same, make
-from tests.schedules.rules import TARGETS, list_nests
+from tests.schedules.rules import TARGETS, choose_for, follow_scripts, list_nests
 
 SCALED = "directml.BATCH_NORMALIZATION_TRAINING_GRAD"
 
 
 @pytest.mark.grid(16)
 @pytest.mark.parametrize(("target", "profile"), TARGETS)
-@pytest.mark.parametrize("name", library.names())
-def test_a_nest_reads_back_from_its_text_and_its_json(
-    name: str, target: str, profile: str | None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_nests_are_made_again_of_scripts_and_of_what_they_print(
+    subject: str, target: str, profile: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for nest in list_nests(name, target, profile, monkeypatch):
-        text = parse_nest(str(nest), nest.phases)
+    """Of the first example of an operator, and of every other row of the corpus: the script makes
+    the nest that a rule has chosen of the naive one, and what is read of the nest's text is what
+    the kernel that ships is lowered from."""
+    lower, texts = assemble.lower_nest, list[str]()
+
+    def watch(nest: Nest, names: Names, *rest: Any) -> Any:
+        text, own = parse_nest(str(nest), nest.phases), copy.deepcopy(names)
+        texts.append(str(text))
         assert text == nest
         assert str(text) == str(nest)
         assert nest_from_json(nest_to_json(nest), nest.phases) == nest
+        lowered = lower(nest, names, *rest)
+        assert lower(text, own, *rest) == lowered
+        return lowered
+
+    monkeypatch.setattr(assemble, "lower_nest", watch)
+    _, function = next(SUBJECTS[subject]())
+    for nest, again in follow_scripts(choose_for(function, target, profile, monkeypatch)):
+        assert again == nest, print_script(nest.script)
+        assert str(again) in texts
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 
-from dmlc import ir, library
-from dmlc.loops.naive import naive
+from dmlc import ir
 from dmlc.loops.nodes import Nest
-from dmlc.loops.primitives import apply
-from dmlc.loops.script import parse_script, print_script
-from tests.schedules.rules import TARGETS, Chosen, choose_for, choose_nests
+from dmlc.loops.script import print_script
+from tests.schedules.rules import TARGETS, choose_for, choose_nests, follow_scripts
 
 
 def make_nests(
@@ -20,24 +18,6 @@ def make_nests(
     """The nests that rules choose for the first example of an operator, and what their scripts make
     of the naive ones, as text that is read again."""
     return follow_scripts(choose_nests(name, target, profile, monkeypatch))
-
-
-def follow_scripts(chosen: Sequence[Chosen]) -> Iterator[tuple[Nest, Nest]]:
-    for each in chosen:
-        if each.nest.script:
-            script = parse_script(print_script(each.nest.script))
-            begun = naive(each.phases, each.count)
-            yield each.nest, apply(begun, each.function, each.limits, *script)
-
-
-@pytest.mark.grid(16)
-@pytest.mark.parametrize(("target", "profile"), TARGETS)
-@pytest.mark.parametrize("name", library.names())
-def test_a_script_makes_its_nest_again(
-    name: str, target: str, profile: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for nest, again in make_nests(name, target, profile, monkeypatch):
-        assert again == nest, print_script(nest.script)
 
 
 @pytest.mark.parametrize(("target", "profile"), TARGETS)

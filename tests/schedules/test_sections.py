@@ -35,6 +35,7 @@ from dmlc.testing.memory import check_run
 from dmlc.testing.schedules import DRAWN, SCALAR, draw_steps, follow
 from dmlc.transform.loops import part_loops
 from tests.kernel.schedules import FOLDS, FUNCTIONS
+from tests.schedules.nest_mutants import resample
 from tests.schedules.rules import TARGETS, choose_for
 
 PRODUCT = """
@@ -141,8 +142,18 @@ def test_a_kernel_shows_its_script_above_it_or_else_its_loops() -> None:
     (line,) = [line for line in kernel.source.splitlines() if "split i 4 as lane;" in line]
     assert line.startswith("//     ")
     assert "vector i: 4" not in kernel.source
-    first = dmlc.compile(ir.parse(PRODUCT), profile="cpu").kernels[0]
+    (product, *_) = dmlc.compile(ir.parse(PRODUCT), profile="cpu").kernels
+    assert re.search("\n//     panel 24 256 256 16\n", product.source)
+    (first, *_) = dmlc.compile(resample(9, 24), profile="cpu").kernels
     assert re.search("//     group .*: 0\\.\\.", first.source)
+
+
+@pytest.mark.parametrize("numbers", ["12 16 64 8", "5 40 300 16", "24 7 100 8"])
+def test_panels_of_ones_own(numbers: str) -> None:
+    text = f"kernel C\npanel {numbers}"
+    (kernel,) = make(PRODUCT, text, "cpu")
+    assert kernel.script == (f"panel {numbers}",)
+    run(PRODUCT, text, "cpu")
 
 
 def test_a_rule_cuts_by_the_same_call() -> None:
