@@ -129,7 +129,7 @@ def choose_tiles(
     written = _WRITTEN if limits.unrolls else _WRITTEN // 2
     rule.do("unroll" if each**2 * shape.depth <= written else "roll", "points")
     rule.do("unroll", "point")
-    _, wide, is_along = _stage(found, found.right, limits)
+    _, wide, is_along = look_at_factor(found, found.right, limits)
     if each > VECTOR and wide and is_along and not shape.ahead:
         # Columns whose points lie side by side are read one part after the other: registers.
         rule.do("reorder", "point")
@@ -185,7 +185,7 @@ def _fill(
     """How the work items fill the tile of a factor: neighbours read side by side, four elements
     each where that can be, and these lie side by side in the tile too."""
     (k, name, own), items = names, shape.items
-    phase, wide, is_along = _stage(found, factor, rule.limits)
+    phase, wide, is_along = look_at_factor(found, factor, rule.limits)
     # Eight rows or columns of points side by side take registers that two groups of 256 lack.
     beside = "point" if wide and is_along and not (shape.ahead and shape.each > VECTOR) else own
     pad = 0 if shape.ahead else _PAD
@@ -205,9 +205,9 @@ def _fill(
         rule.do("vectorize", along, VECTOR, "whole")
 
 
-def _stage(found: Contraction, factor: Factor, limits: Limits) -> tuple[Phase, bool, bool]:
-    """The phase that makes a factor, whether four neighbours are read at once, and whether they are
-    points."""
+def look_at_factor(found: Contraction, factor: Factor, limits: Limits) -> tuple[Phase, bool, bool]:
+    """The phase that makes a factor, whether four neighbours are read at once, and whether these
+    are points."""
     phase = stage_value(found.phase, factor.value, factor.conditions, "factor")
     pieces = found.phase.space.pieces
     last = max(found.inner, key=lambda axis: (axis not in pieces, axis))
