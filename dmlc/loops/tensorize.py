@@ -137,10 +137,12 @@ def _find_reduction(nest: Nest, loop: Loop) -> tuple[Reduce, list[Loop]]:
     whole = all(n.dim.within is not None and n.step == 1 and n.kind is Kind.LOOP for n in tiles)
     demand(whole and len(loop.body) == 1 and len(tiles) == 2, "rows and columns are tiles, by ones")
     match tiles[1].body:
-        case (Reduce(serial=True, ends=True, into=None, tile=None) as reduce, *after) if after:
+        case (
+            Reduce(array=False, resumes=False, ends=True, into=None, tile=None) as reduce, *after
+        ) if after:
             pass
         case _:
-            raise ScheduleError("there is no loop of a serial reduction and what derives from it")
+            raise ScheduleError("there is no loop of a reduction and what derives from it")
     match after:
         case [Numbers(body=body)]:
             after = [*body]
