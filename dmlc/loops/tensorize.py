@@ -138,7 +138,8 @@ def _find_reduction(nest: Nest, loop: Loop) -> tuple[Reduce, list[Loop]]:
     demand(whole and len(loop.body) == 1 and len(tiles) == 2, "rows and columns are tiles, by ones")
     match tiles[1].body:
         case (
-            Reduce(array=False, resumes=False, ends=True, into=None, tile=None) as reduce, *after
+            Reduce(array=False, resumes=False, ends=True, into=None, tile=None) as reduce,
+            *after,
         ) if after:
             pass
         case _:

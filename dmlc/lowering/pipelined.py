@@ -183,7 +183,7 @@ class _Named:
     def _name_quotient(
         self, quotient: k.Operate, sums: Mapping[str, Sum], inside: Collection[str]
     ) -> k.Expression:
-        """A name for a quotient, or a remainder, that is the same in each step; itself elsewhere."""
+        """A name for a quotient, or a remainder, that is the same in each step; else itself."""
         left, right = quotient.operands
         if quotient.type != k.INDEX or not isinstance(right, k.Literal):
             return quotient

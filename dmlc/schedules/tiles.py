@@ -164,7 +164,7 @@ def find_taps(found: Contraction, shape: Shape) -> tuple[tuple[int, ...], int, i
     if not isinstance(size, int) or not 1 < even <= shape.depth:
         return plain, 1, shape.depth
     depth = shape.depth // even * even
-    order = sorted(plain, key=lambda axis: (axis not in moving or axis == last))
+    order = sorted(plain, key=lambda axis: axis not in moving or axis == last)
     ahead = [axis for axis in order if axis not in moving]
     run = multiply(phase.space.extents[axis] for axis in (*ahead, last))
     is_even = not pieces and is_multiple(run, depth)
