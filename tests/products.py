@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from hypothesis import strategies as st
@@ -34,6 +34,8 @@ class Product:
     """Whether a factor is computed from what is read."""
     after: bool = True
     """Whether more is computed from the product."""
+    apart: int = 0
+    """Elements of memory between the rows of each tensor."""
 
     def make(self) -> ir.Function:
         m, n, d, z = self.rows, self.columns, self.depth, self.batch
@@ -45,9 +47,10 @@ class Product:
         if self.y_transposed:
             own, y_sizes, c = "%s[i0, i2, i1]", f"i1 < {n}, i2 < {m}", "i1"
         result = f"add(mul(2.5, {own}), mul(0.5, %C[{c}]))" if self.after else own
-        t = self.dtype
+        t, own_sizes = self.dtype, (z, n, m) if self.y_transposed else (z, m, n)
         return ir.parse(f"""
-            func @f(%A: {t}[{a_sizes}], %B: {t}[{b_sizes}], %C: {t}[{c_sizes}]) -> (%y) {{
+            func @f(%A: {t}{a_sizes}, %B: {t}{b_sizes}, %C: {t}[{c_sizes}])
+                -> (%y{self._spread(own_sizes)}) {{
               %s: f32[i0 < {z}, i1 < {m}, i2 < {n}] = sum[r0 < {d}] mul({left}, %B[{b}])
               %y: {t}[i0 < {z}, {y_sizes}] = {result}
             }}""")
@@ -60,7 +63,16 @@ class Product:
         order = order[::-1] if turned else order
         if not is_shared:
             order.insert(0, ("i0", self.batch))
-        return ", ".join(p for p, _ in order), ", ".join(f"{size}" for _, size in order)
+        sizes = [size for _, size in order]
+        laid = f"[{', '.join(map(str, sizes))}]{self._spread(sizes)}"
+        return ", ".join(p for p, _ in order), laid
+
+    def _spread(self, sizes: Sequence[int]) -> str:
+        """The strides of a tensor whose rows lie apart; nothing where they do not."""
+        *_, rows, columns = sizes
+        pitch = columns + self.apart
+        steps = (rows * pitch, pitch, 1)[-len(sizes) :]
+        return f"{{{', '.join(map(str, steps))}}}" if self.apart else ""
 
 
 @st.composite
@@ -82,6 +94,10 @@ def draw_product(draw: st.DrawFn, most: int = 1 << 17) -> Product:
         draw(st.booleans()),
         draw(st.booleans()),
     )
+
+
+KINDS = ("forward", "data", "weights", "transposed", "transposed data", "transposed weights")
+"""Convolutions and their gradients."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,27 +124,40 @@ class Windows:
         )
         return rows, columns
 
+    @property
+    def spread(self) -> tuple[int, int]:
+        """The rows and columns of what a transposed convolution makes."""
+        reach = (self.window - 1) * self.dilation + 1
+        rows, columns = (
+            (n - 1) * self.stride - 2 * self.padding + reach for n in (self.height, self.width)
+        )
+        return rows, columns
+
     def make(self, kind: str) -> ir.Function:
-        """The function: `forward`, `data` or `weights`."""
+        """The function of one of `KINDS`. Of the transposed ones the source is what they spread."""
+        is_transposed = kind.startswith("transposed")
         source = (self.batch, self.channels, self.height, self.width)
-        result = (self.batch, self.filters, *self.results)
+        result = (self.batch, self.filters, *(self.spread if is_transposed else self.results))
         window = (self.filters, self.channels // self.groups, self.window, self.window)
+        if is_transposed:
+            window = (self.channels // self.groups, self.filters, self.window, self.window)
         pads = [self.padding] * 2
         given: dict[str, object] = {
             "strides": [self.stride] * 2, "pads_begin": pads, "pads_end": pads,
             "dilations": [self.dilation] * 2, "groups": self.groups, "data_format": "NCX",
-            "weights_format": "OIX",
+            "weights_format": "IOX" if is_transposed else "OIX",
         }  # fmt: skip
-        if kind == "forward":
-            return self._bind("onednn.Convolution", given, src=source, weights=window)
-        if kind == "data":
-            name, sizes = "onednn.ConvolutionBackwardData", {"diff_src": source, "weights": window}
-        else:
-            name, sizes = (
-                "onednn.ConvolutionBackwardWeights",
-                {"src": source, "diff_weights": window},
-            )
-        return self._bind(name, given, diff_dst=result, **sizes)
+        name = "onednn.ConvTranspose" if is_transposed else "onednn.Convolution"
+        match kind.split()[-1]:
+            case "data":
+                sizes = {} if is_transposed else {"diff_src": source}
+                sizes |= {"diff_dst": result, "weights": window}
+                return self._bind(f"{name}BackwardData", given, **sizes)
+            case "weights":
+                sizes = {"src": source, "diff_dst": result, "diff_weights": window}
+                return self._bind(f"{name}BackwardWeights", given, **sizes)
+            case _:
+                return self._bind(name, given, src=source, weights=window)
 
     def _bind(self, name: str, given: dict[str, object], **sizes: tuple[int, ...]) -> ir.Function:
         tensors = {tensor: dmlc.TensorDesc(self.dtype, each) for tensor, each in sizes.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -71,7 +72,10 @@ class Speller(Expressions):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=made.known)
                 self._quotients.reaches.note(local, value)
-                return self._spell_let(local, made, indent, self._dialect.local)
+                lines = self._spell_let(local, made, indent, self._dialect.local)
+                if isinstance(value, k.LoadLocal):
+                    return break_line(*lines, f"{indent}{_INDENT}")
+                return lines
             case k.Variable(local=local, value=value):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=False)
@@ -80,7 +84,7 @@ class Speller(Expressions):
             case k.Assign():
                 return self._spell_assignment(statement, indent)
             case k.StoreLocal():
-                return [f"{indent}{self._spell_put(statement)}"]
+                return break_line(f"{indent}{self._spell_put(statement)}", f"{indent}{_INDENT}")
             case k.Barrier():
                 barriers = self._dialect.memory_barriers if statement.memory else ()
                 return [f"{indent}{line}" for line in barriers or (self._dialect.barrier,)]
@@ -109,7 +113,8 @@ class Speller(Expressions):
                 place = f"{self._names.spell(statement.buffer)}[{self.spell(statement.index).text}]"
                 return [f"{indent}{place} = {self._names.spell(statement.word.name)};"]
             case k.FillMatrix() | k.LoadMatrix() | k.StoreMatrix() | k.MultiplyMatrices():
-                return [f"{indent}{self._spell_matrices(statement)}"]
+                made = f"{indent}{self._spell_matrices(statement)}"
+                return break_line(made, f"{indent}{_INDENT}")
 
     @property
     def _forms(self) -> MatrixForms:
@@ -395,3 +400,35 @@ def _adds(statement: k.Assign) -> bool:
         and value.operation.name == "add"
         and value.operands[0] == statement.local
     )
+
+
+def break_line(line: str, indent: str) -> list[str]:
+    """A statement on few lines of 100 columns at most, those after the first with an indent: broken
+    where it is nested least, and there as late as that allows. One that has no such place is left
+    as it is."""
+    if len(line) <= _WIDTH:
+        return [line]
+    depth, templates, begin = 0, 0, len(line) - len(line.lstrip())
+    found: dict[int, int] = {}
+    for match in _BREAKS.finditer(line, begin):
+        text = match[0]
+        if text == "<" or (text == ">" and templates):
+            templates += 1 if text == "<" else -1
+        depth += (text in "([{") - (text in ")]}") + _INSIDE * ((text == "[") - (text == "]"))
+        place = match.start() if text[0] == " " and text != " = " else match.end()
+        rank = depth + _INSIDE // 2 * (text in (" = ", "("))
+        is_place = text[0] in ", (" and not templates
+        if is_place and len(line[:place].rstrip()) <= _WIDTH:
+            found[rank] = place
+    options = [
+        [line[:place].rstrip(), *break_line(f"{indent}{line[place:].lstrip()}", indent)]
+        for _, place in sorted(found.items())
+    ]
+    return min(options, key=len, default=[line])
+
+
+_INSIDE = 16
+"""How much deeper a position is nested than what is called: it stays on one line if it can."""
+_BREAKS = re.compile(r"[()\[\]{}>]|(?<=\w)<(?=\w)|, | (?:[-+*/%&|?:=]|&&|\|\||<<|>>) ")
+"""Brackets, and where a line may be broken: after a comma, or before an operator; else after what
+is assigned to, or where a call begins."""

@@ -23,6 +23,7 @@ from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.quotients import multiply_exactly
 from dmlc.kernel.registers import name_registers
 from dmlc.kernel.target import Limits
+from dmlc.kernel.tile_places import settle_places
 from dmlc.kernel.verify import verify_kernel
 
 
@@ -33,6 +34,7 @@ class Pass:
 
 
 PASSES: tuple[Pass, ...] = (
+    Pass("settle_places", lambda kernel, _: settle_places(kernel)),
     Pass("hold_fragments", lambda kernel, limits: hold_fragments(kernel, limits.vector_lanes)),
     Pass("expand_loops", lambda kernel, limits: expand_loops(kernel, keeps=limits.unrolls)),
     Pass("narrow_loops", lambda kernel, _: narrow_loops(kernel)),

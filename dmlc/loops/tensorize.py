@@ -34,19 +34,20 @@ from dmlc.source import InternalError
 
 ITEMS = "item"
 """The axis of the work items that share a product."""
-_PAD = 4
-"""Elements between the rows of the outputs in shared memory."""
+PAD = 4
+"""Elements between the rows of the outputs in shared memory, where a script does not say."""
 
 
-@primitive(Argument.WORD, Argument.NUMBER, Argument.NUMBER)
-def tensorize(on: On, instruction: str, rows: int, columns: int) -> Nest:
+@primitive(Argument.WORD, Argument.NUMBER, Argument.NUMBER, Argument.NUMBER, optional=1)
+def tensorize(on: On, instruction: str, rows: int, columns: int, pad: int = PAD) -> Nest:
     """The products of a tile are made by a matrix instruction of that name, of which each subgroup
     has so many matrices, one below the other and side by side, as sums. The loop walks the rows of
     the tile, the one in it the columns, and the reduction in that has a tile of points as its
     innermost loop. In strips of the tile, in each of which a subgroup has one matrix, the sums end
-    up in shared memory, where what derives from them reads them. Both factors are FLOAT16 as they
-    lie in memory, and have to be staged after that. Changes the order of sums, and how they are
-    rounded: that is the device's.
+    up in shared memory, where what derives from them reads them; `pad` elements lie between the
+    rows of a strip, 4 if nothing is said. Both factors are FLOAT16 as they lie in memory, and have
+    to be staged after that. Changes the order of sums, and how they are rounded: that is the
+    device's.
 
     `for i in row: for j in column: s = sum(k: a[i, k] * b[k, j]); g(s) -> s[..] += a[..] @ b[..]`,
     and then `for strip: t = s[strip]; for i in strip_row: for j in strip_column: g(t[i, j])`
@@ -69,7 +70,7 @@ def tensorize(on: On, instruction: str, rows: int, columns: int) -> Nest:
     name = accumulator.name.partition("#")[0]
     strips = sides[0] // rows, sides[1] // columns
     buffer = Buffer(
-        f"{name}#sums", accumulator.reduction.dtype, strips[0] * (strips[1] + _PAD), column.dim,
+        f"{name}#sums", accumulator.reduction.dtype, strips[0] * (strips[1] + pad), column.dim,
         f"{name}_tile", linear=True, shared=True,
     )  # fmt: skip
     held = measure_shared((*nest.buffers, buffer))
@@ -85,7 +86,7 @@ def tensorize(on: On, instruction: str, rows: int, columns: int) -> Nest:
               for side, size in zip((loop, column), strips, strict=True)]  # fmt: skip
     taken = {*list_names(nest), *(f"{side.name}_strip" for side in (loop, column))}
     demand(not taken & {dim.name for dim in walked}, "there are strips")
-    places = dict(zip(walked, (strips[1] + _PAD, 1), strict=True))
+    places = dict(zip(walked, (strips[1] + pad, 1), strict=True))
     derived: tuple[Node, ...] = after
     for dim in reversed(walked):
         derived = (Loop(dim, Kind.LOOP, 1, derived, dim.name),)
@@ -136,10 +137,13 @@ def _find_reduction(nest: Nest, loop: Loop) -> tuple[Reduce, list[Loop]]:
     whole = all(n.dim.within is not None and n.step == 1 and n.kind is Kind.LOOP for n in tiles)
     demand(whole and len(loop.body) == 1 and len(tiles) == 2, "rows and columns are tiles, by ones")
     match tiles[1].body:
-        case (Reduce(serial=True, ends=True, into=None, tile=None) as reduce, *after) if after:
+        case (
+            Reduce(array=False, resumes=False, ends=True, into=None, tile=None) as reduce,
+            *after,
+        ) if after:
             pass
         case _:
-            raise ScheduleError("there is no loop of a serial reduction and what derives from it")
+            raise ScheduleError("there is no loop of a reduction and what derives from it")
     match after:
         case [Numbers(body=body)]:
             after = [*body]

@@ -106,10 +106,10 @@ class Products:
         place = add(multiply(product.row, pitch), product.column)
         array, made = self._values.arrays[into.buffer], list[k.Statement]([k.Barrier()])
         for i, names in enumerate(product.sums):
-            stores = [k.StoreMatrix(array, place, name, pitch) for name in names]
-            beside = [guard(self._find_strip(product, 1, j, scope), [each])
-                      for j, each in enumerate(stores)]  # fmt: skip
-            made += guard(self._find_strip(product, 0, i, scope), list(itertools.chain(*beside)))
+            for j, name in enumerate(names):
+                here = [*self._find_strip(product, 0, i, scope),
+                        *self._find_strip(product, 1, j, scope)]  # fmt: skip
+                made += guard(here, [k.StoreMatrix(array, place, name, pitch)])
         return [*made, k.Barrier()]
 
     def _find_strip(

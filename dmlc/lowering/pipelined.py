@@ -143,6 +143,8 @@ class _Named:
                 return dataclasses.replace(one, index=place(add(one.index, copies[one.array]), 1))
             if isinstance(one, k.Load):
                 return dataclasses.replace(one, index=place(one.index, one.type.lanes))
+            if isinstance(one, k.Operate) and one.operation.name in ("div", "mod"):
+                return self._name_quotient(one, sums, inside)
             return one
 
         for statement in statements:
@@ -175,12 +177,29 @@ class _Named:
         even = even and not any(step % lanes for step in (place.number, *steps))
         width = lanes if even else 1
         whole = base if width == 1 else operate("div", base, index(width))
+        base = multiply(self._take(whole), width)
+        return add(add(base, index(place.number)), Sum(others, 0).express())
+
+    def _name_quotient(
+        self, quotient: k.Operate, sums: Mapping[str, Sum], inside: Collection[str]
+    ) -> k.Expression:
+        """A name for a quotient, or a remainder, that is the same in each step; else itself."""
+        left, right = quotient.operands
+        if quotient.type != k.INDEX or not isinstance(right, k.Literal):
+            return quotient
+        whole = operate(quotient.operation.name, add_up(left, sums).express(), right)
+        names = {part.name for part in walk(whole) if isinstance(part, k.Local)}
+        if not names or names.intersection((*inside, *self._moving)):
+            return quotient
+        return self._take(whole)
+
+    def _take(self, whole: k.Expression) -> k.Local:
+        """The name of a position that is known before the loop."""
         if whole not in self._known:
             let = self._frame.let("place", whole)
             self.made.append(let)
             self._known[whole] = let.local
-        base = multiply(self._known[whole], width)
-        return add(add(base, index(place.number)), Sum(others, 0).express())
+        return self._known[whole]
 
     def _find_unit(self, term: k.Expression) -> int:
         return self._moving.get(term.name, 1) if isinstance(term, k.Local) else 1

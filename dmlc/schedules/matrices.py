@@ -7,16 +7,16 @@ The numbers are for each instruction of `matrices.INSTRUCTIONS`. They go by size
 from __future__ import annotations
 
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.contraction import Contraction, Factor, lies_along
+from dmlc.loops.contraction import Contraction, Factor
 from dmlc.loops.element import Gather, Read
 from dmlc.loops.legality import MOST_UNROLLED
 from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import VECTOR
-from dmlc.loops.staging import stage_value
+from dmlc.loops.tensorize import PAD
 from dmlc.loops.tiling import takes_vectors
 from dmlc.matrices import Instruction
 from dmlc.schedules.rule import Rule, Work
-from dmlc.schedules.tiles import name_factor, take_apart
+from dmlc.schedules.tiles import look_at_factor, name_factor, take_apart
 
 _SIDES = 128, 64, 32
 """Rows and columns of a tile: the first of which there are enough for a GPU to be busy. Of the
@@ -70,7 +70,7 @@ def choose_matrices(work: Work, found: Contraction) -> Nest | None:
     down, across = _share_out(row, side)
     strip = down * row.shape.m, across * row.shape.n
     each = side // strip[0], side // strip[1]
-    rule.do("tensorize", "row", row.name, *each)
+    rule.do("tensorize", "row", row.name, *each, *_pad_sums(found, side, strip, limits))
     items = down * across * row.subgroup
     for factor, name, own in ((found.left, "left", "row"), (found.right, "right", "column")):
         _fill(rule, found, factor, (k, name, own), (side, items))
@@ -107,6 +107,20 @@ def _share_out(row: Instruction, side: int) -> tuple[int, int]:
     return max(1, rows // row.shape.m), max(1, columns // row.shape.n)
 
 
+def _pad_sums(
+    found: Contraction, side: int, strip: tuple[int, int], limits: Limits
+) -> tuple[int, ...]:
+    """No elements between the rows of a strip of sums, where a group has no memory for them beside
+    the factors' tiles; nothing where it has."""
+    depth, taken = _DEPTHS[side], 0
+    for factor in (found.left, found.right):
+        _, _, is_along = look_at_factor(found, factor, limits)
+        beside, other = (depth, side) if is_along else (side, depth)
+        taken += (beside + _PAD) * other * 2
+    taken = taken * (2 if side == _SIDES[0] else 1) + strip[0] * (strip[1] + PAD) * 4
+    return () if taken <= limits.shared_bytes else (0,)
+
+
 def _fill(
     rule: Rule, found: Contraction, factor: Factor, names: tuple[str, str, str],
     sizes: tuple[int, int],
@@ -114,11 +128,7 @@ def _fill(
     """How the work items fill the tile of a factor: neighbours read side by side, four elements
     each where that can be, and these lie side by side in the tile too."""
     (k, name, own), (side, items) = names, sizes
-    phase = stage_value(found.phase, factor.value, factor.conditions, name)
-    pieces = found.phase.space.pieces
-    last = max(found.inner, key=lambda axis: (axis not in pieces, axis))
-    is_along = lies_along(phase, last, factor.axes[-1])
-    wide = takes_vectors(phase, last if is_along else factor.axes[-1], rule.limits)
+    _, wide, is_along = look_at_factor(found, factor, rule.limits)
     beside = "point" if is_along else own
     rule.do("stage", k, name_factor(found, factor), "shared", beside, _PAD, name=name)
     rows, points = (f"{name}_{own}", side), (f"{name}_point", _DEPTHS[side])

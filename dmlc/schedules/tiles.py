@@ -21,6 +21,7 @@ from dmlc.loops.staging import FACTORS, stage_value
 from dmlc.loops.thin import find_sparse
 from dmlc.loops.tiling import takes_vectors
 from dmlc.schedules.rule import Rule
+from dmlc.sizes import is_multiple, multiply
 
 _AT_ONCE = 4
 """Points whose factors are read before any of them is added. More take registers, and no fewer
@@ -107,8 +108,9 @@ def choose_tiles(
     convolution, and the like, as axes of their own."""
     rule, each = Rule(function, limits, phases), shape.each
     take_apart(rule)
-    dims, pieces = rule.nest.dims[0], found.phase.space.pieces
-    inner = sorted(found.inner, key=lambda axis: axis not in pieces)
+    dims = rule.nest.dims[0]
+    inner, taps, depth = find_taps(found, shape)
+    shape = dataclasses.replace(shape, depth=depth)
     batch, rows, columns, points = (
         [dims[axis].name for axis in axes]
         for axes in (found.batch, found.left.axes, found.right.axes, inner)
@@ -128,12 +130,12 @@ def choose_tiles(
     written = _WRITTEN if limits.unrolls else _WRITTEN // 2
     rule.do("unroll" if each**2 * shape.depth <= written else "roll", "points")
     rule.do("unroll", "point")
-    _, wide, is_along = _stage(found, found.right, limits)
+    _, wide, is_along = look_at_factor(found, found.right, limits)
     if each > VECTOR and wide and is_along and not shape.ahead:
         # Columns whose points lie side by side are read one part after the other: registers.
         rule.do("reorder", "point")
-    _fill(rule, found, found.left, (k, "left", "row"), shape.rows, shape)
-    _fill(rule, found, found.right, (k, "right", "column"), shape.columns, shape)
+    _fill(rule, found, found.left, (k, "left", "row"), shape.rows, shape, taps)
+    _fill(rule, found, found.right, (k, "right", "column"), shape.columns, shape, taps)
     if shape.ahead:
         rule.do("pipeline", k)
     last = rule.nest.dims[1].index(dims[found.right.axes[-1]])
@@ -143,6 +145,29 @@ def choose_tiles(
         rule.do("vectorize", stored, VECTOR, "whole")
     sides = f"{shape.rows} by {shape.columns}"
     return rule.finish(f"a group computes a tile of {sides} outputs, and each {each} by {each}")
+
+
+def find_taps(found: Contraction, shape: Shape) -> tuple[tuple[int, ...], int, int]:
+    """The axes of the points, outermost first; how many neighbours the innermost has, where a
+    window lies along it, or else 1; and the points of a tile. A tile takes whole rows of windows,
+    so that a work item knows which of their elements it reads before kernels run. All of them are
+    of the same row, where that comes out even: there is one condition for it."""
+    pieces, phase = found.phase.space.pieces, found.phase
+    plain = tuple(sorted(found.inner, key=lambda axis: axis not in pieces))
+    conditions = (*found.left.conditions, *found.right.conditions)
+    moving = {axis for axis in plain if any(phase.find_moving(axis)[c] for c in conditions)}
+    last, size = plain[-1], phase.space.extents[plain[-1]]
+    if last not in moving or last in pieces or len(moving) == len(plain):
+        return plain, 1, shape.depth
+    even = math.lcm(size, _AT_ONCE) if isinstance(size, int) else 0
+    if not isinstance(size, int) or not 1 < even <= shape.depth:
+        return plain, 1, shape.depth
+    depth = shape.depth // even * even
+    order = sorted(plain, key=lambda axis: axis not in moving or axis == last)
+    ahead = [axis for axis in order if axis not in moving]
+    run = multiply(phase.space.extents[axis] for axis in (*ahead, last))
+    is_even = not pieces and is_multiple(run, depth)
+    return (tuple(order) if is_even else plain), size, depth
 
 
 def take_apart(rule: Rule) -> None:
@@ -179,20 +204,26 @@ def _share_out(rule: Rule, shape: Shape) -> None:
 
 def _fill(
     rule: Rule, found: Contraction, factor: Factor, names: tuple[str, str, str], side: int,
-    shape: Shape,
+    shape: Shape, taps: int,
 ) -> None:  # fmt: skip
     """How the work items fill the tile of a factor: neighbours read side by side, four elements
-    each where that can be, and these lie side by side in the tile too."""
+    each where that can be, and these lie side by side in the tile too. Of a row of a window, which
+    has so many `taps`, one work item reads all."""
     (k, name, own), items = names, shape.items
-    phase, wide, is_along = _stage(found, factor, rule.limits)
+    phase, wide, is_along = look_at_factor(found, factor, rule.limits)
     # Eight rows or columns of points side by side take registers that two groups of 256 lack.
     beside = "point" if wide and is_along and not (shape.ahead and shape.each > VECTOR) else own
     pad = 0 if shape.ahead else _PAD
     rule.do("stage", k, name_factor(found, factor), "shared", beside, pad, name=name)
     rows, points = (f"{name}_{own}", side), (f"{name}_point", shape.depth)
-    (along, many), (other, count) = (points, rows) if is_along else (rows, points)
     if not is_along:
-        rule.do("reorder", along)
+        rule.do("reorder", rows[0])
+    parted = taps > 1 and not (wide and is_along)
+    if parted:
+        tap, points = points[0], (f"{name}_taps", shape.depth // taps)
+        rule.do("split", tap, taps, name=points[0])
+        rule.do("unroll", tap)
+    (along, many), (other, count) = (points, rows) if is_along else (rows, points)
     width = _find_unit(phase, many) if wide else 1
     across = min(many // width, items, MOST_UNROLLED * items // count)
     rule.take(other, f"{name}_rows", count, min(count, items // across))
@@ -204,9 +235,9 @@ def _fill(
         rule.do("vectorize", along, VECTOR, "whole")
 
 
-def _stage(found: Contraction, factor: Factor, limits: Limits) -> tuple[Phase, bool, bool]:
-    """The phase that makes a factor, whether four neighbours are read at once, and whether they are
-    points."""
+def look_at_factor(found: Contraction, factor: Factor, limits: Limits) -> tuple[Phase, bool, bool]:
+    """The phase that makes a factor, whether four neighbours are read at once, and whether these
+    are points."""
     phase = stage_value(found.phase, factor.value, factor.conditions, "factor")
     pieces = found.phase.space.pieces
     last = max(found.inner, key=lambda axis: (axis not in pieces, axis))

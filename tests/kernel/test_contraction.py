@@ -24,6 +24,7 @@ from dmlc.testing.mutate import list_mutants
 from tests.goldens import make_inputs
 from tests.kernel.lowering import interpret, run
 from tests.products import (
+    KINDS,
     Product,
     Windows,
     draw_product,
@@ -200,7 +201,7 @@ def test_products_are_those_of_the_reference(product: Product, which: tuple[str,
 @settings(deadline=None, max_examples=20)
 @given(
     windows=draw_windows(),
-    kind=st.sampled_from(["forward", "data", "weights"]),
+    kind=st.sampled_from(KINDS),
     which=st.sampled_from(PROFILES),
 )
 @example(windows=Windows(2, 16, 9, 9, 17, 3, 2, 1), kind="data", which=PROFILES[0])
@@ -211,7 +212,7 @@ def test_products_are_those_of_the_reference(product: Product, which: tuple[str,
 def test_windows_are_those_of_the_reference(
     windows: Windows, kind: str, which: tuple[str, str]
 ) -> None:
-    if min(windows.results) < 1:
+    if min(*windows.results, *windows.spread) < 1:
         return
     fused, kernels = make_kernels(windows.make(kind), *which)
     run(fused, kernels)

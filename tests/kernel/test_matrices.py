@@ -96,6 +96,8 @@ def test_large_tiles_leave_no_points_out(name: str) -> None:
     [
         Product(129, 65, 33, dtype="f16"),
         Product(63, 17, 129, batch=2, dtype="f16", a_transposed=True, y_transposed=True),
+        # Points of both factors lie side by side, whose tiles leave little memory for the sums.
+        Product(65, 129, 17, dtype="f16", b_transposed=True),
     ],
     ids=str,
 )
@@ -131,6 +133,15 @@ def test_convolutions_are_products_of_matrices(
     monkeypatch.setattr(matrices, "choose_side", lambda *_: side)
     fused, kernels = lower(CONVOLUTIONS[windows].make(kind), name)
     assert any(kernel.matrices for kernel in kernels)
+    run(fused, kernels)
+
+
+def test_the_points_of_weights_are_taken_in_pieces_of_rows() -> None:
+    """Their order changes before matrices make the products: images are inside the pieces."""
+    function = Windows(2, 2, 20, 20, 17, 3, 1, 1, dtype="FLOAT16").make("weights")
+    fused, kernels = lower(function, NAMES[0])
+    assert [bool(kernel.matrices) for kernel in kernels] == [True, False]
+    assert "reorder k" in kernels[0].script
     run(fused, kernels)
 
 

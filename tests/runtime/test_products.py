@@ -16,7 +16,7 @@ from dmlc.reference import evaluate
 from dmlc.runtime import opencl, vulkan
 from dmlc.scalars import Array
 from dmlc.testing.bounds import bound_errors
-from tests.products import Product, Windows, draw_product, draw_windows
+from tests.products import KINDS, Product, Windows, draw_product, draw_windows
 
 WAYS = (("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", "gpu"))
 
@@ -58,6 +58,8 @@ def check(function: ir.Function, way: tuple[str, str]) -> None:
 @example(product=Product(4, 64, 264, dtype="f16", b_transposed=True), way=WAYS[2])
 @example(product=Product(65, 33, 20, 128), way=WAYS[1])
 @example(product=Product(65, 33, 20, 128), way=WAYS[2])
+@example(product=Product(63, 17, 65, 3, a_transposed=True, apart=3), way=WAYS[0])
+@example(product=Product(65, 129, 17, apart=4), way=WAYS[2])
 def test_products_on_devices(product: Product, way: tuple[str, str]) -> None:
     check(product.make(), way)
 
@@ -65,15 +67,17 @@ def test_products_on_devices(product: Product, way: tuple[str, str]) -> None:
 @settings(deadline=None, max_examples=8)
 @given(
     windows=draw_windows(),
-    kind=st.sampled_from(["forward", "data", "weights"]),
+    kind=st.sampled_from(KINDS),
     way=st.sampled_from(WAYS),
 )
 @example(windows=Windows(2, 18, 9, 7, 32, 3, 1, 2, 2, 2), kind="forward", way=WAYS[2])
 @example(windows=Windows(2, 16, 9, 9, 17, 3, 2, 1), kind="data", way=WAYS[0])
 @example(windows=Windows(2, 16, 9, 9, 17, 3, 1, 1), kind="weights", way=WAYS[1])
 @example(windows=Windows(2, 6, 6, 8, 16, 3, 4, 1, 2), kind="data", way=WAYS[0])
+@example(windows=Windows(2, 9, 7, 9, 9, 3, 2, 1, 2, 9), kind="forward", way=WAYS[2])
+@example(windows=Windows(1, 34, 7, 9, 66, 3, 2, 1, 1, 2), kind="transposed", way=WAYS[1])
 def test_windows_on_devices(windows: Windows, kind: str, way: tuple[str, str]) -> None:
-    if min(windows.results) >= 1:
+    if min(*windows.results, *windows.spread) >= 1:
         check(windows.make(kind), way)
 
 

@@ -1,0 +1,156 @@
+"""Settles quotients of places in the loops that fill tiles.
+
+The points of a tile are counted from where it starts. Where that is a multiple of 16, and a tile
+has 16 of them, all have the same quotient by 64, and their remainders are that of the first one and
+how far they are from it. A tile of a convolution's windows then has one position in the window, and
+one condition for all of its channels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import add, index, multiply, operate
+from dmlc.kernel.rewrite import find_body, map_expressions, map_operands, replace_body
+from dmlc.kernel.sums import Sum, add_up
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Range:
+    """The least and the greatest that a position can be, and a number it is a multiple of."""
+
+    low: int
+    high: int
+    unit: int
+
+
+def settle_places(kernel: k.Kernel) -> k.Kernel:
+    """The same kernel, with fewer quotients where its work groups fill tiles."""
+    launch = kernel.launch
+    count = launch.count if isinstance(launch.count, int) else None
+    groups = None if count is None else _Range(0, -(-count // launch.per_group) - 1, 1)
+    ranges = {k.Geometry.LANE: _Range(0, launch.group_size - 1, 1), k.Geometry.GROUP: groups}
+    return dataclasses.replace(kernel, body=_Places(ranges).write(kernel.body, {}, {}, False))
+
+
+class _Places:
+    def __init__(self, geometry: Mapping[k.Geometry, _Range | None]) -> None:
+        self._geometry = geometry
+
+    def write(
+        self, statements: Sequence[k.Statement], sums: Mapping[str, Sum],
+        ranges: Mapping[str, _Range], fills: bool,
+    ) -> tuple[k.Statement, ...]:  # fmt: skip
+        """The statements with settled quotients, where they are in a loop that `fills` tiles."""
+        known, bounds, made = dict(sums), dict(ranges), list[k.Statement]()
+
+        def change(expression: k.Expression) -> k.Expression:
+            one = map_operands(expression, change)
+            match one:
+                case k.Operate(
+                    operation=operation, operands=(left, k.Literal(value=by)), type=k.INDEX
+                ) if operation.name in ("div", "mod"):
+                    settled = self._part(left, int(by), known, bounds)
+                    return one if settled is None else settled[operation.name == "mod"]
+                case _:
+                    return one
+
+        for statement in statements:
+            changed = map_expressions(statement, change) if fills else statement
+            inside = bounds
+            match changed:
+                case k.Let(local=k.Local(name=name, type=k.INDEX), value=value):
+                    whole = add_up(value, known)
+                    if value not in whole.terms:
+                        known[name] = whole
+                    found = self._measure(value, bounds)
+                    if found is not None:
+                        bounds[name] = found
+                case k.For(
+                    variable=variable, start=k.Literal(value=start), stop=k.Literal(value=stop),
+                    step=step,
+                ) if stop > start >= 0:  # fmt: skip
+                    own = _Range(int(start), int(stop) - 1, math.gcd(int(start), step))
+                    inside = {**bounds, variable.name: own}
+                case _:
+                    pass
+            body = find_body(changed)
+            if body:
+                starts = isinstance(changed, k.For) and k.Barrier() in body
+                changed = replace_body(changed, self.write(body, known, inside, fills or starts))
+            made.append(changed)
+        return tuple(made)
+
+    def _part(
+        self, left: k.Expression, by: int, known: Mapping[str, Sum], ranges: Mapping[str, _Range]
+    ) -> tuple[k.Expression, k.Expression] | None:
+        """The quotient and the remainder of a position, from those of its parts; None where nothing
+        is won."""
+        place = add_up(left, known)
+        if by < 2 or place.number < 0:
+            return None
+        units: dict[k.Expression, int] = {}
+        highs: dict[k.Expression, int] = {}
+        for term, step in place.terms.items():
+            own = self._measure(term, ranges)
+            if own is None or own.low < 0 or step < 0:
+                return None
+            units[term], highs[term] = step * own.unit, step * own.high
+        even = {term for term in units if units[term] % by == 0}
+        quotients = [
+            operate("div", multiply(term, step), index(by)) if step % by
+            else multiply(term, step // by)
+            for term, step in place.terms.items() if term in even
+        ]  # fmt: skip
+        rest = Sum({t: step for t, step in place.terms.items() if t not in even}, place.number)
+        whole = rest.express()
+        if rest.number + sum(highs[term] for term in rest.terms) < by:
+            return add(*quotients), whole
+        for unit in sorted({math.gcd(units[t], by) for t in rest.terms} - {1}, reverse=True):
+            near = {term: step for term, step in rest.terms.items() if units[term] % unit}
+            small = rest.number % unit
+            if small + sum(map(highs.__getitem__, near)) >= unit or not (near or small):
+                continue
+            far = {term: step for term, step in rest.terms.items() if term not in near}
+            whole = Sum(far, rest.number - small).express()
+            remainder = add(operate("mod", whole, index(by)), Sum(near, small).express())
+            return add(*quotients, operate("div", whole, index(by))), remainder
+        if not even:
+            return None
+        parted = (operate(name, whole, index(by)) for name in ("div", "mod"))
+        quotient, remainder = parted
+        return add(*quotients, quotient), remainder
+
+    def _measure(self, value: k.Expression, ranges: Mapping[str, _Range]) -> _Range | None:
+        """What is known of a position; None where nothing is."""
+        match value:
+            case k.Literal(value=number):
+                return _Range(int(number), int(number), abs(int(number)))
+            case k.Local(name=name):
+                return ranges.get(name)
+            case k.Position(geometry=geometry):
+                return self._geometry.get(geometry)
+            case k.Operate(operation=operation, operands=(left, right), type=k.INDEX):
+                name = operation.name
+            case _:
+                return None
+        first, second = self._measure(left, ranges), self._measure(right, ranges)
+        if first is None or second is None:
+            return None
+        if name == "add":
+            unit = math.gcd(first.unit, second.unit)
+            return _Range(first.low + second.low, first.high + second.high, unit)
+        number = second.high
+        if second.low != number or number < 1 or first.low < 0:
+            return None
+        if name == "mul":
+            return _Range(first.low * number, first.high * number, first.unit * number)
+        if name == "div":
+            unit = 1 if first.unit % number else first.unit // number
+            return _Range(first.low // number, first.high // number, unit)
+        if name == "mod":
+            return _Range(0, min(first.high, number - 1), math.gcd(first.unit, number))
+        return None
