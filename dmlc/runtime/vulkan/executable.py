@@ -83,10 +83,9 @@ class _Built:
         self.session = session
         self._compiled = tuple(compiled)
         self._pipelines: dict[int, Pipeline] = {}
-        # Of the versions for sizes that are left open, whose groups are a choice, those are built
-        # that run.
+        # Of the versions for sizes that are left open, those are built that run.
         built = [number for number, (kernel, _) in enumerate(self._compiled)
-                 if "?" not in str(kernel.dispatch.count)]  # fmt: skip
+                 if not kernel.dispatch.is_chosen]  # fmt: skip
         for number in track("building pipelines", built):
             self.find_pipeline(number)
         self._lock = threading.Lock()
