@@ -88,6 +88,7 @@ _REDUCED_SERIALLY: _Table = (
 """Reductions on a CPU. Its few work items are worth no more launches where outputs may be many."""
 _ROWS = _Typical(4096, 4, 4096)
 _SCANNED: _Table = (
+    (2, ((None, _Typical(1, 4097)),)),
     (33, ((None, _Typical(17, 4)),)),
     (_MIDDLE, ((None, _ROWS),)),
     ((1 << 14) + 1, ((257, _Typical(4096, 4, 1 << 14)), (None, _ROWS))),
@@ -96,6 +97,7 @@ _SCANNED: _Table = (
 """Scans of rows, which lie one after the other."""
 _ACROSS = _Typical(4096, 1 << 17)
 _SCANNED_ACROSS: _Table = (
+    (2, ((None, _Typical(1, 4097)),)),
     (33, ((None, _Typical(17, 32)),)),
     (1025, ((None, _ACROSS),)),
     (1 << 15, ((2049, _Typical(4096, 32)), (None, _ACROSS))),
@@ -222,6 +224,9 @@ def _assume(function: ir.Function, group: Group, case: _Case) -> tuple[ir.Functi
         group = dataclasses.replace(
             group, parallel=tuple(e for e in parallel if e != 1), passes=tuple(passes)
         )
+        if find_group_prefix(function, group) is None:
+            # Rows of one element are not scanned.
+            group = dataclasses.replace(group, ranks=None)
     return function, group
 
 
@@ -298,6 +303,9 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
         rows, length, inner = map(multiply, prefix.part_extents())
         on_gpu = _SCANNED if inner == 1 else _SCANNED_ACROSS
         table, beside = (on_gpu, str(length)) if profile.lanes == 1 else (_SCANNED_SERIALLY, "")
+        if isinstance(rows * inner, int):
+            # A known number of rows are not worth a version where each has one element.
+            table = tuple((bound, classes) for bound, classes in table if bound != 2)
         return _look_up(table, length, rows * inner, (inner, rows), beside)
     reduced = [each.inner for each in group.passes if each.reduces]
     points = max(
@@ -358,8 +366,9 @@ def _plan_product(product: Contraction, last: str) -> _Tree:
         for side, few in zip((rows, columns), is_few, strict=True):
             case = case.take(side, 8) if few else case
         if all(is_few):
-            case = case.take(batches, 4)
-            return _divide(depth, (4096, None), lambda n: case.take(depth, (256, _LONG)[n]))
+            many, alone = case.take(batches, 4), _ANY.give_one(outputs).take(depth, _LONG)
+            deep = _divide(outputs, (2, None), lambda n: (alone, many.take(depth, _LONG))[n])
+            return _divide(depth, (4096, None), lambda n: (many.take(depth, 256), deep)[n])
         if any(is_few):
             case = case.take(outputs, 1 << 13)
             return _divide(depth, (256, None), lambda n: case.take(depth, (128, 4096)[n]))
