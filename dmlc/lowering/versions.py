@@ -56,6 +56,9 @@ class _Typical:
     odd: int | None = None
     """What points are taken for where they are no multiple of `VECTOR`; None where that is not told
     apart."""
+    most: int | None = None
+    """The most points that there are where they are a multiple, and a work item holds what it
+    reads of them; None where it reads again."""
 
 
 _Table: TypeAlias = tuple[tuple[int | None, tuple[tuple[int | None, _Typical], ...]], ...]
@@ -81,6 +84,16 @@ _REDUCED: _Table = (
     ),
 )
 """Reductions on a GPU. `python -m benchmarks.open_sizes` has what each row comes to."""
+_HELD: _Table = (
+    *_REDUCED[:3],
+    *(
+        (bound, tuple((o, dataclasses.replace(t, most=bound - 1)) for o, t in _REDUCED[3][1]))
+        for bound in (1025, 4097)
+    ),
+    *_REDUCED[3:],
+)
+"""The same where several passes read the points of an output, along one size: a work item holds a
+vector of them."""
 _REDUCED_SERIALLY: _Table = (
     (1 << 16, ((None, _Typical(_MIDDLE, 4097)),)),
     (None, ((None, _Typical(_LONG, 4097)),)),
@@ -122,8 +135,8 @@ _IN_PIECES = ((1 << 17, 1 << 14), (1 << 20, 1 << 18))
 _IN_DEEP_PIECES = ((1 << 13, 1 << 12), (1 << 17, 1 << 15), (1 << 20, 1 << 18))
 """The same of one with pieces; more outputs have none."""
 
-Lower: TypeAlias = Callable[[ir.Function, Group, Taken, Sections], tuple[k.Kernel, ...]]
-"""Makes the kernels that suit sizes as they are taken, of a function and one of its groups;
+Lower: TypeAlias = Callable[[ir.Function, Group, Profile, Sections], tuple[k.Kernel, ...]]
+"""Makes the kernels that suit sizes as a profile takes them, of a function and one of its groups;
 sections have schedules for some."""
 
 
@@ -135,6 +148,8 @@ class _Case:
     given: tuple[tuple[str, Measure], ...] = ()
     """What symbols come to in this case: 1, or a multiple of `VECTOR`. A vector begins wherever
     such a multiple ends."""
+    bounds: Taken = ()
+    """What symbols are at most in this case."""
 
     def take(self, size: Measure, many: int) -> _Case:
         """The case with a size taken for so many, as far as its symbols are not."""
@@ -187,7 +202,8 @@ def lower_versions(
     cases = sorted(dict.fromkeys(_list_cases(tree)), key=_is_of_one)
     for case in cases:
         # Which versions there are, schedules of a person's own do not change.
-        make = functools.partial(lower, *_assume(function, group, case), case.taken)
+        own_profile = dataclasses.replace(profile, taken=case.taken, bounds=case.bounds)
+        make = functools.partial(lower, *_assume(function, group, case), own_profile)
         made = make(NONE)
         text = "\n".join(map(print_kernel, made))
         plain = chosen.get(dataclasses.replace(case, given=case.given[:-1]))
@@ -323,6 +339,9 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
     (first, *_) = reduced or [()]
     last = {tensor.extents[-1:] for tensor in function.tensors().values()}
     beside = str(first[-1]) if first[-1:] in last and first else ""
+    again = [each for each in group.passes if multiply(each.inner) == points]
+    if table is _REDUCED and len(again) > 1 and isinstance(points, Size) and str(points) == beside:
+        table = _HELD
     return _look_up(table, points, outputs, (outputs,), beside)
 
 
@@ -340,7 +359,10 @@ def _look_up(
         case = make(typical.points, typical.outputs)
         if typical.odd is None:
             return case
-        return _part_fours(symbol, case, make(typical.odd, typical.outputs))
+        fours = case
+        if typical.most is not None:
+            fours = dataclasses.replace(make(typical.most, 4097), bounds=((symbol, typical.most),))
+        return _part_fours(symbol, fours, make(typical.odd, typical.outputs))
 
     def make(many: int, each: int) -> _Case:
         case, left = _ANY.take(points, many), each
