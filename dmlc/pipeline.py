@@ -50,7 +50,6 @@ from dmlc.report import Report, Trace, count_operations, count_unfused, find_ori
 from dmlc.scalars import DataType
 from dmlc.scalars.operation import Unsupported
 from dmlc.schedules.table import choose_profile
-from dmlc.sizes import Taken
 from dmlc.source import Diagnostic, Source, UnsupportedError
 from dmlc.transform.cost import Budget
 from dmlc.transform.crowded import split_crowded
@@ -470,8 +469,9 @@ def _lower_part(
 ) -> Lowered:
     """The kernels of each group of a part."""
 
-    def make(function: Function, group: Group, taken: Taken, own: Sections) -> tuple[Kernel, ...]:
-        profile = dataclasses.replace(shape, taken=taken)
+    def make(
+        function: Function, group: Group, profile: Profile, own: Sections
+    ) -> tuple[Kernel, ...]:
         if steps.lower is lower_group:
             return lower_group(function, group, profile, dialect.limits, own)
         return steps.lower(function, group, profile, dialect.limits)

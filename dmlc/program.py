@@ -149,6 +149,11 @@ class Dispatch:
         """The work items of a group along x, y and z."""
         return self.shape or (self.group_size, 1, 1)
 
+    @property
+    def is_chosen(self) -> bool:
+        """Whether sizes that are left open decide if there are groups: a version's dispatch."""
+        return "?" in str(self.count)
+
     def groups(self, sizes: dict[str, int]) -> tuple[int, int, int]:
         """The number of groups along x, y and z, with symbols bound by `sizes`."""
         if self.grid is not None:

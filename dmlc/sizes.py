@@ -384,6 +384,16 @@ def estimate(size: int | str | Size, taken: Taken = ()) -> int:
     return found.evaluate(_Typical(taken)) if isinstance(found, Size) else found
 
 
+def find_most(size: Measure, bounds: Taken) -> int | None:
+    """The most that a size is where symbols have such bounds; None where one of them has none, or
+    something is subtracted."""
+    if isinstance(size, int):
+        return size
+    known = dict(bounds)
+    grows = all(n > 0 or not symbols for symbols, n in size.terms)
+    return size.evaluate(known) if grows and known.keys() >= set(list_measured(size)) else None
+
+
 class _Typical(dict[str, int]):
     def __missing__(self, key: str) -> int:
         return TYPICAL

@@ -148,6 +148,8 @@ class Profile:
     """Rows of the schedule table that may serve, the first that suits a kernel before others."""
     taken: Taken = ()
     """What sizes that are left open are taken for: kernels are right for all, and suit these."""
+    bounds: Taken = ()
+    """What sizes that are left open are at most, in the version that is compiled."""
 
     @property
     def per_group(self) -> int:

@@ -28,7 +28,7 @@ from dmlc.loops.text import Plain, write_line
 from dmlc.loops.vectorize import Vectorization
 from dmlc.matrices import Instruction
 from dmlc.scalars import DataType
-from dmlc.sizes import divide_up, multiply
+from dmlc.sizes import Taken, divide_up, find_most, multiply
 from dmlc.source import Span
 
 
@@ -396,6 +396,14 @@ def list_phases(node: Node, *, filled: bool = True) -> tuple[int, ...]:
 def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
     """The loops over a dimension, or a tile of it, in some nodes, outermost first."""
     return [n for n in walk(nodes) if isinstance(n, Loop) and dim in (n.dim, n.dim.within)]
+
+
+def is_once(loop: Loop, bounds: Taken) -> bool:
+    """Whether work items take all of a dimension that a loop goes over at once, a point or a vector
+    each, of sizes with such bounds."""
+    most = find_most(measure(loop.dim.size), bounds)
+    lanes = [n for n in list_loops(loop.body, loop.dim) if n.kind is Kind.LANE]
+    return most is not None and any(most <= n.step * n.extent for n in lanes)
 
 
 def list_standings(nest: Nest) -> list[tuple[tuple[str, int], ...]]:

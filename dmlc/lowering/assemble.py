@@ -16,12 +16,12 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import OPEN, name_sizes
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.names import Names
-from dmlc.kernel.passes import run_passes, verifies_each
+from dmlc.kernel.passes import HOLDING, PASSES, run_passes, verifies_each
 from dmlc.kernel.rows import place_rows
 from dmlc.kernel.target import RUN_TIME_COUNT, Limits, Profile
 from dmlc.loops.element import Gather, Read, View
 from dmlc.loops.naive import naive
-from dmlc.loops.nodes import Kind, Loop, Multiply, Nest, Pack, walk
+from dmlc.loops.nodes import Kind, Loop, Multiply, Nest, Pack, is_once, walk
 from dmlc.loops.phases import Phase
 from dmlc.loops.primitives import apply
 from dmlc.loops.script import ScheduleError
@@ -31,7 +31,7 @@ from dmlc.loops.verify import verify_nest
 from dmlc.lowering.lower import lower_nest
 from dmlc.schedules.choose import choose
 from dmlc.schedules.streaming import Streaming, measure_footprint
-from dmlc.sizes import Measure, as_extent, estimate
+from dmlc.sizes import Measure, Taken, as_extent, estimate
 from dmlc.source import UnsupportedError
 
 
@@ -85,7 +85,8 @@ def make_kernel(
     if verifies_each():
         verify_nest(nest)
     own.see(title, nest)
-    if nest.holds:
+    holds = nest.holds or _holds(nest, profile.bounds)
+    if holds:
         passes = (tuple(dict.fromkeys(name for each in passes for name in each)),)
     launch = _find_launch(nest, limits, given)
     if given is not None and scalars:
@@ -102,7 +103,9 @@ def make_kernel(
         vectors = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.VECTOR]
         lanes = max((n.step for n in vectors if not n.extent), default=lanes)
     check_staged(nest, limits)
-    statements, arrays, matrices = lower_nest(nest, names, lanes, streaming, launch.row)
+    statements, arrays, matrices = lower_nest(
+        nest, names, lanes, streaming, launch.row, profile.bounds
+    )
     if function.one_step is not None:
         statements = place_rows(statements, function.one_step, names)
     body, sizes = name_sizes(statements, names)
@@ -135,11 +138,17 @@ def make_kernel(
         matrices=matrices,
     )
     # What is held from one pass over a row to the next is found again where loops are written out.
-    asked = dataclasses.replace(limits, unrolls=limits.unrolls and not nest.holds)
-    made = run_passes(made, function, asked)
+    asked = dataclasses.replace(limits, unrolls=limits.unrolls and not holds)
+    made = run_passes(made, function, asked, (*PASSES, *(HOLDING if profile.bounds else ())))
     if section is not None and is_own:
         _check_own(made, nest, limits, section)
     return made
+
+
+def _holds(nest: Nest, bounds: Taken) -> bool:
+    """Whether work items hold what phases read of sizes that are left open: see `Nest.holds`."""
+    loops = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LOOP]
+    return bool(bounds) and all(is_once(n, bounds) for n in loops)
 
 
 def _check_words(nest: Nest, limits: Limits, section: Section) -> None:

@@ -33,6 +33,7 @@ from dmlc.loops.nodes import (
     Point,
     Reduce,
     Stage,
+    is_once,
     list_loops,
     list_phases,
     walk,
@@ -221,6 +222,8 @@ class Loops(Points):
         once = dataclasses.replace(node, step=width, body=_roll(node.body, dim, width))
         scope = scope.narrow(dim, stop=stop)
         length = subtract_known(stop, start)
+        if length is None and start == index(0) and is_once(node, self._bounds):
+            return body + self._settle(once, scope.narrow(dim, is_loose=True), start, [])
         if length is None:
             gone = stop if start == index(0) else operate("sub", stop, start)
             rest = operate("mod", gone, index(node.step))

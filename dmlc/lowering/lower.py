@@ -62,29 +62,37 @@ from dmlc.lowering.shuffles import load_patterns
 from dmlc.lowering.values import Values
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.schedules.streaming import Streaming
+from dmlc.sizes import Taken
 
 _WORD = k.Type(DataType.UINT32)
 
 
 def lower_nest(
-    nest: Nest, names: Names, vector: int, streaming: Streaming, limit: int | None
+    nest: Nest,
+    names: Names,
+    vector: int,
+    streaming: Streaming,
+    limit: int | None,
+    bounds: Taken = (),
 ) -> tuple[list[k.Statement], tuple[k.Array, ...], tuple[k.Matrix, ...]]:
     """The statements of a nest, and the arrays and matrices they need. Whole vectors have `vector`
     lanes. Where a launch has more groups than `limit` along a dimension, more may run than it
-    takes."""
-    writer = _Writer(nest, Frame(names, vector), streaming, limit)
+    takes. Sizes that are left open have `bounds`."""
+    writer = _Writer(nest, Frame(names, vector), streaming, limit, bounds)
     return writer.write_all(), tuple(writer.frame.arrays), tuple(writer.products.matrices)
 
 
 class _Writer:
-    def __init__(self, nest: Nest, frame: Frame, streaming: Streaming, limit: int | None) -> None:
+    def __init__(
+        self, nest: Nest, frame: Frame, streaming: Streaming, limit: int | None, bounds: Taken
+    ) -> None:
         self.frame = frame
         self._nest = nest
         self._standings = list_standings(nest)
         self._values = values = Values(nest, frame, streaming)
         self._items: dict[str, k.Expression] = {}
         """The number of this work item along each axis of its group."""
-        self._loops = Loops(nest, frame, values, self._items, limit, self._write)
+        self._loops = Loops(nest, frame, values, self._items, limit, self._write, bounds)
         self._reductions = Reductions(nest, frame, values, self._items, self._write)
         self.products = Products(nest, frame, values, self._write)
 

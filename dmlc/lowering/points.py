@@ -39,7 +39,7 @@ from dmlc.loops.nodes import (
 )
 from dmlc.lowering.scope import Scope
 from dmlc.lowering.values import Values
-from dmlc.sizes import Measure, divide_up
+from dmlc.sizes import Measure, Taken, divide_up
 from dmlc.sizes import multiply as multiply_sizes
 
 
@@ -54,6 +54,7 @@ class Points:
         items: Mapping[str, k.Expression],
         limit: int | None,
         write: Callable[[Sequence[Node], Scope], list[k.Statement]],
+        bounds: Taken = (),
     ) -> None:
         self._nest = nest
         self._frame = frame
@@ -62,6 +63,8 @@ class Points:
         """The number of this work item along each axis of its group."""
         self._limit = limit
         self._write = write
+        self._bounds = bounds
+        """What sizes that are left open are at most."""
 
     def _settle(
         self, node: Loop, scope: Scope, place: k.Expression, body: list[k.Statement]

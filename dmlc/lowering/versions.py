@@ -56,6 +56,9 @@ class _Typical:
     odd: int | None = None
     """What points are taken for where they are no multiple of `VECTOR`; None where that is not told
     apart."""
+    most: int | None = None
+    """The most points that there are where they are a multiple, and a work item holds what it
+    reads of them; None where it reads again."""
 
 
 _Table: TypeAlias = tuple[tuple[int | None, tuple[tuple[int | None, _Typical], ...]], ...]
@@ -81,6 +84,16 @@ _REDUCED: _Table = (
     ),
 )
 """Reductions on a GPU. `python -m benchmarks.open_sizes` has what each row comes to."""
+_HELD: _Table = (
+    *_REDUCED[:3],
+    *(
+        (bound, tuple((o, dataclasses.replace(t, most=bound - 1)) for o, t in _REDUCED[3][1]))
+        for bound in (1025, 4097)
+    ),
+    *_REDUCED[3:],
+)
+"""The same where several passes read the points of an output, along one size: a work item holds a
+vector of them."""
 _REDUCED_SERIALLY: _Table = (
     (1 << 16, ((None, _Typical(_MIDDLE, 4097)),)),
     (None, ((None, _Typical(_LONG, 4097)),)),
@@ -88,6 +101,7 @@ _REDUCED_SERIALLY: _Table = (
 """Reductions on a CPU. Its few work items are worth no more launches where outputs may be many."""
 _ROWS = _Typical(4096, 4, 4096)
 _SCANNED: _Table = (
+    (2, ((None, _Typical(1, 4097)),)),
     (33, ((None, _Typical(17, 4)),)),
     (_MIDDLE, ((None, _ROWS),)),
     ((1 << 14) + 1, ((257, _Typical(4096, 4, 1 << 14)), (None, _ROWS))),
@@ -96,6 +110,7 @@ _SCANNED: _Table = (
 """Scans of rows, which lie one after the other."""
 _ACROSS = _Typical(4096, 1 << 17)
 _SCANNED_ACROSS: _Table = (
+    (2, ((None, _Typical(1, 4097)),)),
     (33, ((None, _Typical(17, 32)),)),
     (1025, ((None, _ACROSS),)),
     (1 << 15, ((2049, _Typical(4096, 32)), (None, _ACROSS))),
@@ -120,8 +135,8 @@ _IN_PIECES = ((1 << 17, 1 << 14), (1 << 20, 1 << 18))
 _IN_DEEP_PIECES = ((1 << 13, 1 << 12), (1 << 17, 1 << 15), (1 << 20, 1 << 18))
 """The same of one with pieces; more outputs have none."""
 
-Lower: TypeAlias = Callable[[ir.Function, Group, Taken, Sections], tuple[k.Kernel, ...]]
-"""Makes the kernels that suit sizes as they are taken, of a function and one of its groups;
+Lower: TypeAlias = Callable[[ir.Function, Group, Profile, Sections], tuple[k.Kernel, ...]]
+"""Makes the kernels that suit sizes as a profile takes them, of a function and one of its groups;
 sections have schedules for some."""
 
 
@@ -133,6 +148,8 @@ class _Case:
     given: tuple[tuple[str, Measure], ...] = ()
     """What symbols come to in this case: 1, or a multiple of `VECTOR`. A vector begins wherever
     such a multiple ends."""
+    bounds: Taken = ()
+    """What symbols are at most in this case."""
 
     def take(self, size: Measure, many: int) -> _Case:
         """The case with a size taken for so many, as far as its symbols are not."""
@@ -185,7 +202,8 @@ def lower_versions(
     cases = sorted(dict.fromkeys(_list_cases(tree)), key=_is_of_one)
     for case in cases:
         # Which versions there are, schedules of a person's own do not change.
-        make = functools.partial(lower, *_assume(function, group, case), case.taken)
+        own_profile = dataclasses.replace(profile, taken=case.taken, bounds=case.bounds)
+        make = functools.partial(lower, *_assume(function, group, case), own_profile)
         made = make(NONE)
         text = "\n".join(map(print_kernel, made))
         plain = chosen.get(dataclasses.replace(case, given=case.given[:-1]))
@@ -222,6 +240,9 @@ def _assume(function: ir.Function, group: Group, case: _Case) -> tuple[ir.Functi
         group = dataclasses.replace(
             group, parallel=tuple(e for e in parallel if e != 1), passes=tuple(passes)
         )
+        if find_group_prefix(function, group) is None:
+            # Rows of one element are not scanned.
+            group = dataclasses.replace(group, ranks=None)
     return function, group
 
 
@@ -298,6 +319,9 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
         rows, length, inner = map(multiply, prefix.part_extents())
         on_gpu = _SCANNED if inner == 1 else _SCANNED_ACROSS
         table, beside = (on_gpu, str(length)) if profile.lanes == 1 else (_SCANNED_SERIALLY, "")
+        if isinstance(rows * inner, int):
+            # A known number of rows are not worth a version where each has one element.
+            table = tuple((bound, classes) for bound, classes in table if bound != 2)
         return _look_up(table, length, rows * inner, (inner, rows), beside)
     reduced = [each.inner for each in group.passes if each.reduces]
     points = max(
@@ -315,6 +339,9 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
     (first, *_) = reduced or [()]
     last = {tensor.extents[-1:] for tensor in function.tensors().values()}
     beside = str(first[-1]) if first[-1:] in last and first else ""
+    again = [each for each in group.passes if multiply(each.inner) == points]
+    if table is _REDUCED and len(again) > 1 and isinstance(points, Size) and str(points) == beside:
+        table = _HELD
     return _look_up(table, points, outputs, (outputs,), beside)
 
 
@@ -332,7 +359,10 @@ def _look_up(
         case = make(typical.points, typical.outputs)
         if typical.odd is None:
             return case
-        return _part_fours(symbol, case, make(typical.odd, typical.outputs))
+        fours = case
+        if typical.most is not None:
+            fours = dataclasses.replace(make(typical.most, 4097), bounds=((symbol, typical.most),))
+        return _part_fours(symbol, fours, make(typical.odd, typical.outputs))
 
     def make(many: int, each: int) -> _Case:
         case, left = _ANY.take(points, many), each
@@ -358,8 +388,9 @@ def _plan_product(product: Contraction, last: str) -> _Tree:
         for side, few in zip((rows, columns), is_few, strict=True):
             case = case.take(side, 8) if few else case
         if all(is_few):
-            case = case.take(batches, 4)
-            return _divide(depth, (4096, None), lambda n: case.take(depth, (256, _LONG)[n]))
+            many, alone = case.take(batches, 4), _ANY.give_one(outputs).take(depth, _LONG)
+            deep = _divide(outputs, (2, None), lambda n: (alone, many.take(depth, _LONG))[n])
+            return _divide(depth, (4096, None), lambda n: (many.take(depth, 256), deep)[n])
         if any(is_few):
             case = case.take(outputs, 1 << 13)
             return _divide(depth, (256, None), lambda n: case.take(depth, (128, 4096)[n]))

@@ -21,7 +21,7 @@ from dmlc.loops.primitives import chain
 from dmlc.loops.thin import find_sparse
 from dmlc.schedules.rule import Rule, Work
 from dmlc.schedules.transposed import choose_transposed, lies_both_ways
-from dmlc.sizes import Taken, is_multiple, multiply
+from dmlc.sizes import Taken, find_most, is_multiple, multiply
 from dmlc.source import UnsupportedError
 
 _BYTES = 16
@@ -196,15 +196,15 @@ def choose_serial(work: Work) -> Nest:
     return rule.finish(f"each computes {several}")
 
 
-def share_outputs(work: Work, rows: int, columns: int, taken: Taken = ()) -> Nest:
+def share_outputs(work: Work, rows: int, columns: int, taken: Taken = (), times: int = 0) -> Nest:
     """A group has so many columns of work items, an output to each, whose points are shared by so
     many rows of them. Each takes several of them, or of vectors, a row of work items apart, and has
     read them all before it adds the first. Where outputs are cut into pieces, what reduces partial
     results is done for each piece again, and what derives from them is stored once. Open sizes are
-    `taken` for numbers where steps are counted."""
+    `taken` for numbers where steps are counted, unless a work item takes points so many `times`."""
     rule, phases, limits, p = work.begin(), work.phases, work.limits, work.profile
     unit, most = find_unit(phases, limits), len(_find_widest(phases).space.parallel)
-    held = _count_held(phases, rows, unit)
+    held = times or _count_held(phases, rows, unit)
     rule.do("axis", "row", rows)
     rule.do("axis", "column", columns)
     output = rule.fuse(rule.outer[:most], "output")
@@ -300,6 +300,18 @@ def _count_held(phases: Sequence[Phase], rows: int, unit: int) -> int:
     points; 0 where it does not."""
     points, most = _find_held(phases)
     return 0 if points % (rows * unit) or points > rows * most else points // (rows * unit)
+
+
+def count_holding(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
+    """How many work items hold all points of an output whose number is left open, and bounded by
+    the profile: one vector each. 0 where a group does not, or nothing is read again."""
+    wide, unit = _list_wide(phases), find_unit(phases, limits)
+    sizes = {multiply(each.space.extents[axis] for axis in each.space.inner) for each in wide}
+    most = find_most(next(iter(sizes)), p.bounds) if len(sizes) == 1 else None
+    if most is None or unit == 1 or any(p.tests_guard or p.has_positions for p in wide):
+        return 0
+    rows = round_up(-(-most // unit))
+    return rows if rows <= limits.group_size else 0
 
 
 def lies_across(phases: Sequence[Phase]) -> bool:

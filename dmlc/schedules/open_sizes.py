@@ -51,6 +51,9 @@ def choose(work: Work) -> Nest | None:
     settled = [_settle(phase, p) for phase in phases]
     if settled[0].has_positions and gpu.suits_serial(settled[0], p):
         return gpu.choose_serial(work)
+    holding = gpu.count_holding(phases, p, limits)
+    if holding:
+        return gpu.share_outputs(work, holding, max(1, p.group_size // holding), times=1)
     shape = gpu.choose_tile(settled, p, limits, few=p.groups)
     return gpu.share_outputs(work, *shape, p.taken)
 

@@ -20,7 +20,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -430,7 +430,8 @@ def _translate(doing: str, problem: Exception) -> DmlcError:
 class Launcher:
     """Kernels in execution order on one unit, with argument slots and a queue of their own.
 
-    For one thread at a time. `tensors` gives each tensor's place in the buffers of a launch.
+    For one thread at a time. `tensors` gives each tensor's place in the buffers of a launch. Of the
+    versions for sizes that are left open, those are built that run.
     """
 
     def __init__(
@@ -448,29 +449,47 @@ class Launcher:
         """What the caller last set the sizes for, if it keeps count."""
         self._sources = kernels
         self._order = tuple(program.order())
-        self._kernels = session.kernels(kernels, unit)
+        self._tensors = tensors
         self._enqueue = session.enqueue
-        self._arguments = [
-            (made.set_arg, binding.slot, tensors[binding.tensor])
-            for made, source in zip(self._kernels, kernels, strict=True)
-            for binding in source.buffers
-        ]
+        self._kernels: dict[int, cl.Kernel] = {}
+        self._arguments: list[tuple[Callable[[int, cl.Buffer], None], int, int]] = []
+        self._build(n for n, kernel in enumerate(kernels) if not kernel.dispatch.is_chosen)
         self._steps: list[_Step] = []
         self._numbers: list[int] = []
 
+    def _build(self, numbers: Iterable[int]) -> None:
+        """Makes the kernels of these numbers that are not there yet."""
+        missing = [number for number in numbers if number not in self._kernels]
+        sources = [self._sources[number] for number in missing]
+        made = self._session.kernels(sources, self.unit) if missing else []
+        for number, kernel, source in zip(missing, made, sources, strict=True):
+            self._kernels[number] = kernel
+            for binding in source.buffers:
+                self._arguments.append(
+                    (kernel.set_arg, binding.slot, self._tensors[binding.tensor])
+                )
+
     def set_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Sets the scalar arguments and the number of groups. Kernels without work drop out."""
+        """Sets the scalar arguments and the number of groups. Kernels without work drop out. What
+        is built now has no buffers before `set_buffers`."""
         steps: list[_Step] = []
         numbers: list[int] = []
         sizes = dict(sizes)
-        for made, source in zip(self._kernels, self._sources, strict=True):
-            for scalar in source.scalars:
+        launched = {n: source.dispatch.groups(sizes) for n, source in enumerate(self._sources)}
+        launched = {n: groups for n, groups in launched.items() if 0 not in groups}
+        self._build(launched)
+        for number in launched:
+            for scalar in self._sources[number].scalars:
                 if scalar.value != STEP:
-                    _set_scalar(made, scalar, evaluate_size(scalar.value, sizes))
+                    value = evaluate_size(scalar.value, sizes)
+                    _set_scalar(self._kernels[number], scalar, value)
         for number, step in self._order:
-            made, source = self._kernels[number], self._sources[number]
-            groups = source.dispatch.groups(sizes)
-            if 0 not in groups:
+            if number in launched:
+                made, source, groups = (
+                    self._kernels[number],
+                    self._sources[number],
+                    launched[number],
+                )
                 size = source.dispatch.items
                 along = 1 if size[1:] == groups[1:] == (1, 1) else 3
                 moving = [s for s in source.scalars if s.value == STEP]

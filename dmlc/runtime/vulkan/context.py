@@ -14,7 +14,8 @@ import functools
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Sequence
+import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dmlc.runtime import lavapipe
@@ -81,7 +82,7 @@ class Messages:
 
     def raise_if_any(self, doing: str) -> None:
         """`Objection` with every message; `doing` says what was being done."""
-        said = self.take()
+        said = self.take() if self._said else None
         if said:
             raise Objection(doing, said)
 
@@ -217,6 +218,34 @@ def _message_callback(api: Vulkan, messages: Messages) -> Any:
     return api.ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT", receive)
 
 
+class Doing:
+    """Turns failures of Vulkan's functions, and any message, into an InternalError that says what
+    was being done. It serves any number of times: a run enters one."""
+
+    __slots__ = ("_messages", "_what")
+
+    def __init__(self, messages: Messages, what: str) -> None:
+        self._messages = messages
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        if error is None:
+            self._messages.raise_if_any(self._what)
+        elif isinstance(error, VulkanError):
+            said = [f"  {m}" for m in self._messages.take()]
+            raise InternalError(
+                "\n".join([f"Vulkan failed while dmlc {self._what}: {error}", *said])
+            ) from error
+
+
 class Context:
     """A device with its one queue. Any thread may submit. With `reports`, its driver can be asked
     what it makes of kernels."""
@@ -260,23 +289,16 @@ class Context:
         api.lib.vkGetDeviceQueue(self.handle, device.queue_family, 0, place)
         self._queue = place[0]
         self._queue_lock = threading.Lock()
+        self._submit: Any = api.lib.vkQueueSubmit
         self.import_properties: Any = (
             api.extension_function(self.handle, "vkGetMemoryHostPointerPropertiesEXT")
             if device.import_alignment is not None
             else None
         )
 
-    @contextlib.contextmanager
-    def doing(self, what: str) -> Generator[None]:
+    def doing(self, what: str) -> Doing:
         """Turns failures of Vulkan's functions, and any message, into an InternalError."""
-        try:
-            yield
-        except VulkanError as error:
-            said = [f"  {m}" for m in self.instance.messages.take()]
-            raise InternalError(
-                "\n".join([f"Vulkan failed while dmlc {what}: {error}", *said])
-            ) from error
-        self.instance.messages.raise_if_any(what)
+        return Doing(self.instance.messages, what)
 
     def make(self, function: str, kind: str, asked: Any) -> Any:
         """The handle that one of the functions `vkCreate...` or `vkAllocateMemory` makes."""
@@ -290,7 +312,9 @@ class Context:
     def submit(self, submission: Any, fence: Any) -> None:
         """Hands one VkSubmitInfo to the queue."""
         with self._queue_lock:
-            self.api.call("vkQueueSubmit", self._queue, 1, submission, fence)
+            result: int = self._submit(self._queue, 1, submission, fence)
+        if result:
+            raise self.api.error("vkQueueSubmit", result)
 
     def wait_until_idle(self) -> None:
         """Waits for all work on the device, whatever comes of it."""

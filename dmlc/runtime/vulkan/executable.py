@@ -83,10 +83,9 @@ class _Built:
         self.session = session
         self._compiled = tuple(compiled)
         self._pipelines: dict[int, Pipeline] = {}
-        # Of the versions for sizes that are left open, whose groups are a choice, those are built
-        # that run.
+        # Of the versions for sizes that are left open, those are built that run.
         built = [number for number, (kernel, _) in enumerate(self._compiled)
-                 if "?" not in str(kernel.dispatch.count)]  # fmt: skip
+                 if not kernel.dispatch.is_chosen]  # fmt: skip
         for number in track("building pipelines", built):
             self.find_pipeline(number)
         self._lock = threading.Lock()
@@ -241,9 +240,10 @@ class Executable:
         frame = None if lends else built.take(key)
         if frame is None:
             frame = self._make_frame(built, plan, memories if lends else {})
-        frame.load(memories)
+        moves = frame.move(memories)
+        moves.load()
         frame.run()
-        frame.store(memories)
+        moves.store()
         seconds = frame.seconds()
         if not lends:
             built.put(key, frame)
@@ -315,34 +315,39 @@ class Call:
     ) -> None:
         self._executable = executable
         self._give = give
-        self._operands = [placement.operands[n] for n in executable.input_names]
-        self._outputs = [placement.operands[n] for n in executable.output_names]
+        copied = {n: o for n, o in placement.operands.items() if o.reason is not None}
+        self._operands = [copied[n] for n in executable.input_names if n in copied]
+        self._outputs = [copied[n] for n in executable.output_names if n in copied]
         self._memories = {n: o.memory for n, o in placement.operands.items()}
         self._placement = placement
         self.sizes = placement.sizes
         self._lock = threading.Lock()
         self._process = os.getpid()
-        self._frame = executable.fix(placement)
+        self._prepare()
         self._timed: tuple[int, Frame | None] | None = None
         """A frame for as many turns as were timed last."""
         self._each: Frame | None = None
         """A frame that times each launch."""
         self.report = Report(str(executable.device), (*placement.copies, *copies))
 
+    def _prepare(self) -> None:
+        frame = self._executable.fix(self._placement)
+        self._run = None if frame is None else (frame, frame.move(self._memories))
+
     def __call__(self) -> dict[str, Any]:
         if self._process != os.getpid():
             self._lock = threading.Lock()
-            self._frame = self._executable.fix(self._placement)
+            self._prepare()
             self._timed = self._each = None
             self._process = os.getpid()
         with self._lock:
-            frame = self._frame
-            if frame is not None:
+            if self._run is not None:
+                frame, moves = self._run
                 for operand in self._operands:
                     operand.load()
-                frame.load(self._memories)
+                moves.load()
                 frame.run()
-                frame.store(self._memories)
+                moves.store()
                 for operand in self._outputs:
                     operand.store()
                 seconds = frame.seconds()
@@ -360,7 +365,7 @@ class Call:
             frame = self._timed[1]
             if frame is None:
                 return 0.0
-            frame.load(self._memories)
+            frame.move(self._memories).load()
             start = time.perf_counter()
             frame.run()
             seconds = frame.seconds()
@@ -379,6 +384,6 @@ class Call:
             frame = self._each
             if frame is None:
                 return []
-            frame.load(self._memories)
+            frame.move(self._memories).load()
             frame.run()
             return frame.launches()

@@ -2,7 +2,7 @@
 
 A frame owns its buffers, descriptor sets, command buffer and fence. Copies on the device, where
 it has memory of its own, and the barriers between launches are among the commands; copies by the
-host are `load` and `store`. One thread uses a frame at a time.
+host are its `Moves`. One thread uses a frame at a time.
 """
 
 from __future__ import annotations
@@ -36,6 +36,23 @@ class Transfer:
     host: Bytes
     inward: bool
     outward: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Moves:
+    """Copies by the host, each a target and a source: values that go in before a run, and results
+    that come out after it. None is of a tensor in whose memory the device works itself."""
+
+    inward: Sequence[tuple[Bytes, Bytes]]
+    outward: Sequence[tuple[Bytes, Bytes]]
+
+    def load(self) -> None:
+        for target, source in self.inward:
+            target[:] = source
+
+    def store(self) -> None:
+        for target, source in self.outward:
+            target[:] = source
 
 
 class Frame:
@@ -283,8 +300,11 @@ class Frame:
         api.call("vkEndCommandBuffer", commands)
         fence = context.make("vkCreateFence", "VkFence", api.make("VkFenceCreateInfo"))
         self._stack.callback(context.destroyer("vkDestroyFence", fence))
-        self._fences = api.array("VkFence", [fence])
+        self._fence, self._fences = fence, api.array("VkFence", [fence])
+        self._reset: Any = api.lib.vkResetFences
+        self._wait: Any = api.lib.vkWaitForFences
         self._timeout = api.constant("TIMEOUT")
+        self._running = context.doing(f"runs {self._program.name}")
         self._submission = api.make(
             "VkSubmitInfo", commandBufferCount=1, pCommandBuffers=[commands]
         )
@@ -328,32 +348,30 @@ class Frame:
 
     # Running ----------------------------------------------------------------------------------
 
-    def load(self, memories: Mapping[str, Array]) -> None:
-        """Brings the values of `memories` in, where the device does not work in them itself."""
-        for transfer in self.transfers:
-            if transfer.inward:
-                transfer.host[:] = as_bytes(memories[transfer.tensor])
-
-    def store(self, memories: Mapping[str, Array]) -> None:
-        """Brings the results out into `memories`."""
-        for transfer in self.transfers:
-            if transfer.outward:
-                as_bytes(memories[transfer.tensor])[:] = transfer.host
+    def move(self, memories: Mapping[str, Array]) -> Moves:
+        """What the host copies before and after a run on `memories`."""
+        pairs = [(each, as_bytes(memories[each.tensor])) for each in self.transfers]
+        return Moves(
+            [(each.host, memory) for each, memory in pairs if each.inward],
+            [(memory, each.host) for each, memory in pairs if each.outward],
+        )
 
     def run(self) -> None:
         """Submits the commands and waits for their end."""
         context = self._context
-        api, lib, device = context.api, context.api.lib, context.handle
-        with context.doing(f"runs {self._program.name}"):
+        device, fences, timeout = context.handle, self._fences, self._timeout
+        with self._running:
             # At the start, so that a run that was interrupted leaves nothing to make good.
-            api.call("vkResetFences", device, 1, self._fences)
+            result: int = self._reset(device, 1, fences)
+            if result:
+                raise context.api.error("vkResetFences", result)
             try:
-                context.submit(self._submission, self._fences[0])
-                result = self._timeout
-                while result == self._timeout:
-                    result = lib.vkWaitForFences(device, 1, self._fences, 1, _WAIT_NANOSECONDS)
+                context.submit(self._submission, self._fence)
+                result = timeout
+                while result == timeout:
+                    result = self._wait(device, 1, fences, 1, _WAIT_NANOSECONDS)
                 if result:
-                    raise api.error("vkWaitForFences", result)
+                    raise context.api.error("vkWaitForFences", result)
             except BaseException:
                 # Interrupted or lost: nothing may be given back while the device is at it.
                 context.wait_until_idle()

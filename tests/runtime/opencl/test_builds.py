@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dmlc
 from dmlc.program import KernelSource
 from dmlc.runtime import opencl
 from dmlc.runtime.opencl import builds, driver
@@ -97,3 +98,18 @@ def test_what_several_have_stands_once() -> None:
     joined = builds.join_sources(kernels)
     assert joined.count(helper) == joined.count("#pragma A") == 1
     assert joined.endswith("__kernel void k0()\n{\n}\n\n__kernel void k1()\n{\n}\n")
+
+
+def test_versions_are_built_that_run(given: list[str]) -> None:
+    described = {"InputTensor": dmlc.TensorDesc("FLOAT32", ("N",))}
+    attributes = {"Function": "SUM", "Axes": [0]}
+    function = dmlc.operator("directml.REDUCE").bind(described, attributes)
+    program = dmlc.compile(function, profile="cpu")
+    executable = Executable(program, open_session())
+    assert not given
+    few, many = np.ones(100, np.float32), np.ones(1 << 17, np.float32)
+    for array, modules in ((few, 1), (few, 1), (many, 2), (few, 2)):
+        assert executable([array])["OutputTensor"] == array.size
+        assert len(set(given)) == modules
+    built = sum(source.count("__kernel void") for source in set(given))
+    assert built == len(program.kernels)

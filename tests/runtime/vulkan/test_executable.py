@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -276,6 +277,26 @@ def test_bound_arrays_are_read_and_stored_at_each_call(options: Options) -> None
             assert call()["dX"] is given
             assert np.array_equal(given, masked(x, dy))
         assert call.report.device == str(vulkan.find_device())
+
+
+def test_a_bound_call_does_little_besides_the_drivers_work() -> None:
+    x, given = random(16), np.zeros(16, np.float32)
+    call = vulkan.load(relu_grad()).bind({"X": x, "dY": x}, {"dX": given})
+    call()
+    entered: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            entered.append(frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    assert "submit" in entered
+    assert len(entered) <= 12, entered
 
 
 def test_bound_arrays_that_are_copied_are_read_at_each_call() -> None:

@@ -1,0 +1,110 @@
+"""Holds what a work item reads under a condition until the same condition asks for it again.
+
+A row whose length is left open, and bounded, may end before the last work items of its group:
+reading is guarded. Each phase over the row has the guard again. A variable around the guards has
+what the first of them read, and the others read nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.rewrite import (
+    drop_unused,
+    find_defined,
+    map_all,
+    map_operands,
+    walk,
+    walk_statements,
+)
+
+
+def hold_guarded(kernel: k.Kernel) -> k.Kernel:
+    """The same kernel, in whose outermost statements no element is read again that was read where
+    the same condition held. Buffers that the kernel stores to are read as they are."""
+    every = list(walk_statements(kernel.body))
+    changing = {s.local.name for s in every if isinstance(s, k.Assign)}
+    named = Counter(local.name for s in every if (local := find_defined(s)) is not None)
+    kept = {b.name for b in kernel.buffers if b.access is k.Access.READ}
+    lets = {s.local.name: s.value for s in kernel.body if isinstance(s, k.Let)}
+    around = lets.keys() - changing
+    places = {name: lets[name] for name in around if lets[name].type == k.INDEX}
+
+    def find_key(guard: k.If, let: k.Let) -> _Key:
+        """The condition and what is read, without names of positions."""
+        return _spell(guard.condition, places), _spell(let.value, places)
+
+    def list_held(guard: k.If) -> list[k.Let]:
+        """What is read under a guard at a place that is known around it."""
+        lets = [s for s in guard.then if isinstance(s, k.Let) and isinstance(s.value, k.Load)]
+        return [let for let in lets if _find_buffers(let) <= kept and _is_known(let.value, around)]
+
+    guards = [s for s in kernel.body if isinstance(s, k.If) and _is_known(s.condition, around)]
+    uses = Counter(find_key(g, let) for g in guards for let in list_held(g))
+    names = Counter((let.local.name, find_key(g, let)) for g in guards for let in list_held(g))
+    held: dict[_Key, k.Local] = {}
+    body: list[k.Statement] = []
+    for statement in kernel.body:
+        if not (isinstance(statement, k.If) and statement in guards):
+            body.append(statement)
+            continue
+        taken: dict[str, k.Expression] = {}
+        then: dict[int, k.Statement | None] = {}
+        for let in list_held(statement):
+            key, place = find_key(statement, let), statement.then.index(let)
+            # No other scope may have something else by that name.
+            alone = names[let.local.name, key] == named[let.local.name]
+            if key in held:
+                taken[let.local.name], then[place] = held[key], None
+            elif uses[key] > 1 and alone:
+                held[key] = let.local
+                body.append(k.Variable(let.local, _make_zero(let.local.type)))
+                then[place] = k.Assign(let.local, let.value)
+        kept_statements = (then.get(n, s) for n, s in enumerate(statement.then))
+        inside = tuple(s for s in kept_statements if s is not None)
+        body.append(dataclasses.replace(statement, then=_replace(inside, taken)))
+    return dataclasses.replace(kernel, body=tuple(drop_unused(body))) if held else kernel
+
+
+_Key: TypeAlias = tuple[k.Expression, k.Expression]
+
+
+def _spell(expression: k.Expression, places: Mapping[str, k.Expression]) -> k.Expression:
+    """An expression with what names of positions stand for."""
+    if isinstance(expression, k.Local) and expression.name in places:
+        return _spell(places[expression.name], places)
+    return map_operands(expression, lambda e: _spell(e, places))
+
+
+def _find_buffers(let: k.Let) -> set[str]:
+    return {part.buffer for part in walk(let.value) if isinstance(part, k.Load)}
+
+
+def _is_known(expression: k.Expression, names: set[str]) -> bool:
+    """Whether an expression is made of values that have these names, and of no element of shared
+    memory."""
+    parts = list(walk(expression))
+    locals_ = {part.name for part in parts if isinstance(part, k.Local)}
+    return locals_ <= names and not any(isinstance(part, k.LoadLocal) for part in parts)
+
+
+def _make_zero(kind: k.Type) -> k.Expression:
+    zero = k.Literal(k.Type(kind.dtype), 0.0 if kind.dtype.is_float else 0)
+    return zero if kind.lanes == 1 else k.Broadcast(zero, kind)
+
+
+def _replace(
+    statements: tuple[k.Statement, ...], values: Mapping[str, k.Expression]
+) -> tuple[k.Statement, ...]:
+    """The statements with values for locals."""
+
+    def change(expression: k.Expression) -> k.Expression:
+        if isinstance(expression, k.Local):
+            return values.get(expression.name, expression)
+        return map_operands(expression, change)
+
+    return map_all(statements, change) if values else statements
