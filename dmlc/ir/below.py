@@ -13,9 +13,10 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
+from dmlc.index.intervals import MIRRORED, Interval
 from dmlc.ir.index import list_comparisons
 from dmlc.ir.nodes import Apply, Constant, Index, Instruction, Select, Stage, Symbol, value_type
-from dmlc.ir.ranges import MIRRORED, Interval, Ranges
+from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
 from dmlc.sizes import LARGEST, Measure, Size, divide_down, find_least, measure, read_counted
 

@@ -14,10 +14,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dmlc.index.intervals import Interval
 from dmlc.ir import Apply, Body, Constant, Index, Instruction, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import MOST_POINTS
-from dmlc.ir.ranges import Interval, Ranges
+from dmlc.ir.ranges import Ranges
 from dmlc.scalars import Array, DataType
 
 _CUTS = 4

@@ -6,7 +6,8 @@ import pytest
 
 from dmlc import ir
 from dmlc.codegen.opencl import OPENCL
-from dmlc.ir.index import Affine, find_affine
+from dmlc.index.affine import Affine
+from dmlc.ir.index import find_affine
 from dmlc.kernel.target import RUN_TIME_COUNT
 from dmlc.loops.access import read_positions
 from dmlc.loops.element import Gather, Read, collect_elements

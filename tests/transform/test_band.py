@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import dmlc
 from dmlc import ir
+from dmlc.index.intervals import Interval
 from dmlc.ir import Index
 from dmlc.ir.index import IndexFacts
-from dmlc.ir.ranges import Interval
 from dmlc.pipeline import compile, rewrite
 from dmlc.scalars import Array
 from dmlc.transform import band
