@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from dmlc.sizes import LARGEST, Size, has_quotients, measure, part_quotient
+from dmlc.sizes import LARGEST, Measure, Size, has_quotients, measure, part_quotient
 
 Bound: TypeAlias = int | float
 """An integer, or minus or plus infinity."""
@@ -65,6 +65,23 @@ def combine(name: str, given: Sequence[Interval]) -> Interval:
     return (low, high) if low >= -WRAPS and high < 2 * WRAPS else UNKNOWN
 
 
+def compare(name: str, left: Interval, right: Interval) -> Interval:
+    """Whether numbers compare so, as the interval of a condition: it is 1 where it holds."""
+    if name in ("gt", "ge"):
+        return compare(MIRRORED[name], right, left)
+    match name:
+        case "lt":
+            return int(left[1] < right[0]), int(left[0] < right[1])
+        case "le":
+            return int(left[1] <= right[0]), int(left[0] <= right[1])
+        case "eq":
+            same, (low, high) = left[0] == left[1] == right[0] == right[1], meet(left, right)
+            return int(same), int(low <= high)
+        case _:
+            low, high = compare("eq", left, right)
+            return 1 - high, 1 - low
+
+
 _Whole: TypeAlias = tuple[int, int]
 
 
@@ -111,9 +128,9 @@ _BOUNDED: dict[str, Callable[[list[_Whole]], Interval]] = {
 
 
 @functools.lru_cache(1024)
-def size_range(text: str) -> Interval:
+def size_range(size: str | Measure) -> Interval:
     """What a size that is known at run time only may be."""
-    size = measure(text)
+    size = measure(size) if isinstance(size, str) else size
     if not isinstance(size, Size):
         return size, size
     low, high = size.bounds()

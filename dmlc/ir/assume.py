@@ -27,28 +27,18 @@ def assume_guard(
     it lets none through. A float has one where conditions compare it with constants; if it may be
     NaN there, 0 is inside, which NaN becomes as a whole number."""
     known: dict[int, Interval] = {}
-    found = _spread(stage, known, tables)
+    found = Ranges.of(stage, tables, known)
     values = range(len(stage.body.instructions))
     for _ in range(_ROUNDS):
         before = dict(known)
         for condition in list_conjuncts(stage.body):
             _narrow(stage.body, condition, found, known)
-        found = _spread(stage, known, tables)
+        found = Ranges.of(stage, tables, known)
         if any(low > high for low, high in map(found.bounds, values)):
             return None
         if known == before:
             break
     return [found.bounds(value) for value in values]
-
-
-def _spread(stage: Stage, known: Mapping[int, Interval], tables: Mapping[str, Interval]) -> Ranges:
-    """The intervals of all values, given what is known of some."""
-    found = Ranges(stage, tables)
-    for value, instruction in enumerate(stage.body.instructions):
-        found.add(instruction)
-        if value in known:
-            found.narrow(value, known[value])
-    return found
 
 
 def _narrow(body: Body, condition: int, found: Ranges, known: dict[int, Interval]) -> None:

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from dmlc.index.intervals import (
+    NEGATED,
     UNKNOWN,
     WRAPS,
     Bound,
     Interval,
     combine,
+    compare,
     hull,
     meet,
     size_range,
@@ -55,13 +57,21 @@ class Ranges:
         self._whole: list[Interval] = []
         self._fractions: list[Fraction] = []
         """Those of the first values: they are found once a whole number is made of one."""
+        self._truths: list[Interval] = []
 
     @classmethod
-    def of(cls, stage: Stage, known: Mapping[str, Interval] = MappingProxyType({})) -> Ranges:
-        """The intervals of all values of a stage."""
+    def of(
+        cls,
+        stage: Stage,
+        known: Mapping[str, Interval] = MappingProxyType({}),
+        said: Mapping[int, Interval] = MappingProxyType({}),
+    ) -> Ranges:
+        """The intervals of all values of a stage, some of which are `said` to lie in others."""
         found = cls(stage, known)
-        for instruction in stage.body.instructions:
+        for value, instruction in enumerate(stage.body.instructions):
             found.add(instruction)
+            if value in said:
+                found.narrow(value, said[value])
         return found
 
     def __getitem__(self, value: int) -> Interval:
@@ -73,6 +83,13 @@ class Ranges:
         found = UNKNOWN if limits is None else self._find_whole(instruction, limits)
         self._whole.append(found)
         return found
+
+    def truth(self, value: int) -> Interval:
+        """The interval of a condition, which is 1 where it holds."""
+        instructions = self._stage.body.instructions
+        for instruction in instructions[len(self._truths) : value + 1]:
+            self._truths.append(self._find_truth(instruction))
+        return self._truths[value]
 
     def settle(self, value: int, found: Interval) -> None:
         """Says what is known of a value otherwise."""
@@ -165,6 +182,26 @@ class Ranges:
                 return fractions.ANYTHING if find_range is None else find_range(*given)
             case _:
                 return fractions.ANYTHING
+
+    def _find_truth(self, instruction: Instruction) -> Interval:
+        if value_type(instruction) is not DataType.BOOL:
+            return 0, 1
+        match instruction:
+            case Constant(value=value):
+                return int(value), int(value)
+            case Apply(operation=operation, operands=given):
+                name, truths = operation.name, [self._truths[operand] for operand in given]
+            case _:
+                return 0, 1
+        if name == "not":
+            return 1 - truths[0][1], 1 - truths[0][0]
+        if name in ("and", "or"):
+            return combine("min" if name == "and" else "max", truths)
+        if name not in NEGATED or self._type(given[0]) is DataType.BOOL:
+            return 0, 1
+        low, high = compare(name, *map(self.bounds, given))
+        nan = any(map(self.may_be_nan, given))
+        return (0 if nan else low), (1 if nan and name == "ne" else high)
 
     def _type(self, value: int) -> DataType:
         return value_type(self._stage.body.instructions[value])

@@ -76,22 +76,6 @@ def replace_digit(form: Sum, digit: Digit, by: Sum) -> Sum:
     return made
 
 
-def find_interval(form: Sum) -> Interval:
-    """The numbers that a sum lies between, whatever sizes are."""
-    return form.interval(_find_term)
-
-
-def _find_term(term: Term) -> Interval:
-    if isinstance(term, Symbol):
-        return size_range(term.name)
-    if not isinstance(term, Quotient):
-        return 0, term.extent - 1 if isinstance(term.extent, int) else math.inf
-    low, high = find_interval(term.given)
-    if term.remains:
-        return 0, min(high, term.divisor - 1)
-    return max(low // term.divisor, 0), high // term.divisor
-
-
 def find_ends(form: Sum) -> tuple[Measure | None, Measure | None]:
     """The smallest and the largest that a sum may be, as sizes; None where they are not known."""
     low: Measure | None = form.constant
@@ -109,11 +93,20 @@ def _find_ends(term: Term) -> tuple[Measure | None, Measure | None]:
     match term:
         case Symbol(name=name):
             return measure(name), measure(name)
-        case Quotient():
-            least, most = _find_term(term)
-            return int(least), int(most) if math.isfinite(most) else None
-        case _:
+        case Quotient(given=given, divisor=divisor, remains=remains):
+            low, high = find_interval(given)
+            if remains:
+                return 0, int(min(high, divisor - 1))
+            return int(max(low, 0)) // divisor, int(high) // divisor if high < math.inf else None
+        case Digit() | Place():
             return 0, measure(term.extent) - 1
+
+
+def find_interval(form: Sum) -> Interval:
+    """The numbers that a sum lies between, whatever sizes are."""
+    low, high = find_ends(form)
+    least = -math.inf if low is None else size_range(low)[0]
+    return least, math.inf if high is None else size_range(high)[1]
 
 
 def read_size(text: str) -> Sum:
