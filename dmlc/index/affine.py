@@ -82,13 +82,17 @@ class Affine(Generic[T]):
             low, high = low + least * factor, high + most * factor
         return low, high
 
+    def ordered(self) -> Affine[T]:
+        """The sum with its larger factors first."""
+        return Affine(self.constant, tuple(sorted(self.factors, key=lambda item: -item[1])))
+
     def write(
         self, write: Callable[[T], V], number: Callable[[int], V], apply: Callable[..., V]
     ) -> V:
         """The sum in an IR, in which `write` gives a term, `number` a constant, and `apply` what an
-        operation makes of values. Larger factors come first, and what is taken off last."""
+        operation makes of values. Terms stand in their order, and what is taken off last."""
         constant, made = self.constant, list[V]()
-        factors = sorted(self.factors, key=lambda item: -item[1])
+        factors = sorted(self.factors, key=lambda item: item[1] < 0)
         if factors and factors[0][1] < 0 and constant > 0:
             made, constant = [number(constant)], 0
         for term, factor in factors:

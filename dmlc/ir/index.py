@@ -391,6 +391,26 @@ def find_affine(body: Body) -> tuple[Affine[Index] | None, ...]:
     return tuple(found)
 
 
+def find_part(body: Body, number: int) -> tuple[int, int, int | None]:
+    """Which part of which value a value is, as `value / step % count`, without the remainder where
+    there is no count. Anything is the whole of itself."""
+    match body.instructions[number]:
+        case Apply(operation=operation, operands=(given, by)) if operation.name in ("div", "mod"):
+            divisor = body.instructions[by]
+        case _:
+            return number, 1, None
+    if not isinstance(divisor, Constant) or divisor.dtype is not DataType.INDEX:
+        return number, 1, None
+    size, (value, step, count) = int(divisor.value), find_part(body, given)
+    if size <= 0:
+        return number, 1, None
+    if count is not None and count % size:
+        value, step, count = given, 1, None
+    if operation.name == "mod":
+        return value, step, size
+    return value, step * size, None if count is None else count // size
+
+
 # Reach -------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from dmlc import ir
 from dmlc.index.affine import Affine
 from dmlc.index.intervals import Interval, is_within, meet
 from dmlc.ir.below import Proof
-from dmlc.ir.index import IndexFacts, find_affine
+from dmlc.ir.index import IndexFacts, find_affine, find_part
 from dmlc.ir.inside import is_inside_along
 from dmlc.ir.ranges import Ranges, number_ranges, table_ranges
 from dmlc.kernel.target import RUN_TIME_COUNT
@@ -111,27 +111,17 @@ def _find_digits(
 ) -> tuple[int, int, int] | None:
     """Two terms, of a quotient and of what is over of it, and the number that is divided."""
     for low, (over, step) in enumerate(terms):
-        split = _part_division(body, over, "mod")
-        if split is None:
+        (value, size, count), remainder = find_part(body, over), body.instructions[over]
+        is_last = isinstance(remainder, ir.Apply) and remainder.operation.name == "mod"
+        if count is None or not is_last:
             continue
-        whole, base = split
-        inner = _part_division(body, whole, "div")
+        whole = ir.operands(remainder)[0]
+        left = None if value == whole else find_part(body, whole)[2]
+        wanted = value, size * count, None if left is None else left // count
         for high, (quotient, other) in enumerate(terms):
-            taken = _part_division(body, quotient, "div")
-            further = inner is not None and taken == (inner[0], inner[1] * base)
-            if other == step * base and (taken == split or further):
+            if other == step * count and find_part(body, quotient) == wanted:
                 return high, low, whole
     return None
-
-
-def _part_division(body: ir.Body, number: int, name: str) -> tuple[int, int] | None:
-    """What a quotient, or what is over of one, divides, and the known size that it divides by."""
-    instruction = body.instructions[number]
-    if not isinstance(instruction, ir.Apply) or instruction.operation.name != name:
-        return None
-    divided, divisor = instruction.operands
-    size = body.instructions[divisor]
-    return (divided, int(size.value)) if isinstance(size, ir.Constant) else None
 
 
 def _find_along(

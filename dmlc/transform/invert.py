@@ -21,6 +21,7 @@ from dmlc.index.intervals import Interval, is_within, meet
 from dmlc.ir import Apply, Body, Constant, Extent, Index, Load, Stage, Symbol
 from dmlc.ir.below import Proof
 from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.index import find_part
 from dmlc.scalars import DataType
 from dmlc.sizes import find_least, measure
 from dmlc.transform.digits import (
@@ -162,7 +163,7 @@ class _Equations:
         forms = _Forms(self._body, self._indices, self._proof)
         parts: dict[int, list[tuple[int, int, int | None]]] = {}
         for axis, number in self._open:
-            given, step, count = _find_part(self._body, number)
+            given, step, count = find_part(self._body, number)
             parts.setdefault(given, []).append((step, axis, count))
         joined: list[Sum] = []
         for given, found in parts.items():
@@ -281,7 +282,7 @@ class _Writer:
         self._axes = axes
 
     def write(self, form: Sum) -> int:
-        return form.write(self._write_term, self._builder.constant, self._builder.apply)
+        return form.ordered().write(self._write_term, self._builder.constant, self._builder.apply)
 
     def _write_term(self, term: Term) -> int:
         match term:
@@ -377,22 +378,3 @@ class _Forms:
             if isinstance(digit.extent, int) and 1 < step < digit.extent:
                 self.split = digit, step, digit.extent
         return None
-
-
-def _find_part(body: Body, number: int) -> tuple[int, int, int | None]:
-    """Which part of which value a value is, as `value / step % count`. Anything is the whole of
-    itself."""
-    match body.instructions[number]:
-        case Apply(operation=operation, operands=(given, by)) if operation.name in ("div", "mod"):
-            divisor = body.instructions[by]
-            if not isinstance(divisor, Constant) or divisor.dtype is not DataType.INDEX:
-                return number, 1, None
-            value, step, count = _find_part(body, given)
-            size = int(divisor.value)
-            if size <= 0 or (count is not None and count % size):
-                return number, 1, None
-            if operation.name == "mod":
-                return value, step, size
-            return value, step * size, None if count is None else count // size
-        case _:
-            return number, 1, None

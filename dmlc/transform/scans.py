@@ -289,7 +289,7 @@ def _write(scan: Scan, names: dict[str, None], whole: bool) -> list[Stage]:
     nothing = builder.nothing(combiner, dtype)
     outer = [builder.add(index) for index in scan.outer]
     low, high = _find_ends(stage, scan.last)
-    place = scan.last.write(builder.add, builder.constant, builder.apply)
+    place = scan.last.ordered().write(builder.add, builder.constant, builder.apply)
     conditions = [numbers[c] for c in scan.element_conditions]
     end = builder.constant(scan.count - 1)
     if low < 0:
