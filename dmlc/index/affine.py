@@ -1,5 +1,8 @@
-"""Positions as sums: terms times constants, and a constant. What terms are, who has them says:
-indices of a stage, digits of them, locals of a kernel and other values that are not followed."""
+"""Affine index expressions: sums of terms times constants, and a constant.
+
+The terms depend on the caller: indices of a stage, digits of indices, or expressions of a kernel
+that are no sums.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ B = TypeVar("B", int, int | float)
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Affine(Generic[T]):
-    """`constant + sum(term * factor)`. Two are equal with the same terms in any order."""
+    """Whole number `constant + sum(term * factor)`. Sums of the same terms are equal, in whatever
+    order these stand."""
 
     constant: int = 0
     factors: tuple[tuple[T, int], ...] = ()
@@ -36,11 +40,11 @@ class Affine(Generic[T]):
         return tuple(term for term, _ in self.factors)
 
     def factor(self, term: T) -> int:
-        """What a term is multiplied by; 0 where it is not among them."""
+        """Factor of a term; 0 where the sum does not have the term."""
         return next((factor for each, factor in self.factors if each == term), 0)
 
     def plus(self, other: Affine[T], times: int = 1) -> Affine[T]:
-        """The sum of this and some times another."""
+        """Sum of this and `times` another."""
         constant = self.constant + times * other.constant
         if not other.factors:
             return Affine(constant, self.factors)
@@ -52,27 +56,28 @@ class Affine(Generic[T]):
         return Affine(constant, tuple((t, factor) for t, factor in factors.items() if factor))
 
     def times(self, factor: int) -> Affine[T]:
-        """So many times the sum."""
+        """Product with a number."""
         made = ((term, factor * each) for term, each in self.factors if factor)
         return Affine(factor * self.constant, tuple(made))
 
     def part(self, wanted: Callable[[T], bool]) -> tuple[Affine[T], Affine[T]]:
-        """The `wanted` terms, and the sum of all else."""
+        """Sum of the `wanted` terms, and sum of all else, with the constant."""
         own = tuple(each for each in self.factors if wanted(each[0]))
         return Affine(0, own), Affine(
             self.constant, tuple(each for each in self.factors if each not in own)
         )
 
     def divide(self, divisor: int) -> tuple[Affine[T], Affine[T]]:
-        """A sum whose multiple by `divisor`, and a rest, make this. The rest has the terms that are
-        no multiples, and a constant from 0 to `divisor` - 1."""
+        """Two sums `q` and `r` with `q * divisor + r` equal to this one. `r` has the terms whose
+        factors are no multiples of the divisor, and a constant from 0 to `divisor - 1`."""
         quotient, remainder = divmod(self.constant, divisor)
         whole = tuple((t, factor // divisor) for t, factor in self.factors if not factor % divisor)
         rest = tuple(each for each in self.factors if each[1] % divisor)
         return Affine(quotient, whole), Affine(remainder, rest)
 
     def interval(self, find: Callable[[T], tuple[B, B]]) -> tuple[B | int, B | int]:
-        """How far the sum reaches, from how far each term does, whatever the others are."""
+        """Smallest and largest value, from those that `find` gives of each term. They are exact
+        where the terms do not depend on each other."""
         low: B | int = self.constant
         high: B | int = self.constant
         for term, factor in self.factors:
@@ -83,14 +88,15 @@ class Affine(Generic[T]):
         return low, high
 
     def ordered(self) -> Affine[T]:
-        """The sum with its larger factors first."""
+        """Same sum, terms with larger factors first."""
         return Affine(self.constant, tuple(sorted(self.factors, key=lambda item: -item[1])))
 
     def write(
         self, write: Callable[[T], V], number: Callable[[int], V], apply: Callable[..., V]
     ) -> V:
-        """The sum in an IR, in which `write` gives a term, `number` a constant, and `apply` what an
-        operation makes of values. Terms stand in their order, and what is taken off last."""
+        """Expression of an IR for the sum. `write` makes one of a term, `number` of a constant, and
+        `apply` of the name of an operation and its operands. Terms keep their order, but those
+        with negative factors come last."""
         constant, made = self.constant, list[V]()
         factors = sorted(self.factors, key=lambda item: item[1] < 0)
         if factors and factors[0][1] < 0 and constant > 0:
@@ -107,12 +113,12 @@ class Affine(Generic[T]):
 
 
 def single(term: T, factor: int = 1) -> Affine[T]:
-    """A term, so many times."""
+    """Sum of one term."""
     return Affine(0, ((term, factor),))
 
 
 def combine(name: str, given: Sequence[Affine[T]]) -> Affine[T] | None:
-    """What an operation makes of sums; None where that is no sum."""
+    """Result of an operation on sums; None where it is no sum."""
     match name:
         case "add":
             return given[0].plus(given[1])
@@ -131,8 +137,9 @@ def combine(name: str, given: Sequence[Affine[T]]) -> Affine[T] | None:
 def solve(
     name: str, left: Affine[T], right: Affine[T], wanted: Callable[[T], bool]
 ) -> tuple[T, str, Affine[T]] | None:
-    """The one `wanted` term of two sums that compare by a name, how it compares itself, and with
-    what sum of the others; None where there are several, or its factor is not 1 or -1."""
+    """Comparison of two sums, solved for the one `wanted` term in it: the term, the name of a
+    comparison, and the sum that the term compares so with. None where there are several such terms,
+    or none, or the term's factor is not 1 or -1."""
     own, others = right.plus(left, -1).part(wanted)
     match own.factors:
         case ((term, 1),):

@@ -37,12 +37,12 @@ WRAPS = 2**63
 
 
 def meet(*given: Interval) -> Interval:
-    """The numbers that lie in all of some intervals."""
+    """Intersection of intervals."""
     return max(low for low, _ in given), min(high for _, high in given)
 
 
 def hull(*given: Interval) -> Interval:
-    """The smallest interval that has all of some intervals in it."""
+    """Smallest interval that contains all of some intervals."""
     return min(low for low, _ in given), max(high for _, high in given)
 
 
