@@ -21,7 +21,7 @@ PACKAGE = ROOT / "dmlc"
 
 ORDER = (
     "collection", "source", "diagnostics", "parameters", "resources", "templates", "files",
-    "processes", "progress", "sizes", "scalars", "npy", "freedoms", "matrices", "language",
+    "processes", "progress", "sizes", "scalars", "index", "npy", "freedoms", "matrices", "language",
     "summaries", "library", "ir", "transform", "binding", "catalog", "building", "reference",
     "oracle", "kernel", "loops", "schedules", "lowering", "shader_model", "buffer_plan", "program",
     "manifest", "report", "codegen", "pipeline", "compiler", "picture", "runtime",
@@ -211,7 +211,7 @@ def test_the_ir_loads_numpy_and_its_types_alone() -> None:
     others, places = load("dmlc.ir")
     bare, _ = load("dmlc")
     assert others - bare == {"numpy", "ml_dtypes"}
-    assert places == {"source", "parameters", "sizes", "scalars", "ir"}
+    assert places == {"source", "parameters", "sizes", "scalars", "index", "ir"}
 
 
 def test_every_place_is_in_the_order() -> None:

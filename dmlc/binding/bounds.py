@@ -16,9 +16,9 @@ from dmlc.binding.builder import Builder
 from dmlc.binding.emission import Emission
 from dmlc.binding.reads import Place
 from dmlc.binding.values import span_text
-from dmlc.ir.index import find_reach
-from dmlc.ir.inside import is_inside_along
-from dmlc.ir.ranges import Interval, Ranges, stage_range
+from dmlc.index.intervals import Interval
+from dmlc.ir.inside import find_outside
+from dmlc.ir.ranges import Ranges, stage_range
 from dmlc.source import Diagnostic, DmlcError
 
 
@@ -34,34 +34,18 @@ def check_reads(
     # In the order of the emission, where each read has a known place.
     body = ir.Body(emission.instructions, emission.result, emission.guard)
     probe = ir.Stage(stage.name, stage.dtype, stage.extents, body, stage.reduction)
-    ranges = Ranges(probe, builder.positions.ranges)
-    for instruction in body.instructions:
-        ranges.add(instruction)
+    ranges = Ranges.of(probe, builder.positions.ranges)
     whole = stage_range(probe, ranges)
     if whole is not None:
         builder.positions.ranges[stage.name] = whole
-    axes = stage.reduction.axes if stage.reduction is not None else ()
-    if 0 in stage.extents or any(extent == 0 for _, extent in axes):
-        return  # Nothing is read.
     found: list[Diagnostic] = []
     for number, node in emission.reads:
         load = body.instructions[number]
         if not isinstance(load, ir.Load) or load.tensor not in extents:
             continue
-        for axis, (position, size) in enumerate(
-            zip(load.indices, extents[load.tensor], strict=True)
-        ):
-            low, high = ranges[position]
-            if isinstance(size, str):
-                if not is_inside_along(probe, position, size, ranges):
-                    found.append(_leaves(builder.reads.places[node], axis, size, (low, high)))
-                continue
-            if low >= 0 and high < size:
-                continue
-            exact = find_reach(probe, position, size)
-            low, high = max(low, exact[0]), min(high, exact[1])
-            if low < 0 or high >= size:
-                found.append(_leaves(builder.reads.places[node], axis, size, (low, high)))
+        sizes, place = extents[load.tensor], builder.reads.places[node]
+        outside = find_outside(probe, load, ranges, sizes)
+        found += (_leaves(place, axis, sizes[axis], reach) for axis, reach in outside)
     if found:
         raise DmlcError(found)
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 
 from dmlc.binding.nodes import Form, Node, Value
 from dmlc.binding.positions import Positions
+from dmlc.index.intervals import EMPTY, UNKNOWN, Interval, is_within, meet
 from dmlc.ir import Extent
 from dmlc.ir.assume import assume_guard
-from dmlc.ir.index import EMPTY, find_reach
-from dmlc.ir.ranges import UNKNOWN, Interval
+from dmlc.ir.index import find_reach
 from dmlc.scalars import DataType
 from dmlc.sizes import LARGEST
 
@@ -52,14 +52,14 @@ def hold_inside(
     if isinstance(size, str):
         return _hold_inside_open(positions, position, size, guards, conditions, checks)
     found = positions.reach(position, size)
-    if _is_inside(found, size) or not (guards or conditions):
+    if is_within(found, size) or not (guards or conditions):
         return position, found
     if guards:
-        found = _meet(found, _find_reach(positions, position, size, guards, compared=False))
-        if _is_inside(found, size):
+        found = meet(found, _find_reach(positions, position, size, guards, compared=False))
+        if is_within(found, size):
             return position, found
-    found = _meet(found, _find_reach(positions, position, size, (*guards, *conditions)))
-    if _is_inside(found, size) and size > 0:
+    found = meet(found, _find_reach(positions, position, size, (*guards, *conditions)))
+    if is_within(found, size) and size > 0:
         return positions.keep_inside(position, size), found
     return position, found
 
@@ -103,14 +103,6 @@ def _find_reach(
     known = assume_guard(stage, positions.ranges)
     if known is None:
         return EMPTY
-    if _is_inside(known[result], size):
+    if is_within(known[result], size):
         return known[result]
-    return _meet(known[result], find_reach(stage, result, size))
-
-
-def _is_inside(reach: Interval, size: int) -> bool:
-    return reach[0] >= 0 and reach[1] < size
-
-
-def _meet(first: Interval, second: Interval) -> Interval:
-    return max(first[0], second[0]), min(first[1], second[1])
+    return meet(known[result], find_reach(stage, result, size))

@@ -23,9 +23,10 @@ from dmlc.binding.values import (
     span_text,
     whole_number,
 )
+from dmlc.index.intervals import UNKNOWN, Interval, is_within, meet
 from dmlc.ir.below import is_inside_open
 from dmlc.ir.index import find_reach
-from dmlc.ir.ranges import UNKNOWN, Interval, Ranges
+from dmlc.ir.ranges import Ranges
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import Measure, Size, measure, pack_strides
 from dmlc.source import DmlcError, Span
@@ -158,20 +159,16 @@ class Positions:
         stage = self.probe(value)
         if stage is None:
             return UNKNOWN
-        found = Ranges(stage, self.ranges)
-        for instruction in stage.body.instructions:
-            found.add(instruction)
-        return found[stage.body.result]
+        return Ranges.of(stage, self.ranges)[stage.body.result]
 
     def reach(self, value: Node, size: int) -> Interval:
         """The smallest and largest value of an INDEX value that depends on positions alone, or
         what `interval` says if that lies below `size` and above 0."""
         found = self.interval(value)
         stage = self.probe(value)
-        if stage is None or (found[0] >= 0 and found[1] < size):
+        if stage is None or is_within(found, size):
             return found
-        exact = find_reach(stage, stage.body.result, size)
-        return max(found[0], exact[0]), min(found[1], exact[1])
+        return meet(found, find_reach(stage, stage.body.result, size))
 
     def is_inside_open(
         self,
@@ -185,9 +182,7 @@ class Positions:
         stage = self.probe(value, conditions)
         if stage is None:
             return False
-        ranges = Ranges(stage, self.ranges)
-        for instruction in stage.body.instructions:
-            ranges.add(instruction)
+        ranges = Ranges.of(stage, self.ranges)
         return is_inside_open(stage, stage.body.result, size, ranges, checks)
 
     def probe(self, value: Node, conditions: Sequence[Node] = ()) -> ir.Stage | None:

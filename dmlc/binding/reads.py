@@ -10,8 +10,8 @@ from dmlc.binding.conversions import Conversions
 from dmlc.binding.nodes import Form, Node, Nodes, Value
 from dmlc.binding.operations import Operations
 from dmlc.binding.positions import Positions
+from dmlc.index.intervals import Interval
 from dmlc.ir import Extent
-from dmlc.ir.ranges import Interval
 from dmlc.scalars import DataType
 from dmlc.sizes import LARGEST, measure
 from dmlc.source import Note, Span

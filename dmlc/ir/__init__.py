@@ -5,10 +5,12 @@ of it. `import dmlc.ir` loads NumPy and ml_dtypes, and nothing else of other peo
 fusion and the kernel IR are in `dmlc.compiler`.
 """
 
+from dmlc.index.affine import Affine
+from dmlc.index.intervals import Interval
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.driver import LocalRule, apply_rules
 from dmlc.ir.function import Function, print_function
-from dmlc.ir.index import Affine, IndexFacts, find_affine
+from dmlc.ir.index import IndexFacts, find_affine
 from dmlc.ir.json import from_json, function_schema, to_json
 from dmlc.ir.nodes import (
     POSITIONAL_COMBINERS,
@@ -41,7 +43,7 @@ from dmlc.ir.nodes import (
 )
 from dmlc.ir.parse import parse
 from dmlc.ir.places import reads_own_place
-from dmlc.ir.ranges import Interval, Ranges
+from dmlc.ir.ranges import Ranges
 from dmlc.ir.specialize import specialize
 from dmlc.ir.verify import Fault, check_in_place, find_fault, verify
 from dmlc.scalars import (

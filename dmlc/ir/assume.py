@@ -10,9 +10,10 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from dmlc.index.intervals import DIFFERENCES, MIRRORED, UNKNOWN, Bound, Interval, meet
 from dmlc.ir.index import list_comparisons, list_conjuncts
 from dmlc.ir.nodes import Apply, Body, Cast, Stage, value_type
-from dmlc.ir.ranges import DIFFERENCES, MIRRORED, UNKNOWN, Bound, Interval, Ranges
+from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType, integer_limits
 
 _ROUNDS = 3
@@ -26,28 +27,18 @@ def assume_guard(
     it lets none through. A float has one where conditions compare it with constants; if it may be
     NaN there, 0 is inside, which NaN becomes as a whole number."""
     known: dict[int, Interval] = {}
-    found = _spread(stage, known, tables)
+    found = Ranges.of(stage, tables, known)
     values = range(len(stage.body.instructions))
     for _ in range(_ROUNDS):
         before = dict(known)
         for condition in list_conjuncts(stage.body):
             _narrow(stage.body, condition, found, known)
-        found = _spread(stage, known, tables)
+        found = Ranges.of(stage, tables, known)
         if any(low > high for low, high in map(found.bounds, values)):
             return None
         if known == before:
             break
     return [found.bounds(value) for value in values]
-
-
-def _spread(stage: Stage, known: Mapping[int, Interval], tables: Mapping[str, Interval]) -> Ranges:
-    """The intervals of all values, given what is known of some."""
-    found = Ranges(stage, tables)
-    for value, instruction in enumerate(stage.body.instructions):
-        found.add(instruction)
-        if value in known:
-            found.narrow(value, known[value])
-    return found
 
 
 def _narrow(body: Body, condition: int, found: Ranges, known: dict[int, Interval]) -> None:
@@ -66,24 +57,15 @@ def _narrow(body: Body, condition: int, found: Ranges, known: dict[int, Interval
 
 def _compare(found: Ranges, value: int, symbol: str, other: int, real: bool) -> Interval:
     """Where a value lies that compares so with another; `real` says that they are floats."""
-    low, high = within = found.bounds(other)
-    match symbol:
-        case "lt":
-            return -math.inf, _step(high, -1, real)
-        case "le":
-            return -math.inf, high
-        case "gt":
-            return _step(low, 1, real), math.inf
-        case "ge":
-            return low, math.inf
-        case "eq":
-            return within
-        case _ if low == high and not real:
-            # The interval is one without that number, where it is at one of its ends.
-            least, most = found[value]
-            return least + (least == low), most - (most == low)
-        case _:
-            return UNKNOWN
+    low, high = found.bounds(other)
+    if symbol in DIFFERENCES:
+        least, most = DIFFERENCES[symbol]
+        return _move(low, least, real), _move(high, most, real)
+    if low == high and not real:
+        # The interval is one without that number, where it is at one of its ends.
+        least, most = found[value]
+        return least + (least == low), most - (most == low)
+    return UNKNOWN
 
 
 def _compare_difference(
@@ -100,18 +82,17 @@ def _compare_difference(
                 _add(body, value, DIFFERENCES[compared], known)
 
 
-def _step(bound: Bound, direction: int, real: bool) -> Bound:
-    """The next number in a direction."""
-    if math.isinf(bound):
-        return bound
-    return math.nextafter(bound, direction * math.inf) if real else bound + direction
+def _move(bound: Bound, by: Bound, real: bool) -> Bound:
+    """A bound moved by a difference: of floats, one of 1 is one to the next float."""
+    if real and abs(by) == 1 and math.isfinite(bound):
+        return math.nextafter(bound, by * math.inf)
+    return by if math.isinf(by) else bound + by
 
 
 def _add(body: Body, value: int, said: Interval, known: dict[int, Interval]) -> None:
     """Notes an interval of a value, and of what it is converted from."""
     while True:
-        low, high = known.get(value, UNKNOWN)
-        known[value] = max(low, said[0]), min(high, said[1])
+        known[value] = meet(known.get(value, UNKNOWN), said)
         instruction = body.instructions[value]
         if not isinstance(instruction, Cast) or not _keeps(body, instruction):
             return

@@ -13,9 +13,10 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
+from dmlc.index.intervals import DIFFERENCES, MIRRORED, Interval
 from dmlc.ir.index import list_comparisons
 from dmlc.ir.nodes import Apply, Constant, Index, Instruction, Select, Stage, Symbol, value_type
-from dmlc.ir.ranges import MIRRORED, Interval, Ranges
+from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
 from dmlc.sizes import LARGEST, Measure, Size, divide_down, find_least, measure, read_counted
 
@@ -42,6 +43,19 @@ class _Reach:
 
     low: tuple[Measure, ...] = ()
     high: tuple[Measure, ...] = ()
+
+    def negated(self) -> _Reach:
+        return _Reach(_product(self.high, (-1,)), _product(self.low, (-1,)))
+
+    def plus(self, other: _Reach) -> _Reach:
+        return _Reach(_sum(self.low, other.low), _sum(self.high, other.high))
+
+
+_COMPARED = {
+    name: _Reach(*(() if math.isinf(end) else (int(end),) for end in ends))
+    for name, ends in DIFFERENCES.items()
+}
+"""What the difference of two values is that compare so."""
 
 
 class Proof:
@@ -82,10 +96,10 @@ class Proof:
         low = max((b for b in reach.low if isinstance(b, int)), default=-math.inf)
         return low, min((b for b in reach.high if isinstance(b, int)), default=math.inf)
 
-    def is_at_most(self, value: int, other: int) -> bool:
-        """Whether an INDEX value is never above another."""
+    def is_at_most(self, value: int, other: int, below: int = 0) -> bool:
+        """Whether an INDEX value is never above another, and `below` it by as much at least."""
         high, low = self._reach(value, 0).high, self._reach(other, 0).low
-        return any(self._least(b - a) >= 0 for a in high for b in low)
+        return any(self._least(b - a) >= below for a in high for b in low)
 
     def is_certain(self, condition: int, holds: bool = True) -> bool:
         """Whether a condition holds at every point, or at none."""
@@ -106,8 +120,7 @@ class Proof:
             return self._is_ordered(MIRRORED[name], right, left)
         if name == "eq":
             return self.is_at_most(left, right) and self.is_at_most(right, left)
-        high, low = self._reach(left, 0).high, self._reach(right, 0).low
-        return any(self._least(b - a - (name == "lt")) >= 0 for a in high for b in low)
+        return self.is_at_most(left, right, below=int(name == "lt"))
 
     def _least(self, given: Measure) -> float:
         """The least that a size may be, by itself or by what it has more than another."""
@@ -147,18 +160,7 @@ class Proof:
 
     def _compare(self, name: str, other: int, depth: int) -> _Reach:
         """What a comparison with another value says."""
-        reach = self._reach(other, depth)
-        match name:
-            case "lt":
-                return _Reach((), tuple(bound - 1 for bound in reach.high))
-            case "le":
-                return _Reach((), reach.high)
-            case "gt":
-                return _Reach(tuple(bound + 1 for bound in reach.low), ())
-            case "ge":
-                return _Reach(reach.low, ())
-            case _:
-                return reach
+        return self._reach(other, depth).plus(_COMPARED[name])
 
     def _find(self, instruction: Instruction, depth: int) -> _Reach:
         match instruction:
@@ -214,13 +216,11 @@ class Proof:
         first, second = given[0], given[-1]
         match name:
             case "add":
-                return _Reach(_sum(first.low, second.low), _sum(first.high, second.high))
+                return first.plus(second)
             case "sub":
-                return _Reach(
-                    _difference(first.low, second.high), _difference(first.high, second.low)
-                )
+                return first.plus(second.negated())
             case "neg":
-                return _Reach(_difference((0,), first.high), _difference((0,), first.low))
+                return first.negated()
             case "mul":
                 return self._multiply(first, second)
             case "div":
@@ -246,10 +246,10 @@ class Proof:
             return _Reach((*lows, 0), _product(first.high, second.high))
         for one, other in ((first, second), (second, first)):
             factor = _exact(other)
+            if factor is not None and self._least(factor * -1) >= 0:
+                one, factor = one.negated(), factor * -1
             if factor is not None and self._least(factor) >= 0:
                 return _Reach(_product(one.low, (factor,)), _product(one.high, (factor,)))
-            if factor is not None and self._least(factor * -1) >= 0:
-                return _Reach(_product(one.high, (factor,)), _product(one.low, (factor,)))
         return _Reach()
 
     def _divide(self, first: _Reach, second: _Reach) -> _Reach:
@@ -286,19 +286,15 @@ class Proof:
 
     def _remain(self, first: _Reach, second: _Reach) -> _Reach:
         """What is over of a division, with the sign of what is divided."""
-        last = tuple(high - 1 for high in second.high)
         positive = any(self._least(low) >= 1 for low in second.low)
+        last = _sum(second.high, (-1,)) if positive else ()
         if self._is_counted(first):
-            return _Reach((0,), (*(last if positive else ()), *first.high))
-        return _Reach(_difference((0,), last), last) if positive else _Reach()
+            return _Reach((0,), (*last, *first.high))
+        return _Reach(_product(last, (-1,)), last)
 
 
 def _sum(one: Iterable[Measure], other: Sequence[Measure]) -> tuple[Measure, ...]:
     return tuple(dict.fromkeys(a + b for a in one for b in other))
-
-
-def _difference(one: Iterable[Measure], other: Sequence[Measure]) -> tuple[Measure, ...]:
-    return tuple(dict.fromkeys(a - b for a in one for b in other))
 
 
 def _product(one: Iterable[Measure], other: Sequence[Measure]) -> tuple[Measure, ...]:

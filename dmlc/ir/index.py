@@ -12,7 +12,6 @@ evaluating them.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from dmlc.ir.linear import Linear, combine_linear
+from dmlc.index.affine import Affine, combine
+from dmlc.index.intervals import EMPTY, NEGATED, UNKNOWN, Interval, is_within
 from dmlc.ir.nodes import (
     Apply,
     Body,
@@ -37,7 +37,6 @@ from dmlc.ir.nodes import (
     operands,
     value_type,
 )
-from dmlc.ir.ranges import NEGATED, UNKNOWN, Interval
 from dmlc.ir.repeat import Repeat, find_repeats
 from dmlc.parameters import expect
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert
@@ -45,9 +44,6 @@ from dmlc.source import InternalError
 
 MOST_POINTS = 1 << 22
 """The most points at which positions are evaluated."""
-
-EMPTY: Interval = (math.inf, -math.inf)
-"""The reach of a position that no point takes."""
 
 
 class IndexFacts:
@@ -77,7 +73,7 @@ class IndexFacts:
         return find_dependencies(self.stage.body)
 
     @functools.cached_property
-    def forms(self) -> tuple[Affine | None, ...]:
+    def forms(self) -> tuple[Affine[Index] | None, ...]:
         """Each INDEX value as a sum of indices times constants, where it is one."""
         return find_affine(self.stage.body)
 
@@ -373,18 +369,13 @@ def evaluate_instruction(
 # Affine forms -------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Affine(Linear[Index]):
-    """`constant + sum(index * factor)`: a position, of which `factors` has each index once."""
-
-
-def find_affine(body: Body) -> tuple[Affine | None, ...]:
+def find_affine(body: Body) -> tuple[Affine[Index] | None, ...]:
     """Each INDEX value as a sum of indices times constants, where it is one."""
     expect("body", body, Body, "an ir.Body")
-    found: list[Affine | None] = []
+    found: list[Affine[Index] | None] = []
     for instruction in body.instructions:
         given = [found[o] for o in operands(instruction)]
-        form: Affine | None = None
+        form: Affine[Index] | None = None
         match instruction:
             case Index():
                 form = Affine(0, ((instruction, 1),))
@@ -393,11 +384,31 @@ def find_affine(body: Body) -> tuple[Affine | None, ...]:
             case Apply(operation=operation, dtype=DataType.INDEX):
                 known = [g for g in given if g is not None]
                 if len(known) == len(given):
-                    form = combine_linear(operation.name, known)
+                    form = combine(operation.name, known)
             case _:
                 pass
         found.append(form)
     return tuple(found)
+
+
+def find_part(body: Body, number: int) -> tuple[int, int, int | None]:
+    """Which part of which value a value is, as `value / step % count`, without the remainder where
+    there is no count. Anything is the whole of itself."""
+    match body.instructions[number]:
+        case Apply(operation=operation, operands=(given, by)) if operation.name in ("div", "mod"):
+            divisor = body.instructions[by]
+        case _:
+            return number, 1, None
+    if not isinstance(divisor, Constant) or divisor.dtype is not DataType.INDEX:
+        return number, 1, None
+    size, (value, step, count) = int(divisor.value), find_part(body, given)
+    if size <= 0:
+        return number, 1, None
+    if count is not None and count % size:
+        value, step, count = given, 1, None
+    if operation.name == "mod":
+        return value, step, size
+    return value, step * size, None if count is None else count // size
 
 
 # Reach -------------------------------------------------------------------------------------
@@ -429,7 +440,7 @@ def find_reach(stage: Stage, position: int, size: int) -> Interval:
             values, passing = np.broadcast_arrays(values, passing)
             values = values[passing]
         found = (int(values.min()), int(values.max())) if values.size else EMPTY
-        if found[0] >= 0 and found[1] < size:
+        if is_within(found, size):
             return found
         near = [c for c in conditions if set(facts.dependencies[c]) & set(over)]
         wider = order_indices((*over, *facts.depends_on(near)))

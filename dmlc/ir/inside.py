@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from dmlc.index.intervals import UNKNOWN, Interval, is_within, meet
 from dmlc.ir.below import Proof, is_inside_open
 from dmlc.ir.index import find_reach
 from dmlc.ir.nodes import Extent, Index, Load, Stage, Symbol, Tensor
-from dmlc.ir.ranges import UNKNOWN, Interval, Ranges, stage_range
+from dmlc.ir.ranges import Ranges, stage_range
 
 
 def is_empty(stage: Stage) -> bool:
@@ -27,20 +28,17 @@ def find_outside(
     if is_empty(stage):
         return
     for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
-        low, high = ranges[number]
+        reach = ranges[number]
         if isinstance(extent, str):
             if not is_inside_along(stage, number, extent, ranges):
-                yield axis, (low, high)
-            continue
-        if low >= 0 and high < extent:
+                yield axis, reach
             continue
         for find in (find_reach, _find_reach_open):
-            reach = find(stage, number, extent)
-            low, high = max(low, reach[0]), min(high, reach[1])
-            if low >= 0 and high < extent:
+            if is_within(reach, extent):
                 break
-        else:
-            yield axis, (low, high)
+            reach = meet(reach, find(stage, number, extent))
+        if not is_within(reach, extent):
+            yield axis, reach
 
 
 def _find_reach_open(stage: Stage, position: int, _: int) -> Interval:

@@ -1,18 +1,27 @@
-"""Interval arithmetic over whole numbers: how far a position can reach.
+"""The intervals of the values of a stage's body: how far a position can reach.
 
-`verify` asks it whether a load stays inside its tensor. Bounds are exact integers, or infinite
-where nothing is known; they only ever err outwards. What is made of floats is as far as these
+`verify` asks it whether a load stays inside its tensor. What is made of floats is as far as these
 reach, which is `fractions`' to say.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeAlias
 
+from dmlc.index.intervals import (
+    NEGATED,
+    UNKNOWN,
+    WRAPS,
+    Bound,
+    Interval,
+    combine,
+    compare,
+    hull,
+    meet,
+    size_range,
+)
 from dmlc.ir.nodes import (
     IR_OPERATIONS,
     POSITIONAL_COMBINERS,
@@ -31,26 +40,7 @@ from dmlc.ir.nodes import (
 )
 from dmlc.scalars import LARGEST_INDEX, DataType, fractions, integer_limits
 from dmlc.scalars.fractions import Fraction
-from dmlc.sizes import LARGEST, Size, has_quotients, measure, part_quotient
-
-Bound: TypeAlias = int | float
-"""An integer, or minus or plus infinity."""
-
-Interval: TypeAlias = tuple[Bound, Bound]
-"""The smallest and the largest value, both included."""
-
-UNKNOWN: Interval = (-math.inf, math.inf)
-
-MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-"""Comparisons, and those with their sides exchanged."""
-NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
-"""Comparisons, and those that hold of whole numbers where they do not."""
-DIFFERENCES: Mapping[str, Interval] = MappingProxyType(
-    {"lt": (-math.inf, -1), "le": (-math.inf, 0), "gt": (1, math.inf), "ge": (0, math.inf),
-     "eq": (0, 0)}
-)  # fmt: skip
-"""What the difference of two whole numbers is that compare so."""
-_LIMIT = 2**63
+from dmlc.sizes import LARGEST
 
 
 class Ranges:
@@ -67,13 +57,21 @@ class Ranges:
         self._whole: list[Interval] = []
         self._fractions: list[Fraction] = []
         """Those of the first values: they are found once a whole number is made of one."""
+        self._truths: list[Interval] = []
 
     @classmethod
-    def of(cls, stage: Stage, known: Mapping[str, Interval] = MappingProxyType({})) -> Ranges:
-        """The intervals of all values of a stage."""
+    def of(
+        cls,
+        stage: Stage,
+        known: Mapping[str, Interval] = MappingProxyType({}),
+        said: Mapping[int, Interval] = MappingProxyType({}),
+    ) -> Ranges:
+        """The intervals of all values of a stage, some of which are `said` to lie in others."""
         found = cls(stage, known)
-        for instruction in stage.body.instructions:
+        for value, instruction in enumerate(stage.body.instructions):
             found.add(instruction)
+            if value in said:
+                found.narrow(value, said[value])
         return found
 
     def __getitem__(self, value: int) -> Interval:
@@ -85,6 +83,13 @@ class Ranges:
         found = UNKNOWN if limits is None else self._find_whole(instruction, limits)
         self._whole.append(found)
         return found
+
+    def truth(self, value: int) -> Interval:
+        """The interval of a condition, which is 1 where it holds."""
+        instructions = self._stage.body.instructions
+        for instruction in instructions[len(self._truths) : value + 1]:
+            self._truths.append(self._find_truth(instruction))
+        return self._truths[value]
 
     def settle(self, value: int, found: Interval) -> None:
         """Says what is known of a value otherwise."""
@@ -105,8 +110,7 @@ class Ranges:
         """Says that a value lies in an interval too. A float that may be NaN there has 0 in it,
         which NaN becomes as a whole number."""
         self._fraction(len(self._whole) - 1)
-        low, high = self.bounds(value)
-        low, high = max(low, said[0]), min(high, said[1])
+        low, high = meet(self.bounds(value), said)
         if self._type(value).is_float:
             nan = self._fractions[value].nan and said[0] <= 0 <= said[1]
             self._fractions[value] = Fraction(float(low), float(high), nan)
@@ -131,8 +135,7 @@ class Ranges:
             case Load():
                 return self._known.get(instruction.tensor, limits)
             case Select():
-                then, otherwise = self[instruction.then], self[instruction.otherwise]
-                return min(then[0], otherwise[0]), max(then[1], otherwise[1])
+                return hull(self[instruction.then], self[instruction.otherwise])
             case Cast(operand=operand):
                 source = self._type(operand)
                 if source.is_float:
@@ -145,8 +148,8 @@ class Ranges:
                     given = min(given[0], LARGEST_INDEX), min(given[1], LARGEST_INDEX)
             case Apply():
                 operands = [self[o] for o in instruction.operands]
-                given = combine_whole(instruction.operation.name, operands)
-        if limits == UNKNOWN and _LIMIT <= given[1] < math.inf:
+                given = combine(instruction.operation.name, operands)
+        if limits == UNKNOWN and WRAPS <= given[1] < math.inf:
             return UNKNOWN  # Beyond 64 bits positions wrap.
         # Beyond the type the arithmetic wraps, and nothing is known.
         return given if limits[0] <= given[0] and given[1] <= limits[1] else limits
@@ -180,6 +183,26 @@ class Ranges:
             case _:
                 return fractions.ANYTHING
 
+    def _find_truth(self, instruction: Instruction) -> Interval:
+        if value_type(instruction) is not DataType.BOOL:
+            return 0, 1
+        match instruction:
+            case Constant(value=value):
+                return int(value), int(value)
+            case Apply(operation=operation, operands=given):
+                name, truths = operation.name, [self._truths[operand] for operand in given]
+            case _:
+                return 0, 1
+        if name == "not":
+            return 1 - truths[0][1], 1 - truths[0][0]
+        if name in ("and", "or"):
+            return combine("min" if name == "and" else "max", truths)
+        if name not in NEGATED or self._type(given[0]) is DataType.BOOL:
+            return 0, 1
+        low, high = compare(name, *map(self.bounds, given))
+        nan = any(map(self.may_be_nan, given))
+        return (0 if nan else low), (1 if nan and name == "ne" else high)
+
     def _type(self, value: int) -> DataType:
         return value_type(self._stage.body.instructions[value])
 
@@ -187,33 +210,8 @@ class Ranges:
 def _hold(bound: float, limits: Interval) -> Bound:
     if math.isinf(bound):
         return limits[0] if bound < 0 else limits[1]
-    low, high = (-_LIMIT, _LIMIT - 1) if limits == UNKNOWN else limits
+    low, high = (-WRAPS, WRAPS - 1) if limits == UNKNOWN else limits
     return min(max(math.trunc(bound), low), high)
-
-
-@functools.lru_cache(1024)
-def size_range(text: str) -> Interval:
-    """What a size that is known at run time only may be."""
-    size = measure(text)
-    if not isinstance(size, Size):
-        return size, size
-    low, high = size.bounds()
-    most = sum(
-        n * math.prod(_find_most(symbol) if n > 0 else 1 for symbol in symbols)
-        for symbols, n in size.terms
-        if n > 0 or not has_quotients(Size(((symbols, n),)))
-    )
-    return low, min(high, most if most < _LIMIT else math.inf)
-
-
-def _find_most(symbol: str) -> int:
-    """The most that a symbol, or a quotient, may be."""
-    quotient = part_quotient(symbol)
-    if quotient is None:
-        return LARGEST
-    size, by = quotient
-    terms = size.terms if isinstance(size, Size) else (((), size),)
-    return sum(n * math.prod(map(_find_most, symbols)) for symbols, n in terms) // by
 
 
 def table_ranges(tables: Sequence[Table]) -> dict[str, Interval]:
@@ -258,59 +256,3 @@ def _find_reduced(stage: Stage) -> Interval | None:
 _LIMITS: dict[DataType, Interval] = {d: integer_limits(d) for d in DataType if d.is_integer}
 _LIMITS[DataType.INDEX] = UNKNOWN
 """What a value of a type may be, if it is a whole number: a position may be anything."""
-
-
-def combine_whole(name: str, given: list[Interval]) -> Interval:
-    """The interval of what an operation of that name makes of whole numbers; `UNKNOWN` for one that
-    is not followed, and beyond 64 bits."""
-    if name in ("min", "max"):
-        choose = min if name == "min" else max
-        return choose(given[0][0], given[1][0]), choose(given[0][1], given[1][1])
-    if name not in _BOUNDED or any(math.isinf(bound) for pair in given for bound in pair):
-        return UNKNOWN
-    whole = [(int(low), int(high)) for low, high in given]
-    low, high = _BOUNDED[name](whole)
-    # Beyond 64 bits positions wrap.
-    return (low, high) if low >= -_LIMIT and high < 2 * _LIMIT else UNKNOWN
-
-
-_Whole: TypeAlias = tuple[int, int]
-
-
-def _multiply(given: list[_Whole]) -> Interval:
-    ends = [a * b for a in given[0] for b in given[1]]
-    return min(ends), max(ends)
-
-
-def _divide(given: list[_Whole]) -> Interval:
-    """A quotient is rounded towards 0."""
-    divided, divisors = given
-    if divisors[0] <= 0:
-        return UNKNOWN
-    ends = [e // d if e >= 0 else -(-e // d) for e in divided for d in divisors]
-    return min(ends), max(ends)
-
-
-def _remain(given: list[_Whole]) -> Interval:
-    (low, high), (least, largest) = given
-    if least <= 0:
-        return UNKNOWN
-    most = largest - 1
-    return max(min(low, 0), -most), min(max(high, 0), most)
-
-
-def _absolute(given: list[_Whole]) -> Interval:
-    low, high = given[0]
-    return max(low, -high, 0), max(abs(low), abs(high))
-
-
-_BOUNDED: dict[str, Callable[[list[_Whole]], Interval]] = {
-    "add": lambda g: (g[0][0] + g[1][0], g[0][1] + g[1][1]),
-    "sub": lambda g: (g[0][0] - g[1][1], g[0][1] - g[1][0]),
-    "neg": lambda g: (-g[0][1], -g[0][0]),
-    "abs": _absolute,
-    "mul": _multiply,
-    "div": _divide,
-    "mod": _remain,
-}
-"""Index operations whose result is known from their operands', by name."""

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
+from dmlc.index.intervals import Interval
 from dmlc.ir.nodes import Apply, Constant, Index, Instruction, Select, Stage, operands
-from dmlc.ir.ranges import Interval, Ranges
+from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
 
 _Bound: TypeAlias = Fraction | float

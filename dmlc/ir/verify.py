@@ -15,6 +15,7 @@ from typing import cast
 
 import numpy as np
 
+from dmlc.index.intervals import Interval
 from dmlc.ir.function import Function
 from dmlc.ir.inside import find_outside
 from dmlc.ir.nodes import (
@@ -38,7 +39,7 @@ from dmlc.ir.nodes import (
 )
 from dmlc.ir.operand_types import check_constant, check_rank, check_types
 from dmlc.ir.places import is_own_place, overlaps
-from dmlc.ir.ranges import Interval, Ranges, number_ranges, stage_range, table_ranges
+from dmlc.ir.ranges import Ranges, number_ranges, stage_range, table_ranges
 from dmlc.parameters import expect, expect_items, wrong_kind
 from dmlc.scalars import COMBINERS, Operands, integer_limits
 from dmlc.scalars import DataType as T

@@ -12,10 +12,12 @@ not known is left to `interpret`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir.ranges import DIFFERENCES, NEGATED
+from dmlc.index.affine import Affine, combine
+from dmlc.index.intervals import DIFFERENCES, NEGATED, is_within, meet
+from dmlc.index.intervals import combine as combine_ranges
 from dmlc.kernel import nodes as k
 from dmlc.kernel.rewrite import list_expressions, list_operands
 from dmlc.scalars import DataType
@@ -36,71 +38,41 @@ class _Root:
         return self.sources or frozenset([self])
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Sum:
-    """`constant + sum(root * factor)`, of roots that do not depend on each other."""
-
-    constant: int
-    factors: Mapping[_Root, int]
-
-    @property
-    def low(self) -> int:
-        return self.constant + sum(f * r.most for r, f in self.factors.items() if f < 0)
-
-    @property
-    def high(self) -> int:
-        return self.constant + sum(f * r.most for r, f in self.factors.items() if f > 0)
-
-    def origins(self) -> frozenset[_Root]:
-        found = [root.origins() for root in self.factors]
-        return found[0] if len(found) == 1 else frozenset[_Root]().union(*found)
-
-    def is_dense(self) -> bool:
-        """Whether it takes every value between its ends."""
-        reach = 0
-        for factor, most in sorted((abs(f), r.most) for r, f in self.factors.items()):
-            if factor > reach + 1:
-                return False
-            reach += factor * most
-        return True
-
-    def plus(self, other: _Sum, times: int = 1) -> _Sum | None:
-        """This and so many times another; None where their roots depend on each other."""
-        if not other.factors:
-            return _Sum(self.constant + times * other.constant, self.factors)
-        factors = dict(self.factors)
-        for root, factor in other.factors.items():
-            factors[root] = factors.get(root, 0) + times * factor
-        parallel = {root: factor for root, factor in factors.items() if factor}
-        made = _Sum(self.constant + times * other.constant, parallel)
-        return made if _are_apart(parallel) else None
-
-    def part(self, divisor: int) -> tuple[_Sum, _Sum]:
-        """A sum whose multiple by `divisor` and a rest, whose constant is below it, make this."""
-        times = {r: f // divisor for r, f in self.factors.items() if not f % divisor}
-        rest = {r: f for r, f in self.factors.items() if f % divisor}
-        quotient, remainder = divmod(self.constant, divisor)
-        return _Sum(quotient, times), _Sum(remainder, rest)
+_Sum: TypeAlias = Affine[_Root]
+"""A position, of roots that do not depend on each other."""
+_Known: TypeAlias = dict[str, _Sum | None]
 
 
-def _are_apart(roots: Collection[_Root]) -> bool:
-    """Whether no two of them depend on each other."""
-    if len(roots) < 2:
-        return True
-    taken: set[_Root] = set()
-    for root in roots:
-        if not taken.isdisjoint(root.origins()):
+def _find_ends(number: _Sum) -> tuple[int, int]:
+    return number.interval(lambda root: (0, root.most))
+
+
+def _find_origins(number: _Sum) -> frozenset[_Root]:
+    found = [root.origins() for root in number.terms]
+    return found[0] if len(found) == 1 else frozenset[_Root]().union(*found)
+
+
+def _is_dense(number: _Sum) -> bool:
+    """Whether it takes every value between its ends."""
+    reach = 0
+    for factor, most in sorted((abs(f), root.most) for root, f in number.factors):
+        if factor > reach + 1:
             return False
-        taken |= root.origins()
+        reach += factor * most
     return True
 
 
-_Known: TypeAlias = dict[str, _Sum | None]
+def _add(one: _Sum, other: _Sum, times: int = 1) -> _Sum | None:
+    """One and so many times another; None where their roots depend on each other."""
+    made = one.plus(other, times)
+    origins = [root.origins() for root in made.terms] if other.factors else []
+    is_apart = len(origins) < 2 or sum(map(len, origins)) == len(frozenset[_Root]().union(*origins))
+    return made if is_apart else None
 
 
 def _dense(low: int, high: int, sources: frozenset[_Root]) -> _Sum:
     """A number that takes every value between two, and depends on some roots alone."""
-    return _Sum(low, {_Root(high - low, sources): 1} if high > low else {})
+    return Affine(low, ((_Root(high - low, sources), 1),) if high > low else ())
 
 
 def find_outside(kernel: k.Kernel, sizes: Mapping[str, int]) -> list[tuple[k.Statement, str]]:
@@ -112,11 +84,11 @@ def find_outside(kernel: k.Kernel, sizes: Mapping[str, int]) -> list[tuple[k.Sta
     groups = -(-count // launch.per_group)
     if launch.row is not None and groups > launch.row:
         groups = -(-groups // launch.row) * launch.row
-    known: _Known = {s.name: _Sum(n, {}) for s, n in kernel.scalars if isinstance(n, int)}
+    known: _Known = {s.name: Affine(n) for s, n in kernel.scalars if isinstance(n, int)}
     known[k.Geometry.GROUP.value + "#"] = _dense(0, groups - 1, frozenset())
     lane = known[k.Geometry.LANE.value + "#"] = _dense(0, launch.group_size - 1, frozenset())
     subgroups = launch.group_size // (launch.subgroup or 1)
-    number = _dense(0, subgroups - 1, frozenset(lane.factors))
+    number = _dense(0, subgroups - 1, frozenset(lane.terms))
     known[k.Geometry.SUBGROUP.value + "#"] = number
     bounds = _Bounds(kernel, sizes)
     bounds.run(kernel.body, known)
@@ -156,7 +128,8 @@ class _Bounds:
                     self._check(name, index, value.type.lanes, known, statement)
                 case k.StoreWord(buffer=name, index=index):
                     # The second half may lie past the end.
-                    double = self._scale(self._sum(index, known), 2)
+                    word = self._sum(index, known)
+                    double = None if word is None else word.times(2)
                     self._check_sum(name, double, 1, statement)
                 case (
                     k.LoadMatrix(array=name, matrix=matrix)
@@ -183,15 +156,15 @@ class _Bounds:
         stops = [self._held(stop, known) for stop in least]
         most: list[int] = []
         for stop in stops:
-            length = None if start is None or stop is None else stop.plus(start, -1)
+            length = None if start is None or stop is None else _add(stop, start, -1)
             if length is None:
                 return None
-            most.append(-(-length.high // loop.step))
+            most.append(-(-_find_ends(length)[1] // loop.step))
         if start is None or min(most) < 1:
             return None
         self._values.pop(loop.variable.name, None)
         turns = _dense(0, min(most) - 1, frozenset())
-        place = start.plus(turns, loop.step)
+        place = _add(start, turns, loop.step)
         inside: _Known | None = {**known, loop.variable.name: place}
         for stop in least:
             if inside is None:
@@ -248,11 +221,12 @@ class _Bounds:
 
     def _check_sum(self, name: str, place: _Sum | None, lanes: int, statement: k.Statement) -> None:
         size = self._sizes.get(name)
-        if size is None or place is None or place.high > self._limits[1]:
+        if size is None or place is None:
             return
-        if place.low < 0 or place.high + lanes > size:
-            last = place.high + lanes - 1
-            reach = f"elements {place.low} to {last}" if last > place.low else f"element {last}"
+        low, high = _find_ends(place)
+        last = high + lanes - 1
+        if high <= self._limits[1] and (low < 0 or last >= size):
+            reach = f"elements {low} to {last}" if last > low else f"element {last}"
             self.found.append((statement, f"{reach} of '{name}', which has {size}"))
 
     # Positions ----------------------------------------------------------------------------
@@ -260,7 +234,7 @@ class _Bounds:
     def _sum(self, expression: k.Expression, known: _Known) -> _Sum | None:
         match expression:
             case k.Literal(type=k.INDEX, value=value):
-                return _Sum(int(value), {})
+                return Affine(int(value))
             case k.Local(name=name) | k.Scalar(name=name):
                 return known.get(name)
             case k.Position(geometry=geometry):
@@ -274,7 +248,7 @@ class _Bounds:
         """A position that is in its type's limits, so that it is compared and divided as written:
         adding and subtracting may go beyond them, and come back."""
         found = self._sum(expression, known)
-        if found is None or found.low < self._limits[0] or found.high > self._limits[1]:
+        if found is None or meet(ends := _find_ends(found), self._limits) != ends:
             return None
         return found
 
@@ -284,15 +258,9 @@ class _Bounds:
             first, second = given[0], given[-1]
             if first is None or second is None:
                 return None
-            match name:
-                case "neg":
-                    return self._scale(first, -1)
-                case "mul" if not second.factors:
-                    return self._scale(first, second.constant)
-                case "mul":
-                    return None if first.factors else self._scale(second, first.constant)
-                case _:
-                    return first.plus(second, -1 if name == "sub" else 1)
+            if name in ("add", "sub"):
+                return _add(first, second, -1 if name == "sub" else 1)
+            return combine(name, [first, second])
         if name not in ("div", "mod", "min", "max"):
             return None
         first, second = (self._held(operand, known) for operand in operands)
@@ -300,37 +268,35 @@ class _Bounds:
             return None
         if name in ("min", "max"):
             return self._limit(name, first, second)
-        if second.factors or second.constant < 1 or first.low < 0:
+        if second.factors or second.constant < 1 or _find_ends(first)[0] < 0:
             return None
         return self._divide(name, first, second.constant)
 
-    def _scale(self, number: _Sum | None, times: int) -> _Sum | None:
-        return None if number is None else _Sum(0, {}).plus(number, times)
-
     def _limit(self, name: str, first: _Sum, second: _Sum) -> _Sum | None:
-        least, greatest = (first, second) if name == "min" else (second, first)
-        if least.high <= greatest.low:
+        ends = [_find_ends(first), _find_ends(second)]
+        least, greatest = ends if name == "min" else ends[::-1]
+        if least[1] <= greatest[0]:
             return first
-        if greatest.high <= least.low:
+        if greatest[1] <= least[0]:
             return second
-        number, limit = (first, second.constant) if first.factors else (second, first.constant)
-        if (first.factors and second.factors) or not number.is_dense():
+        number = first if first.factors else second
+        if (first.factors and second.factors) or not _is_dense(number):
             return None
-        choose = min if name == "min" else max
-        return _dense(choose(number.low, limit), choose(number.high, limit), number.origins())
+        low, high = combine_ranges(name, ends)
+        return _dense(int(low), int(high), _find_origins(number))
 
     def _divide(self, name: str, number: _Sum, divisor: int) -> _Sum | None:
         """The quotient or the remainder of a number that is not negative."""
-        quotient, rest = number.part(divisor)
-        if rest.low >= 0 and rest.high < divisor:
+        quotient, rest = number.divide(divisor)
+        low, high = _find_ends(rest)
+        if is_within((low, high), divisor):
             return quotient if name == "div" else rest
         if name == "div":
-            if not number.is_dense():
-                return None
-            return _dense(number.low // divisor, number.high // divisor, number.origins())
-        if not rest.is_dense() or rest.high - rest.low < divisor - 1:
+            least, most = (end // divisor for end in _find_ends(number))
+            return _dense(least, most, _find_origins(number)) if _is_dense(number) else None
+        if not _is_dense(rest) or high - low < divisor - 1:
             return None
-        return _dense(0, divisor - 1, rest.origins())
+        return _dense(0, divisor - 1, _find_origins(rest))
 
     # Conditions ---------------------------------------------------------------------------
 
@@ -363,16 +329,16 @@ class _Bounds:
         first, second = self._held(left, known), self._held(right, known)
         if first is None or second is None or name not in DIFFERENCES:
             return None
-        difference = first.plus(second, -1)
+        difference = _add(first, second, -1)
         if difference is None:
             return None
-        low, high = DIFFERENCES[name]
-        if low <= difference.low and difference.high <= high:
+        ends = _find_ends(difference)
+        low, high = meet(ends, DIFFERENCES[name])
+        if (low, high) == ends:
             return known
-        low, high = int(max(low, difference.low)), int(min(high, difference.high))
-        if low > high or not difference.is_dense():
+        if low > high or not _is_dense(difference):
             return None
-        narrowed = _dense(low, high, difference.origins())
+        narrowed = _dense(int(low), int(high), _find_origins(difference))
         return {
             name: _replace(number, difference, narrowed) if number and number.factors else number
             for name, number in known.items()
@@ -382,12 +348,12 @@ class _Bounds:
 def _replace(number: _Sum, old: _Sum, new: _Sum) -> _Sum | None:
     """A number that `old` is a part of, with `new` in its place; itself where they have no root in
     common, None where that is not all they have in common."""
-    shared = old.origins()
-    if shared.isdisjoint(number.origins()):
+    shared = _find_origins(old)
+    if shared.isdisjoint(_find_origins(number)):
         return number
-    root, factor = next(iter(old.factors.items()))
-    times, left = divmod(number.factors.get(root, 0), factor)
-    rest = None if left or not times else number.plus(old, -times)
-    if rest is None or not shared.isdisjoint(rest.origins()):
+    root, factor = old.factors[0]
+    times, left = divmod(number.factor(root), factor)
+    rest = None if left or not times else _add(number, old, -times)
+    if rest is None or not shared.isdisjoint(_find_origins(rest)):
         return None
-    return rest.plus(new, times)
+    return _add(rest, new, times)

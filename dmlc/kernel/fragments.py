@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from dmlc.index.affine import single
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply
 from dmlc.kernel.expand import list_steps, replace, start_at_zero
@@ -22,7 +23,7 @@ from dmlc.kernel.rewrite import (
     walk,
     walk_statements,
 )
-from dmlc.kernel.sums import Sum, add_up, find_rest
+from dmlc.kernel.sums import Sum, add_up, express, find_rest
 from dmlc.scalars import DataType
 
 _LANES = 4
@@ -82,8 +83,11 @@ class _Holder:
         self, place: Sum, loops: Sequence[k.For], sums: Mapping[str, Sum]
     ) -> k.For | None:
         """The loop whose steps read the lanes of vectors, where there is one."""
-        found = [n for n in loops if place.terms.get(n.variable) == 1]
-        if len(found) != 1 or find_rest(place.without(found[0].variable), self.lanes, sums) != 0:
+        found = [n for n in loops if place.factor(n.variable) == 1]
+        if len(found) != 1:
+            return None
+        _, others = place.part(lambda term: term == found[0].variable)
+        if find_rest(others, self.lanes, sums) != 0:
             return None
         is_whole = self.lanes > 1 and len(list_steps(found[0])) % self.lanes == 0
         return found[0] if is_whole else None
@@ -99,7 +103,7 @@ def _note(let: k.Let, sums: dict[str, Sum]) -> None:
     """Notes of which sum a name is one, where it is a name of a sum of positions."""
     if let.local.type == k.INDEX:
         place = add_up(let.value, sums)
-        if dict(place.terms) != {let.value: 1}:
+        if place != single(let.value):
             sums[let.local.name] = place
 
 
@@ -171,7 +175,7 @@ class _Nest:
             size *= len(list_steps(loop))
         if size > _MOST:
             return None
-        key = (read.array, loops[outer].variable, frozenset(place.terms.items()), place.number)
+        key = (read.array, loops[outer].variable, place)
         if key not in self._held:
             array = self._holder.take(wanted, read.array, size)
             self._held[key] = array, steps
@@ -197,7 +201,7 @@ class _Nest:
             turns += [] if single else [(loop, own, step)]
         kind = k.Type(array.dtype, lanes)
         value = k.Local(f"{wanted.partition(NUMBER)[0]}{number}", kind)
-        at = replace(place.express(), renamed)
+        at = replace(express(place), renamed)
         to = replace(add(*(multiply(loop.variable, step) for loop, step in steps)), renamed)
         body: tuple[k.Statement, ...] = (
             k.Let(value, k.LoadLocal(read.array, at, kind)), k.StoreLocal(array.name, to, value),

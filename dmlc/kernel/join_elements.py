@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from dmlc.index.affine import Affine
 from dmlc.kernel import nodes as k
 from dmlc.kernel.rewrite import NUMBER, find_body, replace_body, walk_parts
 from dmlc.kernel.sums import Sum, add_up, find_rest, note
@@ -112,7 +113,7 @@ class _Joiner:
     ) -> dict[int, tuple[int, ...]]:
         """The numbers of the statements that move a vector, by each of these."""
         runs: dict[int, tuple[int, ...]] = {}
-        parts: dict[tuple[str, bool, object, int], list[int]] = {}
+        parts: dict[tuple[str, bool, Sum], list[int]] = {}
         for number, statement in enumerate(statements):
             match statement:
                 case k.Let(value=k.Load(buffer=buffer, index=index, type=kind)):
@@ -135,7 +136,7 @@ class _Joiner:
             lane = find_rest(place, width, sums)
             if lane is None:
                 continue
-            key = (buffer, is_stored, frozenset(place.terms.items()), place.number - lane)
+            key = (buffer, is_stored, place.plus(Affine(lane), -1))
             found = parts.setdefault(key, [])
             if lane != self._unit * len(found):
                 continue

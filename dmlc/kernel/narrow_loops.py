@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from dmlc.index.affine import solve
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, guard, index, operate, widen
 from dmlc.kernel.rewrite import (
@@ -28,7 +29,7 @@ from dmlc.kernel.rewrite import (
     walk,
     walk_statements,
 )
-from dmlc.kernel.sums import Sum, add_up, join
+from dmlc.kernel.sums import Sum, add_up, express
 from dmlc.scalars import DataType
 
 _STRIP = 256
@@ -181,7 +182,7 @@ def _list_sums(statements: Sequence[k.Statement]) -> list[k.Local]:
 def _settle(bound: _Bound, loop: k.For) -> k.Expression:
     """Where a loop starts or stops by a bound: the place after one that lies beyond the loop may
     be none that there is."""
-    place = bound.place.express()
+    place = express(bound.place)
     if not bound.further:
         return place
     last = operate("sub", loop.stop, index(1))
@@ -215,22 +216,13 @@ def _find_bound(
     """What a condition says of where a loop starts or stops; None where it says neither."""
     match condition:
         case k.Operate(operation=operation, operands=(left, right)) if left.type == k.INDEX:
-            pass
+            first, second = add_up(left, known), add_up(right, known)
         case _:
             return None
-    name = operation.name
-    if name in _TURNED:
-        name, left, right = _TURNED[name], right, left
-    # What is 0 or less by the condition, or more than 0.
-    gone = join(add_up(right, known), add_up(left, known), -1)
-    if name not in ("lt", "ge") or abs(gone.terms.get(variable, 0)) != 1:
+    if operation.name not in ("lt", "le", "gt", "ge"):
         return None
-    if any(variable in walk(term) for term in gone.terms if term != variable):
+    found = solve(operation.name, first, second, lambda term: term == variable)
+    if found is None or any(variable in walk(term) for term in found[2].terms):
         return None
-    others, rises = gone.without(variable), gone.terms[variable] > 0
-    if rises:
-        others = join(Sum({}, 0), others, -1)
-    return _Bound((name == "ge") is not rises, others, rises, variable in (left, right))
-
-
-_TURNED = {"le": "ge", "gt": "lt"}
+    _, name, place = found
+    return _Bound(name in ("gt", "ge"), place, name in ("gt", "le"), variable in (left, right))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from dmlc.index.affine import Affine
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add
 from dmlc.kernel.arithmetic import index as literal
@@ -56,7 +57,7 @@ class _Places:
     values: dict[str, k.Expression]
     """By the names of locals."""
     sums: dict[str, Sum]
-    firsts: dict[frozenset[tuple[k.Expression, int]], tuple[k.Expression, int]]
+    firsts: dict[Sum, tuple[k.Expression, int]]
     """Of vectors that differ by a number: the first one's position, and its number."""
 
     def copy(self) -> _Places:
@@ -72,7 +73,6 @@ class _Places:
                 return value
             case _:
                 place = add_up(index, self.sums)
-        first, number = self.firsts.setdefault(
-            frozenset(place.terms.items()), (index, place.number)
-        )
-        return index if place.number <= number else add(first, literal(place.number - number))
+        own = place.constant
+        first, number = self.firsts.setdefault(Affine(0, place.factors), (index, own))
+        return index if own <= number else add(first, literal(own - number))

@@ -7,7 +7,7 @@ but the type.
 
 from __future__ import annotations
 
-from dmlc.ir.ranges import UNKNOWN, Interval, combine_whole, size_range
+from dmlc.index.intervals import UNKNOWN, Interval, combine, hull, size_range
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import RUN_TIME_COUNT
 from dmlc.scalars import DataType, integer_limits
@@ -54,10 +54,9 @@ class Reaches:
             case k.Position(geometry=geometry):
                 return self._geometry[geometry]
             case k.Operate(operation=operation, operands=operands, type=k.Type(DataType.INDEX)):
-                return combine_whole(operation.name, [self.find(o) for o in operands])
+                return combine(operation.name, [self.find(o) for o in operands])
             case k.Select(then=one, otherwise=other) | k.Join(low=one, high=other):
-                first, second = self.find(one), self.find(other)
-                return min(first[0], second[0]), max(first[1], second[1])
+                return hull(self.find(one), self.find(other))
             case k.Broadcast(operand=operand) | k.Extract(operand=operand):
                 return self.find(operand)
             case k.Numbers(values=values):

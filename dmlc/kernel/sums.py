@@ -2,57 +2,34 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
+from typing import TypeAlias
 
+from dmlc.index.affine import Affine, combine, single
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import add, index, multiply, operate
+from dmlc.kernel.arithmetic import index, operate
+
+Sum: TypeAlias = Affine[k.Expression]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sum:
-    """A position: multiples of what is not known, and a number."""
-
-    terms: Mapping[k.Expression, int]
-    number: int
-
-    def without(self, term: k.Expression) -> Sum:
-        """The sum of all else."""
-        return Sum({t: step for t, step in self.terms.items() if t != term}, self.number)
-
-    def express(self) -> k.Expression:
-        """The position as an expression."""
-        made: k.Expression = index(0)
-        for term, step in sorted(self.terms.items(), key=lambda item: item[1] < 0):
-            if step > 0 or made == index(0):
-                made = add(made, multiply(term, step))
-            else:
-                made = operate("sub", made, multiply(term, -step))
-        return add(made, index(self.number))
+def express(place: Sum) -> k.Expression:
+    """A position as an expression."""
+    return place.write(lambda term: term, index, operate)
 
 
 def add_up(position: k.Expression, known: Mapping[str, Sum]) -> Sum:
     """A position as a sum, as far as that is `known`, by the names of locals."""
     match position:
         case k.Literal(value=value):
-            return Sum({}, int(value))
+            return Affine(int(value))
         case k.Local(name=name) if name in known:
             return known[name]
-        case k.Operate(operation=operation, operands=(left, right), type=k.INDEX):
-            first, second = add_up(left, known), add_up(right, known)
-            match operation.name:
-                case "add":
-                    return join(first, second, 1)
-                case "sub":
-                    return join(first, second, -1)
-                case "mul" if not second.terms:
-                    return join(Sum({}, 0), first, second.number)
-                case _:
-                    pass
+        case k.Operate(operation=operation, operands=operands, type=k.INDEX):
+            made = combine(operation.name, [add_up(operand, known) for operand in operands])
+            return single(position) if made is None else made
         case _:
-            pass
-    return Sum({position: 1}, 0)
+            return single(position)
 
 
 def note(statement: k.Statement, known: dict[str, Sum]) -> None:
@@ -65,7 +42,8 @@ def note(statement: k.Statement, known: dict[str, Sum]) -> None:
         case k.Let(local=local) | k.Variable(local=local):
             known.pop(local.name, None)
         case k.For(variable=variable, start=start, step=step):
-            known[variable.name] = join(add_up(start, known), Sum({variable: step}, 0), 1)
+            turns: Sum = single(variable, step)
+            known[variable.name] = add_up(start, known).plus(turns)
         case _:
             pass
 
@@ -85,8 +63,8 @@ class _Rests:
         self._found: dict[tuple[k.Expression, int], int | None] = {}
 
     def find_sum(self, place: Sum, multiple: int) -> int | None:
-        rest = place.number
-        for term, step in place.terms.items():
+        rest = place.constant
+        for term, step in place.factors:
             # Of a term that is multiplied, less needs to be known.
             left = self._find_term(term, multiple // math.gcd(step, multiple))
             if left is None:
@@ -115,7 +93,7 @@ class _Rests:
                 return None
         if name in ("mod", "div"):
             divisor = add_up(right, self._known)
-            number = 0 if divisor.terms else divisor.number
+            number = 0 if divisor.factors else divisor.constant
             if name == "mod":
                 return None if number == 0 or number % multiple else self._find(left, multiple)
             if number < 1 or number & (number - 1):
@@ -127,12 +105,3 @@ class _Rests:
             is_known = first == 0 or second == 0 or None not in (first, second)
             return (first or 0) * (second or 0) % multiple if is_known else None
         return first if first == second and name in ("min", "max", "select") else None
-
-
-def join(first: Sum, second: Sum, factor: int) -> Sum:
-    """A sum, and so many times another."""
-    terms = dict(first.terms)
-    for term, step in second.terms.items():
-        terms[term] = terms.get(term, 0) + factor * step
-    known = {term: step for term, step in terms.items() if step}
-    return Sum(known, first.number + factor * second.number)

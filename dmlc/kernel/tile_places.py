@@ -12,10 +12,11 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+from dmlc.index.affine import Affine
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply, operate
 from dmlc.kernel.rewrite import find_body, map_expressions, map_operands, replace_body
-from dmlc.kernel.sums import Sum, add_up
+from dmlc.kernel.sums import Sum, add_up, express
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,38 +91,38 @@ class _Places:
         """The quotient and the remainder of a position, from those of its parts; None where nothing
         is won."""
         place = add_up(left, known)
-        if by < 2 or place.number < 0:
+        if by < 2 or place.constant < 0:
             return None
         units: dict[k.Expression, int] = {}
         highs: dict[k.Expression, int] = {}
-        for term, step in place.terms.items():
+        for term, step in place.factors:
             own = self._measure(term, ranges)
             if own is None or own.low < 0 or step < 0:
                 return None
             units[term], highs[term] = step * own.unit, step * own.high
-        even = {term for term in units if units[term] % by == 0}
+        even, rest = place.part(lambda term: units[term] % by == 0)
         quotients = [
             operate("div", multiply(term, step), index(by)) if step % by
             else multiply(term, step // by)
-            for term, step in place.terms.items() if term in even
+            for term, step in even.factors
         ]  # fmt: skip
-        rest = Sum({t: step for t, step in place.terms.items() if t not in even}, place.number)
-        whole = rest.express()
-        if rest.number + sum(highs[term] for term in rest.terms) < by:
+        whole = express(rest)
+        if rest.constant + sum(highs[term] for term in rest.terms) < by:
             return add(*quotients), whole
         for unit in sorted({math.gcd(units[t], by) for t in rest.terms} - {1}, reverse=True):
-            near = {term: step for term, step in rest.terms.items() if units[term] % unit}
-            small = rest.number % unit
-            if small + sum(map(highs.__getitem__, near)) >= unit or not (near or small):
+            near, far = rest.part(lambda term, unit=unit: units[term] % unit != 0)
+            small = rest.constant % unit
+            if small + sum(highs[term] for term in near.terms) >= unit:
                 continue
-            far = {term: step for term, step in rest.terms.items() if term not in near}
-            whole = Sum(far, rest.number - small).express()
-            remainder = add(operate("mod", whole, index(by)), Sum(near, small).express())
+            if not (near.factors or small):
+                continue
+            whole = express(far.plus(Affine(-small)))
+            remainder = operate("mod", whole, index(by))
+            remainder = add(remainder, express(near.plus(Affine(small))))
             return add(*quotients, operate("div", whole, index(by))), remainder
-        if not even:
+        if not even.factors:
             return None
-        parted = (operate(name, whole, index(by)) for name in ("div", "mod"))
-        quotient, remainder = parted
+        quotient, remainder = (operate(name, whole, index(by)) for name in ("div", "mod"))
         return add(*quotients, quotient), remainder
 
     def _measure(self, value: k.Expression, ranges: Mapping[str, _Range]) -> _Range | None:

@@ -12,10 +12,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from dmlc import ir
+from dmlc.index.affine import Affine
+from dmlc.index.intervals import Interval, is_within, meet
 from dmlc.ir.below import Proof
-from dmlc.ir.index import Affine, IndexFacts, find_affine
+from dmlc.ir.index import IndexFacts, find_affine, find_part
 from dmlc.ir.inside import is_inside_along
-from dmlc.ir.ranges import Interval, Ranges, number_ranges, table_ranges
+from dmlc.ir.ranges import Ranges, number_ranges, table_ranges
 from dmlc.kernel.target import RUN_TIME_COUNT
 from dmlc.scalars import DataType
 from dmlc.sizes import Measure
@@ -31,7 +33,7 @@ class Positions:
     """The values that must be computed: all but those that only serve to read evenly."""
     sizes: Mapping[str, tuple[ir.Extent, ...]]
     """Of the tensors read."""
-    forms: tuple[Affine | None, ...]
+    forms: tuple[Affine[ir.Index] | None, ...]
     along: Mapping[tuple[int, str], bool]
     """Whether a position lies inside an axis of open size, with no help from the guard."""
 
@@ -47,13 +49,12 @@ class Positions:
         """Whether a value is a position inside an axis of that size, guarded or not."""
         if isinstance(size, str):
             return self.along[number, size]
-        low, high = self.ranges[number]
-        return low >= 0 and high < max(size, 1)
+        return is_within(self.ranges[number], max(size, 1))
 
-    def list_forms(self, load: ir.Load) -> tuple[Affine | None, ...]:
+    def list_forms(self, load: ir.Load) -> tuple[Affine[ir.Index] | None, ...]:
         """For each axis of a load the position as a sum, where it moves evenly and is inside. Along
         an axis whose stride is known at run time only it begins at 0, for offsets are numbers."""
-        found: list[Affine | None] = []
+        found: list[Affine[ir.Index] | None] = []
         extents = self.sizes[load.tensor]
         for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
             form = self._choose_form(number, extent)
@@ -61,7 +62,7 @@ class Positions:
             found.append(None if form is not None and form.constant and is_open else form)
         return tuple(found)
 
-    def _choose_form(self, number: int, size: ir.Extent) -> Affine | None:
+    def _choose_form(self, number: int, size: ir.Extent) -> Affine[ir.Index] | None:
         form = self.forms[number]
         if form is None or any(factor < 0 for _, factor in form.factors):
             return None
@@ -110,27 +111,17 @@ def _find_digits(
 ) -> tuple[int, int, int] | None:
     """Two terms, of a quotient and of what is over of it, and the number that is divided."""
     for low, (over, step) in enumerate(terms):
-        split = _part_division(body, over, "mod")
-        if split is None:
+        (value, size, count), remainder = find_part(body, over), body.instructions[over]
+        is_last = isinstance(remainder, ir.Apply) and remainder.operation.name == "mod"
+        if count is None or not is_last:
             continue
-        whole, base = split
-        inner = _part_division(body, whole, "div")
+        whole = ir.operands(remainder)[0]
+        left = None if value == whole else find_part(body, whole)[2]
+        wanted = value, size * count, None if left is None else left // count
         for high, (quotient, other) in enumerate(terms):
-            taken = _part_division(body, quotient, "div")
-            further = inner is not None and taken == (inner[0], inner[1] * base)
-            if other == step * base and (taken == split or further):
+            if other == step * count and find_part(body, quotient) == wanted:
                 return high, low, whole
     return None
-
-
-def _part_division(body: ir.Body, number: int, name: str) -> tuple[int, int] | None:
-    """What a quotient, or what is over of one, divides, and the known size that it divides by."""
-    instruction = body.instructions[number]
-    if not isinstance(instruction, ir.Apply) or instruction.operation.name != name:
-        return None
-    divided, divisor = instruction.operands
-    size = body.instructions[divisor]
-    return (divided, int(size.value)) if isinstance(size, ir.Constant) else None
 
 
 def _find_along(
@@ -146,9 +137,7 @@ def _find_along(
     if not asked:
         return {}
     free = dataclasses.replace(stage, body=dataclasses.replace(stage.body, guard=None))
-    ranges = Ranges(free)
-    for instruction in free.body.instructions:
-        ranges.add(instruction)
+    ranges = Ranges.of(free)
     return {key: is_inside_along(free, key[0], key[1], ranges) for key in asked}
 
 
@@ -175,8 +164,7 @@ def find_ranges(stage: ir.Stage, tables: Mapping[str, Interval]) -> tuple[Interv
                 reach = (0, RUN_TIME_COUNT - 1)
             ranges.settle(number, reach)
         elif _divides_by_size(stage.body, instruction):
-            low, high = Proof(stage, ranges).interval(number)
-            reach = max(low, reach[0]), min(high, reach[1])
+            reach = meet(reach, Proof(stage, ranges).interval(number))
             ranges.settle(number, reach)
         found.append(reach)
     return tuple(found)

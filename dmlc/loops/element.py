@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from dmlc import ir
+from dmlc.index.intervals import Interval
 from dmlc.ir.nodes import list_folded
-from dmlc.ir.ranges import Interval
 from dmlc.ir.rules import fold_constants
 from dmlc.loops.access import Positions, join_digits, read_positions
 from dmlc.scalars import ROUNDINGS, DataType

@@ -7,7 +7,7 @@ import dataclasses
 import math
 
 from dmlc import ir
-from dmlc.ir.linear import Linear, combine_linear
+from dmlc.index.affine import Affine, combine
 from dmlc.loops.element import (
     Elements,
     Gather,
@@ -90,18 +90,18 @@ def _read_condition(phase: Phase, number: int) -> Sparse | None:
     return Sparse(axis, period, output, factor, shift, number)
 
 
-def _find_line(phase: Phase, number: int) -> Linear[int] | None:
+def _find_line(phase: Phase, number: int) -> Affine[int] | None:
     """A position as a sum of the places along axes, where it is one."""
     match phase.elements.values[number]:
         case Place(view=view, dtype=DataType.INDEX):
             steps = enumerate(phase.space.known_strides[view])
-            return Linear(view.offset, tuple((axis, step) for axis, step in steps if step))
+            return Affine(view.offset, tuple((axis, step) for axis, step in steps if step))
         case ir.Constant(value=value):
-            return Linear(int(value))
+            return Affine(int(value))
         case ir.Apply(operation=operation, operands=operands):
             lines = [_find_line(phase, operand) for operand in operands]
             known = [line for line in lines if line is not None]
-            return combine_linear(operation.name, known) if known == lines else None
+            return combine(operation.name, known) if known == lines else None
         case _:
             return None
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from dmlc import ir
-from dmlc.ir.ranges import Interval
+from dmlc.index.intervals import Interval
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import OPEN, name_sizes
 from dmlc.kernel.formula import describe_stage

@@ -119,11 +119,12 @@ class Products:
         (dim, begin), length = product.begin[side], product.strips[side]
         if len(product.sums if side == 0 else product.sums[0]) == 1:
             return []
-        start, before = add_up(scope.start(dim), {}), add_up(begin, {})
-        steps = {t: n - before.terms.get(t, 0) for t, n in start.terms.items()}
-        moving = [(term, step) for term, step in steps.items() if step]
-        if start.number == before.number and [step for _, step in moving] == [length]:
-            return [operate("eq", moving[0][0], index(number))]
+        ahead = add_up(scope.start(dim), {}).plus(add_up(begin, {}), -1)
+        match ahead.factors:
+            case ((term, step),) if step == length and not ahead.constant:
+                return [operate("eq", term, index(number))]
+            case _:
+                pass
         return [operate("eq", scope.start(dim), add(begin, index(number * length)))]
 
     def _take(self, name: str, use: k.Use, product: Multiply) -> str:

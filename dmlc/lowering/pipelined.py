@@ -8,6 +8,7 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from dmlc.index.affine import Affine
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, guard, index, multiply, operate, subtract_known
 from dmlc.kernel.expand import list_steps, replace, start_at_zero
@@ -25,7 +26,7 @@ from dmlc.kernel.rewrite import (
     walk_parts,
     walk_statements,
 )
-from dmlc.kernel.sums import Sum, add_up
+from dmlc.kernel.sums import Sum, add_up, express
 from dmlc.loops.phases import VECTOR
 from dmlc.source import InternalError
 
@@ -164,21 +165,22 @@ class _Named:
     def _order(
         self, place: Sum, at: k.Expression, lanes: int, inside: Collection[str]
     ) -> k.Expression:
-        fixed, others = dict[k.Expression, int](), dict[k.Expression, int]()
-        for term, step in place.terms.items():
-            names = {part.name for part in walk(term) if isinstance(part, k.Local)}
-            (others if names.intersection((*inside, *self._moving)) else fixed)[term] = step
-        base = Sum(fixed, 0).express()
-        if not others or not isinstance(base, k.Operate):
+        moving = {*inside, *self._moving}
+        others, fixed = place.part(lambda term: any(
+            isinstance(part, k.Local) and part.name in moving for part in walk(term)
+        ))  # fmt: skip
+        fixed = Affine(0, fixed.factors)
+        base = express(fixed)
+        if not others.factors or not isinstance(base, k.Operate):
             return at
         # Vectors begin where those of memory do, and so does what they have in common.
-        steps = [step * self._find_unit(term) for term, step in others.items()]
-        even = min(fixed.values()) > 0
-        even = even and not any(step % lanes for step in (place.number, *steps))
+        steps = [step * self._find_unit(term) for term, step in others.factors]
+        even = min(step for _, step in fixed.factors) > 0
+        even = even and not any(step % lanes for step in (place.constant, *steps))
         width = lanes if even else 1
         whole = base if width == 1 else operate("div", base, index(width))
         base = multiply(self._take(whole), width)
-        return add(add(base, index(place.number)), Sum(others, 0).express())
+        return add(add(base, index(place.constant)), express(others))
 
     def _name_quotient(
         self, quotient: k.Operate, sums: Mapping[str, Sum], inside: Collection[str]
@@ -187,7 +189,7 @@ class _Named:
         left, right = quotient.operands
         if quotient.type != k.INDEX or not isinstance(right, k.Literal):
             return quotient
-        whole = operate(quotient.operation.name, add_up(left, sums).express(), right)
+        whole = operate(quotient.operation.name, express(add_up(left, sums)), right)
         names = {part.name for part in walk(whole) if isinstance(part, k.Local)}
         if not names or names.intersection((*inside, *self._moving)):
             return quotient

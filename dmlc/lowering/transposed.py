@@ -53,10 +53,10 @@ def _count_lanes(loop: k.For) -> int:
     if len(arrays) != 1 or len(set(vectors)) != 1 or vectors[0].type.lanes != len(places):
         return 0
     first, second, *_ = places
-    apart = second.number - first.number
-    even = all(place.terms == first.terms and place.number == first.number + lane * apart
-               for lane, place in enumerate(places))  # fmt: skip
-    return len(places) if even and first.terms.get(loop.variable) == 1 else 0
+    apart = second.plus(first, -1)
+    even = all(place == first.plus(apart, lane) for lane, place in enumerate(places))
+    even = even and not apart.factors
+    return len(places) if even and first.factor(loop.variable) == 1 else 0
 
 
 def _transpose(

@@ -12,11 +12,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from dmlc.index.affine import Affine
+from dmlc.index.intervals import Interval
 from dmlc.ir import Extent, Index, Load, Stage, operands
-from dmlc.ir.index import Affine, find_affine
+from dmlc.ir.index import find_affine
 from dmlc.ir.inside import find_outside
 from dmlc.ir.nodes import Tensor
-from dmlc.ir.ranges import Interval, Ranges
+from dmlc.ir.ranges import Ranges
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def plan_reads(
 
 
 def _cut(
-    stage: Stage, forms: Sequence[Affine | None], extents: Sequence[Extent]
+    stage: Stage, forms: Sequence[Affine[Index] | None], extents: Sequence[Extent]
 ) -> tuple[Cut, ...] | None:
     """What an operand takes of a tensor to be read at these positions; None where it cannot be."""
     cuts: list[Cut] = []
@@ -105,7 +107,7 @@ def _cut(
     return tuple(cuts)
 
 
-def _cut_axis(stage: Stage, form: Affine, extent: Extent) -> Cut | None:
+def _cut_axis(stage: Stage, form: Affine[Index], extent: Extent) -> Cut | None:
     sizes = [stage.extent(index) for index, _ in form.factors]
     if len(sizes) == 1 and form == Affine(0, form.factors) and sizes[0] == extent:
         index, factor = form.factors[0]

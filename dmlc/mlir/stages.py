@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from dmlc.index.intervals import Interval
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
     Apply,
@@ -23,7 +24,6 @@ from dmlc.ir import (
     Symbol,
 )
 from dmlc.ir.nodes import Tensor
-from dmlc.ir.ranges import Interval
 from dmlc.mlir.operations import write_beats, write_combiner, write_conversion, write_operation
 from dmlc.mlir.reads import (
     Cut,

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from dmlc.index.affine import Affine
 from dmlc.ir import Apply, Index, Load, Stage
-from dmlc.ir.index import Affine, IndexFacts
+from dmlc.ir.index import IndexFacts
 from dmlc.onnx.nodes import Nodes, Value
 from dmlc.scalars import DataType
 

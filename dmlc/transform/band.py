@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.ir import Apply, Body, Constant, Index, Instruction, Stage, value_type
+from dmlc.index.intervals import Interval
+from dmlc.ir import Constant, Index, Instruction, Stage
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import MOST_POINTS
-from dmlc.ir.ranges import Interval, Ranges
+from dmlc.ir.ranges import Ranges
 from dmlc.scalars import Array, DataType
 
 _CUTS = 4
@@ -29,11 +29,6 @@ _MOST_BLOCKS = 1 << 12
 _TRIED = 16
 """Of so many blocks the widest is halved by itself first, down to the last: where it stays too
 wide, there is no band, and the others need not be looked at."""
-
-_Truth: TypeAlias = tuple[bool, bool]
-"""Whether a condition may fail, and whether it may hold."""
-
-_UNSURE: _Truth = True, True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,10 +107,13 @@ def _trim(stage: Stage, block: _Block, index: Index | None, own: Index) -> _Bloc
     low, high = block.low, block.high
 
     def may_hold(first: int, last: int) -> bool:
-        within: dict[Index, Interval] = {own: (first, last - 1)}
+        ends: dict[Instruction, Interval] = {own: (first, last - 1)}
         if index is not None:
-            within[index] = block.first, block.last - 1
-        return _find_truth(stage, within)[1]
+            ends[index] = block.first, block.last - 1
+        body = stage.body
+        said = {n: ends[each] for n, each in enumerate(body.instructions)
+                if isinstance(each, Index) and each in ends}  # fmt: skip
+        return Ranges.of(stage, said=said).truth(body.result)[1] == 1
 
     step = high - low
     for _ in range(_CUTS):
@@ -125,56 +123,3 @@ def _trim(stage: Stage, block: _Block, index: Index | None, own: Index) -> _Bloc
         if high - step >= low and not may_hold(high - step, high):
             high -= step
     return dataclasses.replace(block, low=low, high=high)
-
-
-def _find_truth(stage: Stage, within: dict[Index, Interval]) -> _Truth:
-    """Whether what a stage computes may be false, and whether it may be true, where indices are
-    within some places."""
-    body, found = stage.body, Ranges(stage)
-    for value, instruction in enumerate(body.instructions):
-        found.add(instruction)
-        if isinstance(instruction, Index) and instruction in within:
-            found.settle(value, within[instruction])
-    truths: list[_Truth] = []
-    for instruction in body.instructions:
-        truths.append(_judge(body, instruction, found, truths))
-    return truths[body.result]
-
-
-def _judge(body: Body, instruction: Instruction, found: Ranges, truths: Sequence[_Truth]) -> _Truth:
-    """What a value may be, given those before it; `_UNSURE` of what is no condition."""
-    if isinstance(instruction, Constant) and instruction.dtype is DataType.BOOL:
-        return not instruction.value, bool(instruction.value)
-    if not isinstance(instruction, Apply) or instruction.dtype is not DataType.BOOL:
-        return _UNSURE
-    name, given = instruction.operation.name, instruction.operands
-    if name == "not":
-        fails, holds = truths[given[0]]
-        return holds, fails
-    if name in ("and", "or"):
-        fails, holds = zip(*(truths[o] for o in given), strict=True)
-        return (any(fails), all(holds)) if name == "and" else (all(fails), any(holds))
-    return _compare(name, body, given, found)
-
-
-def _compare(name: str, body: Body, given: Sequence[int], found: Ranges) -> _Truth:
-    if value_type(body.instructions[given[0]]) is DataType.BOOL:
-        return _UNSURE
-    nan = any(found.may_be_nan(value) for value in given)
-    left, right = (found.bounds(value) for value in given)
-    if name in ("gt", "ge"):
-        left, right = right, left
-    apart = left[1] < right[0] or right[1] < left[0]
-    same = left[0] == left[1] == right[0] == right[1]
-    match name:
-        case "lt" | "gt":
-            fails, holds = left[1] >= right[0], left[0] < right[1]
-        case "le" | "ge":
-            fails, holds = left[1] > right[0], left[0] <= right[1]
-        case "eq":
-            fails, holds = not same, not apart
-        case "ne":
-            fails, holds = not apart, not same
-        case _:
-            return _UNSURE
-    return fails or nan, holds or (nan and name == "ne")

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import TypeAlias
 
+from dmlc.index.affine import Affine, single
+from dmlc.index.intervals import Interval, size_range
 from dmlc.ir import Extent, Symbol
-from dmlc.ir.linear import Linear
-from dmlc.ir.ranges import Bound, Interval, size_range
 from dmlc.sizes import Measure, Size, measure
 
 
@@ -43,53 +44,35 @@ class Quotient:
 
 Term: TypeAlias = "Digit | Place | Quotient | Symbol"
 """A symbol is a size that is known at run time only, or a product of such."""
+Sum: TypeAlias = "Affine[Term]"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sum(Linear["Term"]):
-    """A sum of terms times constants, and a constant."""
-
-    @property
-    def interval(self) -> Interval:
-        low: Bound = self.constant
-        high: Bound = self.constant
-        for term, factor in self.factors:
-            ends = [bound * factor for bound in _find_interval(term)]
-            low, high = low + min(ends), high + max(ends)
-        return low, high
-
-    def digits(self) -> list[tuple[Digit, int]]:
-        return [(term, factor) for term, factor in self.factors if isinstance(term, Digit)]
-
-    def replaced(self, digit: Digit, by: Sum) -> Sum:
-        """The sum with another in a digit's place, within quotients too."""
-        made = Sum(self.constant)
-        for term, factor in self.factors:
-            one = by if term == digit else as_sum(term)
-            if isinstance(term, Quotient):
-                given = term.given.replaced(digit, by)
-                one = take_part(given, term.divisor, remains=term.remains)
-            made = made.plus(one, factor)
-        return made
+def list_digits(form: Sum) -> list[tuple[Digit, int]]:
+    """The digits that are terms of a sum, and their factors."""
+    return [(term, factor) for term, factor in form.factors if isinstance(term, Digit)]
 
 
-def _find_interval(term: Term) -> Interval:
-    if isinstance(term, Symbol):
-        return size_range(term.name)
-    if not isinstance(term, Quotient):
-        return 0, term.extent - 1 if isinstance(term.extent, int) else math.inf
-    low, high = term.given.interval
-    if term.remains:
-        return 0, min(high, term.divisor - 1)
-    return max(low // term.divisor, 0), high // term.divisor
+def walk_digits(form: Sum) -> Iterator[Digit]:
+    """The digits that a sum is made of, those in quotients too."""
+    for term in form.terms:
+        match term:
+            case Digit():
+                yield term
+            case Quotient(given=given):
+                yield from walk_digits(given)
+            case _:
+                pass
 
 
-def read_size(text: str) -> Sum:
-    """A size that is known at run time only, as a sum."""
-    size, made = measure(text), Sum()
-    for symbols, number in size.terms if isinstance(size, Size) else (((), size),):
-        term = Sum(0, ((Symbol(" * ".join(symbols)), number),)) if symbols else Sum(number)
-        made = made.plus(term)
+def replace_digit(form: Sum, digit: Digit, by: Sum) -> Sum:
+    """The sum with another in a digit's place, within quotients too."""
+    made: Sum = Affine(form.constant)
+    for term, factor in form.factors:
+        one = by if term == digit else single(term)
+        if isinstance(term, Quotient):
+            given = replace_digit(term.given, digit, by)
+            one = take_part(given, term.divisor, remains=term.remains)
+        made = made.plus(one, factor)
     return made
 
 
@@ -110,26 +93,36 @@ def _find_ends(term: Term) -> tuple[Measure | None, Measure | None]:
     match term:
         case Symbol(name=name):
             return measure(name), measure(name)
-        case Quotient():
-            least, most = _find_interval(term)
-            return int(least), int(most) if math.isfinite(most) else None
-        case _:
+        case Quotient(given=given, divisor=divisor, remains=remains):
+            low, high = find_interval(given)
+            if remains:
+                return 0, int(min(high, divisor - 1))
+            return int(max(low, 0)) // divisor, int(high) // divisor if high < math.inf else None
+        case Digit() | Place():
             return 0, measure(term.extent) - 1
 
 
-def as_sum(term: Term) -> Sum:
-    return Sum(0, ((term, 1),))
+def find_interval(form: Sum) -> Interval:
+    """The numbers that a sum lies between, whatever sizes are."""
+    low, high = find_ends(form)
+    least = -math.inf if low is None else size_range(low)[0]
+    return least, math.inf if high is None else size_range(high)[1]
+
+
+def read_size(text: str) -> Sum:
+    """A size that is known at run time only, as a sum."""
+    size = measure(text)
+    if not isinstance(size, Size):
+        return Affine(size)
+    terms = ((Symbol(" * ".join(symbols)), number) for symbols, number in size.terms if symbols)
+    return Affine(dict(size.terms).get((), 0), tuple(terms))
 
 
 def divide(given: Sum, divisor: int, remains: bool) -> Sum | None:
     """The quotient or the remainder of a sum that is not negative, where its terms fall into
     multiples of the divisor and what stays below it."""
-    whole = Sum(
-        given.constant // divisor,
-        tuple((t, f // divisor) for t, f in given.factors if f % divisor == 0),
-    )
-    rest = given.plus(whole, -divisor)
-    low, high = rest.interval
+    whole, rest = given.divide(divisor)
+    low, high = find_interval(rest)
     if low < 0 or high >= divisor:
         return None
     return rest if remains else whole
@@ -138,12 +131,6 @@ def divide(given: Sum, divisor: int, remains: bool) -> Sum | None:
 def take_part(given: Sum, divisor: int, *, remains: bool) -> Sum:
     """The quotient or the remainder of a sum that is not negative wherever it counts."""
     if divisor == 1:
-        return Sum() if remains else given
+        return Affine() if remains else given
     made = divide(given, divisor, remains)
-    return as_sum(Quotient(given, divisor, remains)) if made is None else made
-
-
-def list_digits(form: Sum) -> list[Digit]:
-    """The digits that a sum is made of, those in quotients too."""
-    inner = (list_digits(t.given) if isinstance(t, Quotient) else [t] for t, _ in form.factors)
-    return [term for terms in inner for term in terms if isinstance(term, Digit)]
+    return single(Quotient(given, divisor, remains)) if made is None else made

@@ -15,10 +15,11 @@ import dataclasses
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+from dmlc.index.intervals import Interval
 from dmlc.ir import Body, Function, Index, Instruction, Load, Stage, Tensor, operands, with_operands
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.inside import find_open_reads
-from dmlc.ir.ranges import Interval, table_ranges
+from dmlc.ir.ranges import table_ranges
 from dmlc.transform.cost import Budget
 from dmlc.transform.simplify import is_inlinable, list_live
 

@@ -16,11 +16,12 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+from dmlc.index.affine import Affine, combine, single
+from dmlc.index.intervals import Interval, is_within, meet
 from dmlc.ir import Apply, Body, Constant, Extent, Index, Load, Stage, Symbol
 from dmlc.ir.below import Proof
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.linear import combine_linear
-from dmlc.ir.ranges import DIFFERENCES, UNKNOWN, Interval
+from dmlc.ir.index import find_part
 from dmlc.scalars import DataType
 from dmlc.sizes import find_least, measure
 from dmlc.transform.digits import (
@@ -29,12 +30,14 @@ from dmlc.transform.digits import (
     Quotient,
     Sum,
     Term,
-    as_sum,
     divide,
     find_ends,
+    find_interval,
     list_digits,
     read_size,
+    replace_digit,
     take_part,
+    walk_digits,
 )
 
 _MOST_SPLITS = 32
@@ -67,20 +70,9 @@ def find_readers(
     """The points of a stage that read the element at a place of a tensor of those extents.
     `conditions` are values of the stage's body that hold, or do not, wherever the read counts. The
     builder makes a body over the tensor."""
-    bounds = _find_bounds(stage.body, [value for value, holds in conditions if holds])
-    known = _Known(bounds, Proof(stage, conditions=conditions))
-    equations = _Equations(stage, load, extents, known)
+    equations = _Equations(stage, load, extents, Proof(stage, conditions=conditions))
     equations.solve()
     return equations.write(builder)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Known:
-    """What conditions say of the values of a body: numbers that they lie between, and how they
-    compare with sizes."""
-
-    bounds: Mapping[int, Interval]
-    proof: Proof
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,23 +92,23 @@ class _Asked:
             case "lt":
                 return high is not None and find_least(measure(self.extent) - 1 - high) >= 0
             case _:
-                return self.form == Sum()
+                return self.form == Affine()
 
 
 class _Equations:
     """What is known of the indices of one read, from one step to the next."""
 
-    def __init__(self, stage: Stage, load: Load, extents: Sequence[Extent], facts: _Known) -> None:
+    def __init__(self, stage: Stage, load: Load, extents: Sequence[Extent], proof: Proof) -> None:
         self._body = stage.body
         self._others = [each for each in stage.body.loads() if each.tensor != load.tensor]
         self._extents = extents
-        self._facts = facts
+        self._proof = proof
         self._digits = 0
         self._indices: dict[Index, Sum] = {}
         for index in stage.indices:
             extent = stage.extent(index)
             digit = None if extent is None or extent == 1 else self._digit(extent)
-            self._indices[index] = Sum() if digit is None else as_sum(digit)
+            self._indices[index] = Affine() if digit is None else single(digit)
         self._open = [
             (axis, number)
             for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True))
@@ -134,14 +126,14 @@ class _Equations:
         pending = self._join_digits()
         splits = 0
         while True:
-            forms = _Forms(self._body, self._indices, self._facts)
+            forms = _Forms(self._body, self._indices, self._proof)
             found = [(axis, number, forms.find(number)) for axis, number in self._open]
             if forms.split is None or splits == _MOST_SPLITS:
                 break
             # A digit is taken apart: into one below its `step`, and how many steps there are.
             digit, step, extent = forms.split
             low, high = self._digit(step), self._digit(-(-extent // step))
-            value = Sum(0, ((low, 1), (high, step)))
+            value: Sum = Affine(0, ((low, 1), (high, step)))
             if extent % step:
                 self._asked.append(_Asked(value, "lt", extent))
             pending = self._put(digit, value, pending)
@@ -150,28 +142,28 @@ class _Equations:
             if form is None:
                 self._left.append((axis, number))
             else:
-                pending.append(form.plus(as_sum(Place(axis, self._extents[axis])), -1))
+                pending.append(form.plus(single(Place(axis, self._extents[axis])), -1))
         while pending:
-            pending.sort(key=lambda form: len(form.digits()))
+            pending.sort(key=lambda form: len(list_digits(form)))
             for digit, value in self._settle(pending.pop(0)):
                 pending = self._put(digit, value, pending)
 
     def _put(self, digit: Digit, value: Sum, pending: Sequence[Sum]) -> list[Sum]:
         """Puts a sum in a digit's place everywhere; gives what is still to be settled."""
         self._asked = [
-            dataclasses.replace(asked, form=asked.form.replaced(digit, value))
+            dataclasses.replace(asked, form=replace_digit(asked.form, digit, value))
             for asked in self._asked
         ]
-        self._indices = {i: form.replaced(digit, value) for i, form in self._indices.items()}
-        return [form.replaced(digit, value) for form in pending]
+        self._indices = {i: replace_digit(f, digit, value) for i, f in self._indices.items()}
+        return [replace_digit(form, digit, value) for form in pending]
 
     def _join_digits(self) -> list[Sum]:
         """Puts together what a reshape takes apart: positions that are the digits of one number
         say that number."""
-        forms = _Forms(self._body, self._indices, self._facts)
+        forms = _Forms(self._body, self._indices, self._proof)
         parts: dict[int, list[tuple[int, int, int | None]]] = {}
         for axis, number in self._open:
-            given, step, count = _find_part(self._body, number)
+            given, step, count = find_part(self._body, number)
             parts.setdefault(given, []).append((step, axis, count))
         joined: list[Sum] = []
         for given, found in parts.items():
@@ -181,11 +173,10 @@ class _Equations:
             ends = [math.inf if count is None else step * count for step, _, count in found]
             if form is None or len(found) == 1 or starts[0] != 1 or ends[:-1] != starts[1:]:
                 continue
-            low, high = form.interval
-            if low < 0 or high >= ends[-1]:
+            if not is_within(find_interval(form), ends[-1]):
                 continue
             for step, axis, _ in found:
-                form = form.plus(as_sum(Place(axis, self._extents[axis])), -step)
+                form = form.plus(single(Place(axis, self._extents[axis])), -step)
             joined.append(form)
             gone = [axis for _, axis, _ in found]
             self._open = [(axis, number) for axis, number in self._open if axis not in gone]
@@ -197,9 +188,9 @@ class _Equations:
         """The digits that `form == 0` settles, each with what is put in its place, in order."""
         # What is divided as well is no sum of that digit.
         inner = {d for term, _ in form.factors if isinstance(term, Quotient)
-                 for d in list_digits(term.given)}  # fmt: skip
-        digits = [(digit, factor) for digit, factor in form.digits() if digit not in inner]
-        known = Sum(form.constant, tuple(f for f in form.factors if f not in digits))
+                 for d in walk_digits(term.given)}  # fmt: skip
+        digits = [(digit, factor) for digit, factor in list_digits(form) if digit not in inner]
+        known: Sum = Affine(form.constant, tuple(f for f in form.factors if f not in digits))
         if not digits:
             self._asked.append(_Asked(form, "eq"))
             return []
@@ -236,9 +227,9 @@ class _Equations:
         """One digit in terms of the others: of those that move in the smallest steps the longest.
         Where another tensor, such as weights, is read along the shorter ones, the longest of all:
         then the sum is over the points of a window, and one of products is a contraction."""
-        forms = _Forms(self._body, self._indices, self._facts)
+        forms = _Forms(self._body, self._indices, self._proof)
         found = (forms.find(n) for load in self._others for n in load.indices)
-        read = {digit for form in found if form is not None for digit, _ in form.digits()}
+        read = {digit for form in found if form is not None for digit, _ in list_digits(form)}
 
         def measure(item: tuple[Digit, int]) -> float:
             return -item[0].extent if isinstance(item[0].extent, int) else -math.inf
@@ -251,7 +242,7 @@ class _Equations:
             return (length, step) if is_window else (step, length)
 
         digit, factor = min(digits, key=rank)
-        others = Sum(0, tuple((d, f) for d, f in digits if d != digit))
+        others: Sum = Affine(0, tuple((d, f) for d, f in digits if d != digit))
         rest = known.plus(others, -1).times(1 if factor > 0 else -1)
         value = take_part(rest, abs(factor), remains=False)
         self._asked += [
@@ -268,10 +259,10 @@ class _Equations:
         asked = [each for each in self._asked if not each.is_certain]
         # A digit that an index no longer depends on may still say which of its values there is.
         forms = [*self._indices.values(), *(each.form for each in asked)]
-        open_digits = dict.fromkeys(digit for form in forms for digit in list_digits(form))
+        open_digits = dict.fromkeys(digit for form in forms for digit in walk_digits(form))
         axes = {digit: label for label, digit in enumerate(open_digits)}
         writer = _Writer(builder, axes)
-        known = _Forms(self._body, self._indices, self._facts)
+        known = _Forms(self._body, self._indices, self._proof)
         found = ((number, known.find(number)) for number in range(len(self._body.instructions)))
         positions = {number: writer.write(form) for number, form in found if form is not None}
         conditions = [writer.compare(each) for each in asked]
@@ -291,7 +282,7 @@ class _Writer:
         self._axes = axes
 
     def write(self, form: Sum) -> int:
-        return form.write(self._builder, self._write_term)
+        return form.ordered().write(self._write_term, self._builder.constant, self._builder.apply)
 
     def _write_term(self, term: Term) -> int:
         match term:
@@ -313,8 +304,9 @@ class _Writer:
         # A place is compared with what it has to be.
         places = tuple(f for f in asked.form.factors if abs(f[1]) == 1)
         for term, factor in places[:1]:
-            rest = asked.form.plus(as_sum(term), -factor).times(-factor)
-            return self._builder.apply("eq", self.write(as_sum(term)), self.write(rest))
+            place: Sum = single(term)
+            rest = asked.form.plus(place, -factor).times(-factor)
+            return self._builder.apply("eq", self.write(place), self.write(rest))
         return self._builder.apply("eq", self.write(asked.form), limit)
 
 
@@ -324,10 +316,10 @@ class _Writer:
 class _Forms:
     """The values of a body as sums of digits, where they are such."""
 
-    def __init__(self, body: Body, indices: Mapping[Index, Sum], facts: _Known) -> None:
+    def __init__(self, body: Body, indices: Mapping[Index, Sum], proof: Proof) -> None:
         self._body = body
         self._indices = indices
-        self._facts = facts
+        self._proof = proof
         self._found: dict[int, Sum | None] = {}
         self.split: tuple[Digit, int, int] | None = None
         """A digit that has to be taken apart for a quotient to be such a sum: at which step, and
@@ -343,7 +335,7 @@ class _Forms:
             case Index() as index:
                 return self._indices[index]
             case Constant(dtype=DataType.INDEX, value=value):
-                return Sum(int(value))
+                return Affine(int(value))
             case Symbol(name=name):
                 return read_size(name)
             case Apply(operation=operation, operands=given, dtype=DataType.INDEX):
@@ -355,7 +347,7 @@ class _Forms:
 
     def _combine(self, name: str, given: Sequence[int], forms: Sequence[Sum]) -> Sum | None:
         match name, *forms:
-            case (("div" | "mod"), form, Sum(constant=divisor, factors=())) if divisor > 0:
+            case (("div" | "mod"), form, Affine(constant=divisor, factors=())) if divisor > 0:
                 return self._part(form, self._reach(given[0], form), divisor, name == "mod")
             case (("min" | "max"), left, right):
                 (a, b), (c, d) = (self._reach(v, f) for v, f in zip(given, forms, strict=True))
@@ -363,71 +355,26 @@ class _Forms:
                     return right if (c >= b) == (name == "max") else left
                 # Sizes may say which it is.
                 for least, most in (given, given[::-1]):
-                    if self._facts.proof.is_at_most(least, most):
+                    if self._proof.is_at_most(least, most):
                         return self.find(least if name == "min" else most)
                 return None
             case _:
-                return combine_linear(name, forms)
+                return combine(name, forms)
 
     def _reach(self, number: int, form: Sum) -> Interval:
         """How far a value goes where the read counts."""
-        intervals = [form.interval, self._facts.bounds.get(number, UNKNOWN)]
-        match self._body.instructions[number]:
-            case Apply(operation=operation, operands=given) if operation.name in ("min", "max"):
-                ends = [self._reach(v, f) for v in given if (f := self.find(v)) is not None]
-                if len(ends) == len(given):
-                    choose = min if operation.name == "min" else max
-                    lows, highs = zip(*ends, strict=True)
-                    intervals.append((choose(lows), choose(highs)))
-            case _:
-                pass
-        return max(low for low, _ in intervals), min(high for _, high in intervals)
+        return meet(find_interval(form), self._proof.interval(number))
 
     def _part(self, form: Sum, reach: Interval, divisor: int, remains: bool) -> Sum | None:
         if reach[0] < 0:
             return None
         if reach[1] < divisor:
-            return form if remains else Sum()
+            return form if remains else Affine()
         made = divide(form, divisor, remains)
         if made is not None or self.split is not None:
             return made
-        for digit, factor in form.digits():
+        for digit, factor in list_digits(form):
             step = divisor // factor if factor > 0 and divisor % factor == 0 else 0
             if isinstance(digit.extent, int) and 1 < step < digit.extent:
                 self.split = digit, step, digit.extent
         return None
-
-
-def _find_part(body: Body, number: int) -> tuple[int, int, int | None]:
-    """Which part of which value a value is, as `value / step % count`. Anything is the whole of
-    itself."""
-    match body.instructions[number]:
-        case Apply(operation=operation, operands=(given, by)) if operation.name in ("div", "mod"):
-            divisor = body.instructions[by]
-            if not isinstance(divisor, Constant) or divisor.dtype is not DataType.INDEX:
-                return number, 1, None
-            value, step, count = _find_part(body, given)
-            size = int(divisor.value)
-            if size <= 0 or (count is not None and count % size):
-                return number, 1, None
-            if operation.name == "mod":
-                return value, step, size
-            return value, step * size, None if count is None else count // size
-        case _:
-            return number, 1, None
-
-
-def _find_bounds(body: Body, conditions: Sequence[int]) -> dict[int, Interval]:
-    """The intervals that comparisons with constants hold values to."""
-    found: dict[int, Interval] = {}
-    for condition in conditions:
-        match body.instructions[condition]:
-            case Apply(operation=operation, operands=(left, right)):
-                name, limit = operation.name, body.instructions[right]
-            case _:
-                continue
-        if isinstance(limit, Constant) and limit.dtype is DataType.INDEX and name in DIFFERENCES:
-            low, high = found.get(left, UNKNOWN)
-            least, most = (int(limit.value) + bound for bound in DIFFERENCES[name])
-            found[left] = max(low, least), min(high, most)
-    return found

@@ -15,10 +15,10 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
+from dmlc.index.intervals import MIRRORED
 from dmlc.ir import Apply, Cast, Constant, Function, Load, Stage, Tensor
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
-from dmlc.ir.ranges import MIRRORED
 from dmlc.scalars import DataType
 from dmlc.transform.keys import find_counted
 from dmlc.transform.scans import find_scan

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dmlc.index.intervals import Interval
 from dmlc.ir import Apply, Body, Cast, Function, Instruction, Select, Stage, operands, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_index_only
-from dmlc.ir.ranges import Interval, Ranges, table_ranges
+from dmlc.ir.ranges import Ranges, table_ranges
 from dmlc.scalars import DataType
 
 _LIMITS = np.iinfo(np.int32)

@@ -24,6 +24,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+from dmlc.index.affine import Affine, solve
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
     Apply,
@@ -37,7 +38,7 @@ from dmlc.ir import (
     Stage,
 )
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import Affine, IndexFacts, list_conjuncts
+from dmlc.ir.index import IndexFacts, list_conjuncts
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import are_sound
 from dmlc.scalars import COMBINERS, DataType, combiner_identity
@@ -93,7 +94,7 @@ class Scan:
     point: Index
     count: int
     """The points that any element reduces: those beyond are never reached."""
-    last: Affine
+    last: Affine[Index]
     """The place, as a sum of indices of the domain."""
     goes_back: bool
     """Whether the points from it on are reduced."""
@@ -166,40 +167,30 @@ def _measure(stage: Stage, index: Index) -> int:
     return extent if isinstance(extent, int) else 0
 
 
-def _find_last(facts: IndexFacts, condition: int) -> tuple[Index, Affine, bool] | None:
+def _find_last(facts: IndexFacts, condition: int) -> tuple[Index, Affine[Index], bool] | None:
     """The reduced index that a condition compares with a sum of indices of the domain, the last
     place, or else the first, at which it holds, and whether it is the first."""
     match facts.stage.body.instructions[condition]:
-        case Apply(operation=operation, operands=(left, right)) if operation.name in _COMPARED:
-            rises, margin = _COMPARED[operation.name]
+        case Apply(operation=operation, operands=(left, right)) if operation.name in _ENDS:
+            low, high = facts.forms[left], facts.forms[right]
         case _:
             return None
-    low, high = facts.forms[left], facts.forms[right]
     if low is None or high is None:
         return None
-    if not rises:
-        low, high = high, low
-    # What is 0 or more by the condition.
-    gone = high.plus(low, -1).plus(Affine(margin), -1)
-    reduced = [(index, times) for index, times in gone.factors if index.reduced]
-    others = Affine(gone.constant, tuple(f for f in gone.factors if not f[0].reduced))
-    match reduced:
-        case [(index, 1)] if others.factors:
-            return index, Affine(0).plus(others, -1), True
-        case [(index, -1)] if others.factors:
-            return index, others, False
-        case _:
-            return None
+    found = solve(operation.name, low, high, lambda index: index.reduced)
+    if found is None or not found[2].factors:
+        return None
+    index, name, place = found
+    return index, place.plus(Affine(_ENDS[name])), name in ("gt", "ge")
 
 
-_COMPARED: Mapping[str, tuple[bool, int]] = {
-    "le": (True, 0), "lt": (True, 1), "ge": (False, 0), "gt": (False, 1)
-}  # fmt: skip
-"""Of comparisons, whether the left side is the less one, and by how much at least."""
+_ENDS: Mapping[str, int] = {"lt": -1, "le": 0, "ge": 0, "gt": 1}
+"""Of comparisons with a place, how far from it the first or the last place is at which they
+hold."""
 
 
 def _find_points(
-    facts: IndexFacts, condition: int, point: Index, last: Affine, goes_back: bool
+    facts: IndexFacts, condition: int, point: Index, last: Affine[Index], goes_back: bool
 ) -> Scan | None:
     """The scan of what lies up to a place, or from it on; None where that depends on where the
     element is in more ways."""
@@ -223,13 +214,9 @@ def _find_points(
     return Scan(stage, point, count, last, goes_back, outer, tuple(terms), tuple(points), elements)
 
 
-def _find_ends(stage: Stage, form: Affine) -> tuple[int, int]:
+def _find_ends(stage: Stage, form: Affine[Index]) -> tuple[int, int]:
     """The smallest and the largest that a sum of indices comes to."""
-    low = high = form.constant
-    for index, times in form.factors:
-        most = times * (_measure(stage, index) - 1)
-        low, high = low + min(0, most), high + max(0, most)
-    return low, high
+    return form.interval(lambda index: (0, _measure(stage, index) - 1))
 
 
 # Terms --------------------------------------------------------------------------------------
@@ -302,7 +289,7 @@ def _write(scan: Scan, names: dict[str, None], whole: bool) -> list[Stage]:
     nothing = builder.nothing(combiner, dtype)
     outer = [builder.add(index) for index in scan.outer]
     low, high = _find_ends(stage, scan.last)
-    place = scan.last.write(builder, builder.add)
+    place = scan.last.ordered().write(builder.add, builder.constant, builder.apply)
     conditions = [numbers[c] for c in scan.element_conditions]
     end = builder.constant(scan.count - 1)
     if low < 0:

@@ -18,12 +18,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from dmlc.ir import (
-    Apply,
     Body,
     Cast,
     Constant,
@@ -40,6 +39,7 @@ from dmlc.ir.index import IndexFacts, reach_back
 from dmlc.ir.naming import take_name
 from dmlc.scalars import Array, DataType
 from dmlc.transform.band import find_band
+from dmlc.transform.cost import is_product
 from dmlc.transform.tabulate import Tables
 
 
@@ -190,34 +190,15 @@ def _shorten(plan: Plan) -> Plan | None:
         ]
         if plans:
             return min(plans, key=lambda p: p.rank)
-    if 2 * most > plan.size or _is_product(plan.facts):
+    # Places out of tables would mix the rows and columns of a product of matrices, and schedules
+    # leave points between strides out themselves.
+    if 2 * most > plan.size or is_product(plan.facts.stage):
         return None
     # The places that pass, and then the last of them again.
     order = np.argsort(~holds, axis=1, kind="stable")[:, :most]
     number = np.minimum(np.arange(most)[None, :], np.maximum(counts - 1, 0)[:, None])
     chosen = np.take_along_axis(order, number, axis=1)
     return dataclasses.replace(plan, places=plan.band[:, :1] + chosen)
-
-
-_LEAST_SIDE = 16
-"""Rows, and columns, of a matrix product, at least."""
-
-
-def _is_product(facts: IndexFacts) -> bool:
-    """Whether a stage sums products of matrices: places out of tables would mix rows and columns,
-    and schedules leave points between strides out themselves."""
-    body = facts.stage.body
-    match body.instructions[body.result]:
-        case Apply(operation=operation, operands=(left, right)) if operation.name == "mul":
-            sides = facts.dependencies[left], facts.dependencies[right]
-        case _:
-            return False
-
-    def count(own: Collection[Index], others: Collection[Index]) -> int:
-        alone = [facts.stage.extent(i) for i in own if not i.reduced and i not in others]
-        return math.prod(size for size in alone if isinstance(size, int))
-
-    return facts.stage.combiner == "sum" and min(count(*sides), count(*sides[::-1])) >= _LEAST_SIDE
 
 
 def _find_last(plan: Plan) -> Array:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dmlc import ir
+from dmlc.index.intervals import Interval
 from dmlc.ir.assume import assume_guard
 from dmlc.ir.index import evaluate_positions
-from dmlc.ir.ranges import Interval
 
 LOW, HIGH = -(2**31), 2**31 - 1
 

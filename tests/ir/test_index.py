@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dmlc import ir
+from dmlc.index.intervals import EMPTY, UNKNOWN
 from dmlc.ir.index import (
-    EMPTY,
     IndexFacts,
     count_points,
     evaluate_positions,
@@ -15,7 +15,6 @@ from dmlc.ir.index import (
     list_conjuncts,
     order_indices,
 )
-from dmlc.ir.ranges import UNKNOWN
 from dmlc.source import DmlcError, InternalError
 
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlc import ir
-from dmlc.ir.ranges import UNKNOWN, Interval, Ranges
+from dmlc.index.intervals import UNKNOWN, Interval
+from dmlc.ir.ranges import Ranges
 from dmlc.reference import evaluate
 
 SPECIAL = np.array(

@@ -8,6 +8,7 @@ import math
 import pytest
 
 from dmlc import ir
+from dmlc.index.intervals import UNKNOWN
 from dmlc.ir import (
     Apply,
     Body,
@@ -26,7 +27,7 @@ from dmlc.ir import (
     Symbol,
     verify,
 )
-from dmlc.ir.ranges import UNKNOWN, Ranges
+from dmlc.ir.ranges import Ranges
 from dmlc.ir.verify import find_fault, overlaps
 from dmlc.scalars import OPERATIONS, Operands, Operation
 from dmlc.scalars import DataType as T

@@ -6,9 +6,10 @@ import pytest
 
 from dmlc import ir
 from dmlc.codegen.opencl import OPENCL
-from dmlc.ir.index import Affine, find_affine
+from dmlc.index.affine import Affine
+from dmlc.ir.index import find_affine, find_part
 from dmlc.kernel.target import RUN_TIME_COUNT
-from dmlc.loops.access import read_positions
+from dmlc.loops.access import join_digits, read_positions
 from dmlc.loops.element import Gather, Read, collect_elements
 from dmlc.lowering.assemble import IndexType, find_index
 from dmlc.pipeline import compile
@@ -79,6 +80,34 @@ def test_sums_of_positions() -> None:
     form = find_affine(stage.body)[load.indices[0]]
     assert form == Affine(7, ((ir.Index(0), 3), (ir.Index(1), 2)))
     assert read_positions(stage, function).list_forms(load) == (form,)
+
+
+@pytest.mark.parametrize(
+    ("high", "low", "size", "whole"),
+    [
+        ("div(i0, 4)", "mod(i0, 4)", 4, "i0"),
+        ("div(i0, 12)", "mod(div(i0, 3), 4)", 4, "div(i0, 3)"),
+        ("mod(div(i0, 4), 3)", "mod(mod(i0, 12), 4)", 4, "mod(i0, 12)"),
+        ("div(mod(i0, 5), 3)", "mod(mod(i0, 5), 3)", 3, "mod(i0, 5)"),
+        ("mod(div(i0, 4), 5)", "mod(i0, 4)", 4, None),
+        ("div(i0, 3)", "mod(i0, 4)", 4, None),
+    ],
+)
+def test_the_digits_of_a_number_are_put_together(
+    high: str, low: str, size: int, whole: str | None
+) -> None:
+    function = ir.parse(f"""func @f(%x: f32[99]) -> (%y) {{
+      %y: f32[i0 < 99] = add(%x[{high}], add(%x[{low}], %x[{whole or "i0"}]))
+    }}""")
+    stage = ir.BodyBuilder().remake(function.stages[0])  # Equal values are one.
+    first, second, third = (load.indices[0] for load in stage.body.loads())
+    joined = join_digits(stage.body, [(first, 2 * size), (second, 2)])
+    if whole is None:
+        assert joined == [(first, 2 * size), (second, 2)]
+    else:
+        ((number, step),) = joined
+        assert (find_part(stage.body, number), step) == (find_part(stage.body, third), 2)
+    assert len(join_digits(stage.body, [(first, size), (second, 2)])) == 2
 
 
 @pytest.mark.parametrize(

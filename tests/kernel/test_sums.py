@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dmlc.index.affine import Affine
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index
 from dmlc.kernel.sums import Sum, add_up, find_rest, note
@@ -12,7 +13,7 @@ _BOOL = k.Type(DataType.BOOL)
 
 def test_each_choice_of_a_chain_is_looked_at_once() -> None:
     # Each local is one of two sums of the last one: 2^60 ways lead to the first.
-    known: dict[str, Sum] = {"x0": Sum({}, 8)}
+    known: dict[str, Sum] = {"x0": Affine(8)}
     for number in range(60):
         last, condition = k.Local(f"x{number}", k.INDEX), k.Local(f"c{number}", _BOOL)
         chosen = k.Select(condition, add(last, index(4)), last, k.INDEX)

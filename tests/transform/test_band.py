@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 import dmlc
 from dmlc import ir
+from dmlc.index.intervals import Interval
 from dmlc.ir import Index
 from dmlc.ir.index import IndexFacts
-from dmlc.ir.ranges import Interval
+from dmlc.ir.ranges import Ranges
 from dmlc.pipeline import compile, rewrite
 from dmlc.scalars import Array
-from dmlc.transform import band
 from dmlc.transform.band import find_band
 from dmlc.transform.simplify import simplify
 from dmlc.transform.tighten import tighten_bounds
@@ -81,14 +81,14 @@ def test_a_window_is_a_narrow_band(name: str) -> None:
 
 
 def test_that_there_is_no_band_is_found_out_in_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[dict[Index, Interval]] = []
-    find_truth = band._find_truth
+    looked: list[int] = []
+    find_truth = Ranges.truth
 
-    def count(stage: ir.Stage, within: dict[Index, Interval]) -> tuple[bool, bool]:
-        looked.append(within)
-        return find_truth(stage, within)
+    def count(ranges: Ranges, value: int) -> Interval:
+        looked.append(value)
+        return find_truth(ranges, value)
 
-    monkeypatch.setattr(band, "_find_truth", count)
+    monkeypatch.setattr(Ranges, "truth", count)
     (stage,) = parse(20_000, 20_000, "ge(mod(mul(r0, 7919), 20000), i0)").stages
     conditions = IndexFacts(stage).conditions
     assert find_band(stage, conditions, ROW, PLACE, 20_000, 1 << 20) is None

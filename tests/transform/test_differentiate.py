@@ -305,6 +305,18 @@ def test_norms_of_zeros(power: float) -> None:
     np.testing.assert_array_equal(found[0], 0)
 
 
+def test_quotients_of_open_sizes_are_of_any_size() -> None:
+    # Which row is read is a quotient of a place along an open axis, and takes more than 3 values.
+    function = ir.parse("""func @f(%V: f32[M], %X: f32[4 * M], %W: f32[3]) -> (%Y) {
+      %Y: f32[i0 < M, i1 < 4] = mul(mul(%V[i0], %X[add(mul(i0, 4), i1)]), %W[mod(i0, 3)])
+    }""")
+    derived = differentiate(function, ["X"], {"Y": "dY"}, {"X": "dX"}).function
+    weights, rows = np.array([1, 10, 100], np.float32), np.arange(5, dtype=np.float32)
+    given = {"V": rows, "W": weights, "dY": np.ones((5, 4), np.float32)}
+    found = evaluate(ir.specialize(derived, {"M": 5}), given)["dX"]
+    np.testing.assert_array_equal(found, np.repeat(rows * weights[[0, 1, 2, 0, 1]], 4))
+
+
 def test_powers_by_their_exponents_at_zero() -> None:
     text = "func @p(%X: f64[6], %E: f64[6]) -> (%Y) {\n  %Y: f64[i0 < 6] = pow(%X[i0], %E[i0])\n}"
     first = derive(ir.parse(text)).function
