@@ -198,7 +198,7 @@ def _read_call(
     device: AnyDevice | None,
     dims: Mapping[str, int] | None,
     steps: Steps,
-) -> tuple[_Call, tuple[str, ...]]:
+) -> tuple[_RunRequest, tuple[str, ...]]:
     """A call as its parameters have it, and the arrays of tensors among its names."""
     resolved = _resolve(subject)
     listed = _list_arrays(resolved)
@@ -211,7 +211,7 @@ def _read_call(
         asked = "a matrix instruction" if steps.instructions else asked
         asked = "a schedule" if steps.schedule is not None else asked
         raise UnsupportedError(f"the reference has no kernels, which {asked} could be for")
-    return _Call(resolved, arrays, values, read_dims(dims), device, steps), listed
+    return _RunRequest(resolved, arrays, values, read_dims(dims), device, steps), listed
 
 
 def _list_arrays(subject: Operator | Graph | Function) -> tuple[str, ...]:
@@ -317,7 +317,7 @@ class _Plans:
 _plans = _Plans()
 
 
-class _Call:
+class _RunRequest:
     """One call of `run`, with everything about it checked that can be without compiling."""
 
     def __init__(

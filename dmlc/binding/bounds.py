@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dmlc import ir
 from dmlc.binding.builder import Builder
 from dmlc.binding.emission import Emission
-from dmlc.binding.reads import Place
+from dmlc.binding.reads import ReadSite
 from dmlc.binding.values import span_text
 from dmlc.ir.index import find_reach
 from dmlc.ir.inside import is_inside_along
@@ -54,31 +54,31 @@ def check_reads(
             low, high = ranges[position]
             if isinstance(size, str):
                 if not is_inside_along(probe, position, size, ranges):
-                    found.append(_leaves(builder.reads.places[node], axis, size, (low, high)))
+                    found.append(_leaves(builder.reads.sites[node], axis, size, (low, high)))
                 continue
             if low >= 0 and high < size:
                 continue
             exact = find_reach(probe, position, size)
             low, high = max(low, exact[0]), min(high, exact[1])
             if low < 0 or high >= size:
-                found.append(_leaves(builder.reads.places[node], axis, size, (low, high)))
+                found.append(_leaves(builder.reads.sites[node], axis, size, (low, high)))
     if found:
         raise DmlcError(found)
 
 
-def _leaves(place: Place, axis: int, size: ir.Extent, reach: Interval) -> Diagnostic:
+def _leaves(site: ReadSite, axis: int, size: ir.Extent, reach: Interval) -> Diagnostic:
     if isinstance(size, str):
         return Diagnostic(
-            f"{span_text(place.span)} may leave its tensor: the size '{size}' of axis {axis} is "
+            f"{span_text(site.span)} may leave its tensor: the size '{size}' of axis {axis} is "
             "left open, and the position is not known to lie below it: clamp the position, give a "
             "value for what lies outside with 'else', or give the size a number",
-            place.positions[axis],
-            place.notes,
+            site.positions[axis],
+            site.notes,
             code="E0403",
         )
-    if place.reach:
+    if site.reach:
         # The same read may stand in several places, some of which are right.
-        low, high = (max(reach[0], place.reach[axis][0]), min(reach[1], place.reach[axis][1]))
+        low, high = (max(reach[0], site.reach[axis][0]), min(reach[1], site.reach[axis][1]))
         reach = (low, high) if low < 0 or high >= size else reach
     if math.isinf(reach[0]) and math.isinf(reach[1]):
         where = "at positions that are not known at compile time"
@@ -88,10 +88,10 @@ def _leaves(place: Place, axis: int, size: ir.Extent, reach: Interval) -> Diagno
         high = "" if math.isinf(reach[1]) else str(reach[1])
         where = f"at {low} to {high}" if low != high else f"at {low}"
         cure = "leave points out with 'where', or give a value for them with 'else'"
-    text = span_text(place.span)
+    text = span_text(site.span)
     return Diagnostic(
         f"{text} may leave its tensor: axis {axis} has size {size}, and is read {where}: {cure}",
-        place.positions[axis],
-        place.notes,
+        site.positions[axis],
+        site.notes,
         code="E0403",
     )

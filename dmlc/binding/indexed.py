@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from dmlc.binding.guards import hold_inside, list_conditions
 from dmlc.binding.nodes import Node, Value
-from dmlc.binding.reads import Place
+from dmlc.binding.reads import ReadSite
 from dmlc.binding.recurrences import Recurrent
 from dmlc.binding.scope import EmptyPack, Evaluating, Expansion, Scope
 from dmlc.binding.values import (
@@ -187,8 +187,8 @@ class IndexNotation:
             otherwise = yield self._on.visit(expression.otherwise, scope)
         tensor, dtype = self.hold(base, expression.base.span)
         whole = [builder.positions.of(p, s) for p, s in zip(positions, spans, strict=True)]
-        place = Place(expression.span, tuple(spans), scope.notes())
-        return self._read_at(tensor, dtype, shape, whole, otherwise, place, scope)
+        site = ReadSite(expression.span, tuple(spans), scope.notes())
+        return self._read_at(tensor, dtype, shape, whole, otherwise, site, scope)
 
     def _find_recurrent(self, base: syntax.Expression, scope: Scope) -> Recurrent | None:
         """The name of a recurrence that this is, inside it."""
@@ -217,9 +217,9 @@ class IndexNotation:
                 return found
             return builder.operations.select((follows, found, otherwise), expression.span)
         whole[0] = course.time
-        place = Place(expression.span, tuple(spans), scope.notes())
+        site = ReadSite(expression.span, tuple(spans), scope.notes())
         tensor = recurrent.before if offset else recurrent.stage
-        found = self._read_at(tensor, recurrent.dtype, extents, whole, otherwise, place, scope)
+        found = self._read_at(tensor, recurrent.dtype, extents, whole, otherwise, site, scope)
         if not offset or otherwise is None:
             return found
         return builder.operations.select((follows, found, otherwise), expression.span)
@@ -263,14 +263,14 @@ class IndexNotation:
         sizes: Sequence[Extent],
         whole: Sequence[Node],
         otherwise: Value | None,
-        place: Place,
+        site: ReadSite,
         scope: Scope,
     ) -> Value:
         """An element of a tensor of these sizes at positions that are whole numbers, or what stands
         for it outside."""
         builder = self._on.built()
         if otherwise is not None:
-            return builder.reads.read_or(tensor, dtype, sizes, whole, otherwise, place)
+            return builder.reads.read_or(tensor, dtype, sizes, whole, otherwise, site)
         checks = self._on.binding.checks
         held = [
             hold_inside(builder.positions, position, size, scope.guards, scope.conditions, checks)
@@ -280,9 +280,9 @@ class IndexNotation:
         if any(low > high for (low, high), size in zip(reach, sizes, strict=True) if size == 0):
             # Nothing is there, and nothing is read: what stands for it is not used.
             unused = False if dtype is DataType.BOOL else 0
-            return builder.conversions.adapt(unused, dtype.compute, place.span)
-        place = dataclasses.replace(place, reach=reach)
-        return builder.reads.read(tensor, dtype, [position for position, _ in held], place)
+            return builder.conversions.adapt(unused, dtype.compute, site.span)
+        site = dataclasses.replace(site, reach=reach)
+        return builder.reads.read(tensor, dtype, [position for position, _ in held], site)
 
     def hold(self, value: Node, span: Span) -> tuple[str, DataType]:
         """The tensor that holds a value of a shape, and its type."""

@@ -18,7 +18,7 @@ from dmlc.source import Note, Span
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class ReadSite:
     """Where a read was written, for messages: the read, each of its positions (one that expands
     gives several), and where the function that has it was called."""
 
@@ -43,13 +43,13 @@ class Reads:
         self._conversions = conversions
         self._positions = positions
         self._operations = operations
-        self.places: dict[Node, Place] = {}
+        self.sites: dict[Node, ReadSite] = {}
         """Where each read was written first."""
 
-    def read(self, tensor: str, dtype: DataType, positions: Sequence[Node], place: Place) -> Node:
+    def read(self, tensor: str, dtype: DataType, positions: Sequence[Node], site: ReadSite) -> Node:
         """The element of a tensor at a position along each axis."""
         made = self._nodes.add(Node(Form.READ, tensor, tuple(positions), dtype.compute))
-        self.places.setdefault(made, place)
+        self.sites.setdefault(made, site)
         return made
 
     def read_or(
@@ -59,11 +59,11 @@ class Reads:
         sizes: Sequence[Extent],
         positions: Sequence[Node],
         otherwise: Value,
-        place: Place,
+        site: ReadSite,
     ) -> Value:
         """The same where the positions lie inside a tensor of these sizes, and `otherwise`
         elsewhere. It has the tensor's type, whichever of the two is all there is."""
-        span, apply, number = place.span, self._positions.apply, self._positions.number
+        span, apply, number = site.span, self._positions.apply, self._positions.number
         axes = [
             (position, size, *self._reach(position, size))
             for position, size in zip(positions, sizes, strict=True)
@@ -87,7 +87,7 @@ class Reads:
                 inside.append(apply("lt", position, end))
                 bounded = apply("min", bounded, self._positions.last_place(size))
             kept.append(bounded)
-        value = self.read(tensor, dtype, kept, place)
+        value = self.read(tensor, dtype, kept, site)
         if not inside:
             return value
         condition = self._positions.all(inside)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dmlc import ir
 from dmlc.binding.indexed import IndexNotation
 from dmlc.binding.nodes import Node, Value
-from dmlc.binding.reads import Place
+from dmlc.binding.reads import ReadSite
 from dmlc.binding.scope import Evaluating
 from dmlc.binding.tensors import show_sizes
 from dmlc.binding.values import span_text
@@ -48,14 +48,14 @@ class TensorArrays:
             nothing = builder.conversions.adapt(zero, value.dtype, span)
             return lambda _: nothing
         tensor, dtype = self._index.hold(value, span)
-        place = Place(span, (), ())
+        site = ReadSite(span, (), ())
 
         def read(at: list[Node]) -> Node:
             moved = at[axis]
             if offset != 0:
                 moved = builder.positions.apply("sub", moved, builder.positions.size(offset))
             kept = builder.positions.keep_inside(moved, shape[axis])
-            return builder.reads.read(tensor, dtype, [*at[:axis], kept, *at[axis + 1 :]], place)
+            return builder.reads.read(tensor, dtype, [*at[:axis], kept, *at[axis + 1 :]], site)
 
         return read
 

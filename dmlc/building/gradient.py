@@ -22,7 +22,7 @@ from dmlc.language.definitions import (
     TensorDefinition,
 )
 from dmlc.language.format import format_file, join_names
-from dmlc.language.kinds import Names
+from dmlc.language.kinds import SymbolTable
 from dmlc.language.parse import parse
 from dmlc.language.walk import names_read
 from dmlc.parameters import expect_items, expect_mapping, expect_text, wrong_kind
@@ -147,7 +147,7 @@ def _of_operator(subject: Operator, wanted: Iterable[str], spelt: Mapping[str, s
     if not isinstance(read, syntax.Operator):
         raise InternalError("an operator reads back as one")
     diagnostics: list[Diagnostic] = []
-    environment = Names(forward.enums, forward.functions, {})
+    environment = SymbolTable(forward.enums, forward.functions, {})
     made = check_operator(read, None, environment, diagnostics)
     completed = check_gradients([made], lambda _: forward, diagnostics, [])
     if diagnostics:

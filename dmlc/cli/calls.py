@@ -37,7 +37,7 @@ from dmlc.source import Source
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Call:
+class RunOptions:
     """A run as its options say it."""
 
     subject: dmlc.Operator | dmlc.Graph | ir.Function
@@ -51,7 +51,7 @@ class Call:
 
 def call_options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The argument and the options of a run on one of some `devices`. The command gets them as a
-    `Call`, its first parameter."""
+    `RunOptions`, its first parameter."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
@@ -103,7 +103,7 @@ def _read_call(
     folders: Sequence[str],
     device: str,
     rest: tuple[Any, ...],
-) -> Call:
+) -> RunOptions:
     """The run that options mean, the arrays of its inputs read; `rest` is how its kernels are made.
     Raises as these do."""
     bound = find_function(operator, (), attributes, dimensions)
@@ -131,4 +131,4 @@ def _read_call(
     if function is not None:
         spelt = {ir_name(name): array for name, array in arrays.items()}
         call = (function, spelt, None, outputs, device, None, *rest)
-    return Call(found, arrays, given, dims, device, call)
+    return RunOptions(found, arrays, given, dims, device, call)

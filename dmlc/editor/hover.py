@@ -25,7 +25,7 @@ from dmlc.language.builtins import (
 from dmlc.language.check_kinds import show_ranks
 from dmlc.language.definitions import AttributeDefinition, TensorDefinition
 from dmlc.language.format import format_expression, format_file
-from dmlc.language.kinds import Form, Kind
+from dmlc.language.kinds import Form, ValueKind
 from dmlc.language.walk import names_read, subexpressions
 from dmlc.listing import list_subject
 from dmlc.scalars import OPERATIONS, DataType
@@ -253,7 +253,7 @@ def describe_attribute(attribute: AttributeDefinition) -> list[str]:
     return facts
 
 
-def describe_kind(kind: Kind) -> str:
+def describe_kind(kind: ValueKind) -> str:
     """What the checker knows of a value: `a tensor of 1 to 8 dimensions`; empty for nothing."""
     if kind.form is Form.TENSOR:
         return f"a tensor of {show_ranks(kind.ranks)} dimensions" if kind.ranks else "a tensor"

@@ -10,7 +10,7 @@ from pathlib import Path
 from dmlc import summaries
 from dmlc.editor.documents import Document, find_path
 from dmlc.editor.lexical import list_words
-from dmlc.editor.resolve import Place, resolve_word
+from dmlc.editor.resolve import Occurrence, resolve_word
 from dmlc.editor.scopes import Symbol, What
 from dmlc.language.parse import SUFFIX
 from dmlc.source import DmlcError, Span
@@ -45,7 +45,7 @@ def find_uses(document: Document, symbol: Symbol) -> Iterator[Span]:
     """The places of one document that name a symbol, in their order."""
     wanted, name = identify(symbol), declared_name(symbol)
     for word, context in list_words(document.text, document.tokens, name):
-        meant = Place.of(document, word, context).resolve()
+        meant = Occurrence.of(document, word, context).resolve()
         if meant is not None and identify(meant) == wanted:
             yield Span(document.analysis.source, word.start, word.end)
 

@@ -46,9 +46,9 @@ def resolve_word(document: Document, offset: int) -> Resolved | None:
     word = find_word(document.tokens, offset)
     if word is None:
         return None
-    place = Place.at(document, word)
-    symbol = place.resolve()
-    return None if symbol is None else Resolved(symbol, word.start, word.end, place.scope)
+    found = Occurrence.at(document, word)
+    symbol = found.resolve()
+    return None if symbol is None else Resolved(symbol, word.start, word.end, found.scope)
 
 
 def _find_import(document: Document, offset: int) -> Resolved | None:
@@ -64,7 +64,7 @@ def _find_import(document: Document, offset: int) -> Resolved | None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class Occurrence:
     """A word and what stands around it."""
 
     document: Document
@@ -75,18 +75,18 @@ class Place:
     """What stands before the word in its statement."""
 
     @staticmethod
-    def at(document: Document, word: Token) -> Place:
-        return Place.of(
+    def at(document: Document, word: Token) -> Occurrence:
+        return Occurrence.of(
             document, word, find_context(document.text, document.tokens, word.end, word)
         )
 
     @staticmethod
-    def of(document: Document, word: Token, context: Context) -> Place:
+    def of(document: Document, word: Token, context: Context) -> Occurrence:
         """A word, with what is known to stand around it."""
         before = context.before
         if before and before[-1] == word:
             before = before[:-1]
-        return Place(document, word, context, make_scope(document, context), before)
+        return Occurrence(document, word, context, make_scope(document, context), before)
 
     def resolve(self) -> Symbol | None:
         """What the word means."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dmlc.editor.documents import Document
 from dmlc.editor.lexical import list_words
 from dmlc.editor.references import is_of_library
-from dmlc.editor.resolve import Place
+from dmlc.editor.resolve import Occurrence
 from dmlc.editor.scopes import What
 
 TYPES = {
@@ -50,7 +50,7 @@ def list_meanings(document: Document) -> Iterator[Meaning]:
     """The words of a document that mean something known, in their order."""
     source = document.name
     for word, context in list_words(document.text, document.tokens):
-        symbol = Place.of(document, word, context).resolve()
+        symbol = Occurrence.of(document, word, context).resolve()
         kind = None if symbol is None else TYPES.get(symbol.what)
         if symbol is None or kind is None:
             continue

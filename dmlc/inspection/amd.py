@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dmlc.inspection.listing import Instruction, Kind, Listing
+from dmlc.inspection.listing import Instruction, InstructionClass, Listing
 
 _LABEL = re.compile(r"^\s*(BB\d+):")
 _LINE = re.compile(r"^\s+(?P<name>[a-z]\w*)(?P<operands>[^;]*)(?:;|$)")
@@ -46,29 +46,31 @@ def _classify(name: str, operands: str, queued: bool) -> Instruction:
         # A load straight into shared memory names no width of a register; it is a load still.
         return Instruction(
             name,
-            Kind.LOAD if is_load else Kind.STORE,
+            InstructionClass.LOAD if is_load else InstructionClass.STORE,
             _count_bytes(vector["width"]),
             queued=not is_load and queued,
         )
     scratch = _SCRATCH.match(name)
     if scratch is not None:
-        return Instruction(name, Kind.SPILL, _count_bytes(scratch["width"]))
+        return Instruction(name, InstructionClass.SPILL, _count_bytes(scratch["width"]))
     uniform = _UNIFORM.match(name)
     if uniform is not None:
-        return Instruction(name, Kind.UNIFORM_LOAD, _count_bytes(uniform["width"]))
+        return Instruction(name, InstructionClass.UNIFORM_LOAD, _count_bytes(uniform["width"]))
     if name.startswith("ds_"):
-        return Instruction(name, Kind.SHARED)
+        return Instruction(name, InstructionClass.SHARED)
     if name == "s_barrier":
-        return Instruction(name, Kind.BARRIER)
+        return Instruction(name, InstructionClass.BARRIER)
     if name in _HINTS:
-        return Instruction(name, Kind.HINT)
+        return Instruction(name, InstructionClass.HINT)
     if name == "s_waitcnt":
         left = _LEFT.search(operands)
-        return Instruction(name, Kind.WAIT, left=None if left is None else int(left[1]))
+        return Instruction(name, InstructionClass.WAIT, left=None if left is None else int(left[1]))
     if name.startswith(("s_cbranch", "s_branch")):
         target = _TARGET.search(operands)
-        return Instruction(name, Kind.BRANCH, target=None if target is None else target[0])
-    return Instruction(name, Kind.OTHER)
+        return Instruction(
+            name, InstructionClass.BRANCH, target=None if target is None else target[0]
+        )
+    return Instruction(name, InstructionClass.OTHER)
 
 
 def _count_bytes(width: str) -> int:

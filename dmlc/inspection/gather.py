@@ -10,7 +10,7 @@ from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
 from dmlc.inspection import ptxas, radv
 from dmlc.inspection.launches import Launch, read_launch
-from dmlc.inspection.listing import Kind, Stretch
+from dmlc.inspection.listing import InstructionClass, Stretch
 from dmlc.inspection.machine import MachineKernel
 from dmlc.inspection.model import (
     DEVICES,
@@ -158,7 +158,9 @@ def _describe(launch: Launch, machine: MachineKernel, caches: Sequence[Cache]) -
     whole, times = weigh_stretches(steps.body, listing)
     run = None
     if times is not None:
-        run = sum((len(s.instructions) - s.count(Kind.HINT)) * n for s, n in times.items())
+        run = sum(
+            (len(s.instructions) - s.count(InstructionClass.HINT)) * n for s, n in times.items()
+        )
     everything = None if run is None else run * steps.threads
     flights = _find_flights(whole, times, min(machine.wave, steps.group_size))
     demand = launch.make_demand(machine.registers, machine.shared_bytes, everything, flights)
@@ -175,11 +177,11 @@ def _describe(launch: Launch, machine: MachineKernel, caches: Sequence[Cache]) -
         instructions_per_thread=run,
         instructions_per_output=None if everything is None else everything / launch.outputs,
         instructions_per_point=None if everything is None else everything / launch.points,
-        loads=listing.count_widths(Kind.LOAD),
-        uniform_loads=listing.count_widths(Kind.UNIFORM_LOAD),
-        stores=listing.count_widths(Kind.STORE),
-        shared_accesses=sum(i.kind is Kind.SHARED for i in listing.instructions),
-        barriers=sum(i.kind is Kind.BARRIER for i in listing.instructions),
+        loads=listing.count_widths(InstructionClass.LOAD),
+        uniform_loads=listing.count_widths(InstructionClass.UNIFORM_LOAD),
+        stores=listing.count_widths(InstructionClass.STORE),
+        shared_accesses=sum(i.kind is InstructionClass.SHARED for i in listing.instructions),
+        barriers=sum(i.kind is InstructionClass.BARRIER for i in listing.instructions),
         loads_in_flight=max(stretch.find_flight()[1] for stretch in whole.walk()),
         bytes_in_flight=merge_flights(flights),
         devices=tuple(
@@ -204,11 +206,13 @@ def _find_flights(
     loaded: list[tuple[float, float]] = []
     for stretch in whole.walk():
         often = 1.0 if times is None else times.get(stretch, 0.0)
-        own = sum(i.bytes for i in stretch.instructions if i.kind is Kind.LOAD)
+        own = sum(i.bytes for i in stretch.instructions if i.kind is InstructionClass.LOAD)
         flight: float = stretch.find_flight()[0]
         # What a wave loads once for all its lanes is a small part of each lane's, and matters
         # where a loop loads nothing else.
-        uniform = sum(i.bytes for i in stretch.instructions if i.kind is Kind.UNIFORM_LOAD)
+        uniform = sum(
+            i.bytes for i in stretch.instructions if i.kind is InstructionClass.UNIFORM_LOAD
+        )
         if not own and uniform:
             own = flight = uniform / lanes
         loaded.append((own * often, flight))

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Iterator, Sequence
 
 
-class Kind(enum.Enum):
+class InstructionClass(enum.Enum):
     """What an instruction does, as far as counts tell it from others."""
 
     LOAD = "load"
@@ -36,7 +36,7 @@ class Instruction:
     """One line of machine code."""
 
     name: str
-    kind: Kind
+    kind: InstructionClass
     bytes: int = 0
     """What a lane loads or stores; of a uniform load, what the wave does."""
     target: str | None = None
@@ -64,10 +64,10 @@ class Stretch:
         for loop in self.loops:
             yield from loop.walk()
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: InstructionClass) -> int:
         return sum(i.kind is kind for i in self.instructions)
 
-    def measure(self, kind: Kind) -> int:
+    def measure(self, kind: InstructionClass) -> int:
         """The bytes that instructions of a kind move."""
         return sum(i.bytes for i in self.instructions if i.kind is kind)
 
@@ -93,11 +93,13 @@ class Stretch:
                 if used & set(load.writes):
                     del pending[: number + 1]
                     break
-            if kind is Kind.LOAD or (kind is Kind.STORE and instruction.queued):
+            if kind is InstructionClass.LOAD or (
+                kind is InstructionClass.STORE and instruction.queued
+            ):
                 pending.append(instruction)
-            elif kind is Kind.WAIT and instruction.left is not None:
+            elif kind is InstructionClass.WAIT and instruction.left is not None:
                 del pending[: max(0, len(pending) - instruction.left)]
-            asked = [load.bytes for load in pending if load.kind is Kind.LOAD]
+            asked = [load.bytes for load in pending if load.kind is InstructionClass.LOAD]
             most, loads = max(most, sum(asked)), max(loads, len(asked))
         return most, loads
 
@@ -110,7 +112,7 @@ class Listing:
     labels: dict[str, int]
     """The number of the instruction that each label stands before."""
 
-    def count_widths(self, kind: Kind) -> dict[int, int]:
+    def count_widths(self, kind: InstructionClass) -> dict[int, int]:
         """How many instructions of a kind move each number of bytes, ascending."""
         widths = sorted(i.bytes for i in self.instructions if i.kind is kind)
         return {width: widths.count(width) for width in dict.fromkeys(widths)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dmlc.inspection.listing import Instruction, Kind, Listing
+from dmlc.inspection.listing import Instruction, InstructionClass, Listing
 
 _LABEL = re.compile(r"^(\.L_[\w.]+):")
 _LINE = re.compile(
@@ -42,21 +42,27 @@ def _classify(name: str, operands: str) -> Instruction:
         into = numbers[0] if numbers and operands.strip().startswith("R") else 0
         filled = tuple(f"R{into + k}" for k in range(max(1, size // 4)))
         return Instruction(
-            name, Kind.LOAD, size, writes=filled, reads=_list_registers(operands.partition(",")[2])
+            name,
+            InstructionClass.LOAD,
+            size,
+            writes=filled,
+            reads=_list_registers(operands.partition(",")[2]),
         )
     reads = _list_registers(operands)
     if family in ("STG", "ST"):
-        return Instruction(name, Kind.STORE, _count_bytes(modifiers), reads=reads)
+        return Instruction(name, InstructionClass.STORE, _count_bytes(modifiers), reads=reads)
     if family in _OWN:
-        return Instruction(name, Kind.SPILL, _count_bytes(modifiers), reads=reads)
+        return Instruction(name, InstructionClass.SPILL, _count_bytes(modifiers), reads=reads)
     if family in _NEAR:
-        return Instruction(name, Kind.SHARED, reads=reads)
+        return Instruction(name, InstructionClass.SHARED, reads=reads)
     if family == "BAR":
-        return Instruction(name, Kind.BARRIER)
+        return Instruction(name, InstructionClass.BARRIER)
     if family == "BRA":
         target = _TARGET.search(operands)
-        return Instruction(name, Kind.BRANCH, target=None if target is None else target[1])
-    return Instruction(name, Kind.OTHER, reads=reads)
+        return Instruction(
+            name, InstructionClass.BRANCH, target=None if target is None else target[1]
+        )
+    return Instruction(name, InstructionClass.OTHER, reads=reads)
 
 
 def _list_registers(operands: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from dmlc.inspection.listing import Kind, Listing, Stretch
+from dmlc.inspection.listing import InstructionClass, Listing, Stretch
 from dmlc.kernel.counts import Body, Loop, Rarity
 
 _MOST_UNROLLED = 64
@@ -160,6 +160,11 @@ def _count_body(body: Body) -> _Counts:
 
 
 def _count_stretch(stretch: Stretch) -> _Counts:
-    loaded = stretch.measure(Kind.LOAD) + stretch.measure(Kind.UNIFORM_LOAD)
-    stored = stretch.measure(Kind.STORE)
-    return _Counts(loaded, stored, stretch.count(Kind.BARRIER), stretch.count(Kind.SHARED))
+    loaded = stretch.measure(InstructionClass.LOAD) + stretch.measure(InstructionClass.UNIFORM_LOAD)
+    stored = stretch.measure(InstructionClass.STORE)
+    return _Counts(
+        loaded,
+        stored,
+        stretch.count(InstructionClass.BARRIER),
+        stretch.count(InstructionClass.SHARED),
+    )

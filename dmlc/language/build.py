@@ -204,7 +204,7 @@ class Builder:
             kept = rows
         return syntax.Table(kept[0], tuple(kept[1:]), len(kept) < len(rows), span=span)
 
-    def row(self, token: Token) -> syntax.Row:
+    def row(self, token: Token) -> syntax.TableRow:
         cells: list[syntax.Cell] = []
         position = self.span_of(token).start + 1
         for text in str(token)[1:-1].split("|"):
@@ -215,7 +215,7 @@ class Builder:
             position += len(text) + 1
         span = self.span_of(token)
         self.rows.append((span.start, span.end))
-        return syntax.Row(tuple(cells), span=span)
+        return syntax.TableRow(tuple(cells), span=span)
 
     def make_graph_statement(self, children: list[_Node], span: Span) -> syntax.GraphStatement:
         output, names, value = children
@@ -392,7 +392,7 @@ def _unquote(token: object) -> str:
     )
 
 
-def _is_rule(row: syntax.Row) -> bool:
+def _is_rule(row: syntax.TableRow) -> bool:
     return all(re.fullmatch(r":?-+:?", c.text.replace(" ", "")) for c in row.cells)
 
 

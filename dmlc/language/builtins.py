@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, cast
 
 from dmlc.language.arrays import are_axes, axes_array, invert_order, list_range, other_axes
-from dmlc.language.kinds import BOOL, NUMBER, NUMBERS, TYPE, Form, Kind, What
+from dmlc.language.kinds import BOOL, NUMBER, NUMBERS, TYPE, Form, ValueKind, What
 from dmlc.scalars import OPERATIONS, DataType, Operation, find_data_type
 from dmlc.source import DmlcError, Span
 
@@ -91,7 +91,7 @@ class Parameter:
     takes: Takes
     wrong: str = ""
     """What is said of an argument that does not fit; `{kind}` stands for what it is."""
-    fits: Callable[[Kind], bool] = lambda kind: True
+    fits: Callable[[ValueKind], bool] = lambda kind: True
     number: str | None = None
     """What it is called in messages, where it is made of numbers."""
     label: str | None = None
@@ -104,7 +104,7 @@ class Builtin:
 
     name: str
     parameters: tuple[Parameter, ...]
-    gives: What | Kind | Callable[[Given], Kind]
+    gives: What | ValueKind | Callable[[Given], ValueKind]
     """What it gives: element by element such values, always that, or what follows from the kinds
     of its arguments."""
     evaluate: Callable[[Evaluation, Given], Value]
@@ -129,7 +129,7 @@ class Reduction:
     """Whether it folds booleans."""
 
 
-def _apart_from(*forms: Form) -> Callable[[Kind], bool]:
+def _apart_from(*forms: Form) -> Callable[[ValueKind], bool]:
     return lambda kind: kind.form not in forms
 
 
@@ -153,11 +153,11 @@ def _clamp(on: Evaluation, given: Given) -> Value:
     return on.apply("min", Given((raised, high), (place, above), given.span))
 
 
-def _cast_kind(given: Given) -> Kind:
+def _cast_kind(given: Given) -> ValueKind:
     named = find_data_type(given.spans[1].text)
     what = What.BOOL if named is DataType.BOOL else What.NUMBER
     of = given.values[0]
-    return Kind(What.UNKNOWN if named is None else what, of.form, ranks=of.ranks)
+    return ValueKind(What.UNKNOWN if named is None else what, of.form, ranks=of.ranks)
 
 
 def _cast(on: Evaluation, given: Given) -> Value:
@@ -211,7 +211,7 @@ def _moving(name: str) -> Builtin:
     return Builtin(
         name,
         (_tensor(name), AXES),
-        lambda given: Kind(given.values[0].what, Form.TENSOR),
+        lambda given: ValueKind(given.values[0].what, Form.TENSOR),
         evaluate,
         (f"'{name}' takes a tensor and axes: {name}(x, axes: [...])",),
     )
@@ -221,7 +221,11 @@ def _moving(name: str) -> Builtin:
 
 
 def _array(
-    name: str, gives: Kind, says: str, evaluate: Callable[[Evaluation, Given], Value], *takes: str
+    name: str,
+    gives: ValueKind,
+    says: str,
+    evaluate: Callable[[Evaluation, Given], Value],
+    *takes: str,
 ) -> Builtin:
     """A function of whole arrays; `takes` says what each argument is."""
     number = None if name == "length" else f"an argument of '{name}'"
@@ -321,7 +325,7 @@ _OF_TENSORS = (
     Builtin(
         "join",
         (Parameter(Takes.TENSORS, "'join' takes an array of tensors"), _AXIS),
-        lambda given: Kind(What.UNKNOWN, Form.TENSOR),
+        lambda given: ValueKind(What.UNKNOWN, Form.TENSOR),
         lambda on, given: on.join(given),
         ("'join' takes an array of tensors and an axis: join(x, axis: A)",),
     ),
@@ -335,7 +339,7 @@ _OF_TENSORS = (
     Builtin(
         "split",
         (_tensor("split"), _AXIS),
-        lambda given: Kind(given.values[0].what, Form.UNKNOWN),
+        lambda given: ValueKind(given.values[0].what, Form.UNKNOWN),
         lambda on, given: on.split(given),
         ("'split' takes a tensor and an axis: split(x, axis: A)",),
     ),
@@ -355,7 +359,7 @@ _OF_TENSORS = (
 _GRADIENT = Builtin(
     "gradient",
     (_tensor("gradient"), dataclasses.replace(_tensor("gradient"), label="wrt")),
-    lambda given: Kind(What.NUMBER, Form.TENSOR, ranks=given.values[1].ranks),
+    lambda given: ValueKind(What.NUMBER, Form.TENSOR, ranks=given.values[1].ranks),
     lambda on, given: on.gradient(given),
     ("'gradient' takes a value and what to differentiate by", "as in gradient(loss, wrt: x)"),
 )
@@ -413,7 +417,7 @@ class Described(Protocol):
 class Fact:
     """What `T.` may be followed by."""
 
-    gives: Kind
+    gives: ValueKind
     evaluate: Callable[[Described, str, Span], Any]
 
 

@@ -28,7 +28,7 @@ from dmlc.language.definitions import (
     qualify,
 )
 from dmlc.language.imports import Loaded, load_file, load_text
-from dmlc.language.kinds import Names
+from dmlc.language.kinds import SymbolTable
 from dmlc.language.parse import MAX_ERRORS
 from dmlc.source import Diagnostic, DmlcError, Span
 
@@ -74,7 +74,7 @@ class Findings:
 
     operators: Mapping[str, OperatorDefinition]
     graphs: Mapping[str, GraphDefinition]
-    names: Mapping[str, Names]
+    names: Mapping[str, SymbolTable]
     """What the expressions of each operator and graph may name, and of which kinds that is."""
     errors: tuple[Diagnostic, ...]
     """Up to 20."""
@@ -117,8 +117,8 @@ class _Checker:
         self.operators: dict[str, OperatorDefinition] = {}
         self.graphs: dict[str, GraphDefinition] = {}
         self.places: dict[str, Span] = {}
-        self.scopes: dict[str, Names] = {}
-        self.names = Names(self.enums, {}, {})
+        self.scopes: dict[str, SymbolTable] = {}
+        self.names = SymbolTable(self.enums, {}, {})
         self.checker = ExpressionChecker(self.names, self.diagnostics)
 
     def check(self, file: syntax.File) -> None:
@@ -174,10 +174,10 @@ class _Checker:
             known = [n for n in (*self.operators, *self.library.names()) if n != name]
             self.warnings.append(warn_of_forward(operator, known))
 
-    def copy_names(self, *, elements: bool = False) -> Names:
+    def copy_names(self, *, elements: bool = False) -> SymbolTable:
         """What is declared by now, for one operator or graph."""
         names = self.names
-        return Names(dict(self.enums), names.functions, names.results, elements=elements)
+        return SymbolTable(dict(self.enums), names.functions, names.results, elements=elements)
 
     def declare(self, what: str, name: syntax.Name, qualified: str) -> None:
         named = syntax.Name(f"{what} {qualified}", span=name.span)

@@ -9,7 +9,7 @@ from dmlc.language import syntax
 from dmlc.language.builtins import FUNCTIONS, REDUCTIONS, SCALAR_FUNCTIONS, find_reduction
 from dmlc.language.check_expressions import ExpressionChecker
 from dmlc.language.definitions import FunctionDefinition
-from dmlc.language.kinds import UNKNOWN, Kind, What
+from dmlc.language.kinds import UNKNOWN, ValueKind, What
 from dmlc.language.walk import Step, expressions_of, find_chain, subexpressions, walk
 from dmlc.source import Diagnostic, Note, Span
 
@@ -110,7 +110,7 @@ def check_function_gradients(checker: ExpressionChecker, function: syntax.Scalar
         _hold_to_elements(checker, expression, function)
 
 
-def _may_be_number(kind: Kind) -> bool:
+def _may_be_number(kind: ValueKind) -> bool:
     return kind.what in (What.NUMBER, What.UNKNOWN)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.language import syntax
 from dmlc.language.builtins import REDUCTIONS
-from dmlc.language.kinds import UNKNOWN, Form, Kind, Names, What
+from dmlc.language.kinds import UNKNOWN, Form, SymbolTable, ValueKind, What
 from dmlc.source import UNKNOWN_NAME, Diagnostic, Fix, Note, Span, join_words, unknown_name
 
 
@@ -24,14 +24,14 @@ class Expansion:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class TypingContext:
     """Where an expression stands: the variables bound around it, and what encloses it."""
 
-    variables: Mapping[str, Kind]
+    variables: Mapping[str, ValueKind]
     pack: Expansion | None = None
     in_function: bool = False
 
-    def outside_pack(self) -> Place:
+    def outside_pack(self) -> TypingContext:
         return self if self.pack is None else dataclasses.replace(self, pack=None)
 
 
@@ -39,24 +39,27 @@ class Checking(abc.ABC):
     """Checks against `names`, adding mistakes to `diagnostics`. What follows a mistake is of
     unknown kind, so that one mistake is reported once."""
 
-    def __init__(self, names: Names, diagnostics: list[Diagnostic]) -> None:
+    def __init__(self, names: SymbolTable, diagnostics: list[Diagnostic]) -> None:
         self.names = names
         self.diagnostics = diagnostics
 
     @abc.abstractmethod
     def visit(
-        self, expression: syntax.Expression, place: Place, expected: Kind | None = None
-    ) -> Kind:
+        self,
+        expression: syntax.Expression,
+        context: TypingContext,
+        expected: ValueKind | None = None,
+    ) -> ValueKind:
         """The kind of an expression. `expected` says which enum a bare name is a member of. It
         recurses: the parser has refused what is nested too deep."""
 
     @abc.abstractmethod
-    def expand(self, pack: syntax.Pack, place: Place) -> Kind:
+    def expand(self, pack: syntax.Pack, context: TypingContext) -> ValueKind:
         """The kind of what stands before `...`, which must have something to expand."""
 
     def fail(
         self, message: str, span: Span, *notes: str | Note, code: str, fixes: tuple[Fix, ...] = ()
-    ) -> Kind:
+    ) -> ValueKind:
         made = tuple(n if isinstance(n, Note) else Note(n) for n in notes)
         self.diagnostics.append(Diagnostic(message, span, made, code=code, fixes=fixes))
         return UNKNOWN
@@ -70,7 +73,7 @@ class Checking(abc.ABC):
         code: str = UNKNOWN_NAME,
         cure: str | None = None,
         meant: str | None = None,
-    ) -> Kind:
+    ) -> ValueKind:
         self.diagnostics.append(unknown_name(what, name, known, span, code, cure, meant))
         return UNKNOWN
 
@@ -88,18 +91,18 @@ class Checking(abc.ABC):
         tensor = self.names.tensors.get(expression.name)
         return tensor is not None and tensor.array
 
-    def per_axis(self, kind: Kind, place: Place) -> Kind:
+    def per_axis(self, kind: ValueKind, context: TypingContext) -> ValueKind:
         """An array inside `e...` stands for its value along the axis at hand."""
-        if kind.form in (Form.ARRAY, Form.UNKNOWN) and place.pack is not None:
-            place.pack.met = True
-        if kind.form is Form.ARRAY and place.pack is not None:
+        if kind.form in (Form.ARRAY, Form.UNKNOWN) and context.pack is not None:
+            context.pack.met = True
+        if kind.form is Form.ARRAY and context.pack is not None:
             return dataclasses.replace(kind, form=Form.SCALAR)
-        if kind.form is Form.ARRAY and place.in_function:
+        if kind.form is Form.ARRAY and context.in_function:
             return dataclasses.replace(kind, form=Form.UNKNOWN)
         return kind
 
     def combine(
-        self, kinds: Sequence[Kind], place: Place, span: Span
+        self, kinds: Sequence[ValueKind], context: TypingContext, span: Span
     ) -> tuple[Form, frozenset[int] | None]:
         """The form of values combined element by element, and the ranks it may have."""
         forms = {k.form for k in kinds}
@@ -116,7 +119,7 @@ class Checking(abc.ABC):
                 )
                 return Form.UNKNOWN, None
             ranks = other if ranks is None else ranks & other
-        if {Form.TENSOR, Form.ARRAY} <= forms and not place.in_function:
+        if {Form.TENSOR, Form.ARRAY} <= forms and not context.in_function:
             message = "a tensor and an array cannot be combined element by element"
             self.fail(message, span, "index the array, as in 'Sizes[0]'", code="E0303")
             return Form.UNKNOWN, None
@@ -125,19 +128,19 @@ class Checking(abc.ABC):
                 return form, ranks if form is Form.TENSOR else None
         return Form.SCALAR, None
 
-    def folded(self, name: str, body: Kind, span: Span, form: Form) -> Kind:
+    def folded(self, name: str, body: ValueKind, span: Span, form: Form) -> ValueKind:
         """What a reduction gives of values of a kind, in some form."""
         reduction = REDUCTIONS.get(name)
         what = What.BOOL if reduction is not None and reduction.booleans else What.NUMBER
         self.expect(body, what, f"what '{name}' folds", span)
-        return Kind(what, form)
+        return ValueKind(what, form)
 
-    def expect_number(self, kind: Kind, role: str, span: Span) -> Kind:
+    def expect_number(self, kind: ValueKind, role: str, span: Span) -> ValueKind:
         return self.expect(kind, What.NUMBER, role, span)
 
     def expect(
-        self, kind: Kind, what: What, role: str, span: Span, cure: str | None = None
-    ) -> Kind:
+        self, kind: ValueKind, what: What, role: str, span: Span, cure: str | None = None
+    ) -> ValueKind:
         if kind.is_unknown or kind.what is what:
             return kind
         notes = ("compare it, as in 'x != 0'",) if what is What.BOOL else ()
@@ -149,7 +152,7 @@ class Checking(abc.ABC):
             code="E0301",
         )
 
-    def expect_kind(self, kind: Kind, wanted: Kind, role: str, span: Span) -> None:
+    def expect_kind(self, kind: ValueKind, wanted: ValueKind, role: str, span: Span) -> None:
         if not kind.is_unknown and (kind.what, kind.enum) != (wanted.what, wanted.enum):
             self.fail(
                 f"{role} must be {wanted.describe()}, but this is {kind.describe()}",
@@ -157,7 +160,7 @@ class Checking(abc.ABC):
                 code="E0301",
             )
 
-    def agree(self, left: Kind, right: Kind, span: Span, what: str) -> None:
+    def agree(self, left: ValueKind, right: ValueKind, span: Span, what: str) -> None:
         if left.is_unknown or right.is_unknown:
             return
         if left.what is not right.what or left.enum is not right.enum:

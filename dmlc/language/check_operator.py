@@ -9,7 +9,7 @@ from dmlc.language import syntax
 from dmlc.language.builtins import BUILT_IN, SENTENCE_FACTS
 from dmlc.language.check_expressions import ExpressionChecker
 from dmlc.language.check_functions import check_function_gradients, order_functions
-from dmlc.language.check_kinds import Place, show_ranks
+from dmlc.language.check_kinds import TypingContext, show_ranks
 from dmlc.language.definitions import (
     AttributeDefinition,
     FunctionDefinition,
@@ -23,8 +23,8 @@ from dmlc.language.kinds import (
     NUMBER,
     NUMBERS,
     Form,
-    Kind,
-    Names,
+    SymbolTable,
+    ValueKind,
     What,
     attribute_kind,
 )
@@ -35,7 +35,7 @@ from dmlc.source import Diagnostic, Note, Span, counted, join_words
 
 
 def check_operator(
-    operator: syntax.Operator, module: str | None, names: Names, diagnostics: list[Diagnostic]
+    operator: syntax.Operator, module: str | None, names: SymbolTable, diagnostics: list[Diagnostic]
 ) -> OperatorDefinition:
     """The meaning of an operator of a module; adds every mistake to `diagnostics`. `names` brings
     the enums and functions of the file, and is filled."""
@@ -49,7 +49,7 @@ class _OperatorChecker(ExpressionChecker):
         self,
         operator: syntax.Operator,
         module: str | None,
-        names: Names,
+        names: SymbolTable,
         diagnostics: list[Diagnostic],
     ) -> None:
         super().__init__(names, diagnostics)
@@ -204,7 +204,10 @@ class _OperatorChecker(ExpressionChecker):
         if isinstance(constraint, syntax.Require):
             kind = self.check(constraint.condition)
             self.expect_kind(
-                kind, Kind(What.BOOL, kind.form), "what is required", constraint.condition.span
+                kind,
+                ValueKind(What.BOOL, kind.form),
+                "what is required",
+                constraint.condition.span,
             )
             return
         subjects = self.check_tensor_names(constraint.subjects)
@@ -335,7 +338,7 @@ class _OperatorChecker(ExpressionChecker):
             several = isinstance(value, syntax.Array) and len(value.items) == 1
             value = value.items[0] if several and isinstance(value, syntax.Array) else value
         if isinstance(value, syntax.Pack):
-            kind = self.expand(value, Place(variables))
+            kind = self.expand(value, TypingContext(variables))
         else:
             kind = self.check(value, variables)
         place = statement.value.span
@@ -360,16 +363,16 @@ class _OperatorChecker(ExpressionChecker):
             packs = any(i.pack for i in statement.indices)
             count = None if packs else frozenset({len(statement.indices)})
             ranks = count if tensor is None else frozenset(tensor.ranks)
-            kind = Kind(kind.what, Form.TENSOR, ranks=ranks)
+            kind = ValueKind(kind.what, Form.TENSOR, ranks=ranks)
         elif tensor is not None:
             self.check_output(tensor, kind, place)
-            kind = Kind(kind.what, Form.TENSOR, ranks=frozenset(tensor.ranks))
+            kind = ValueKind(kind.what, Form.TENSOR, ranks=frozenset(tensor.ranks))
         assigned.setdefault(name.text, name.span)
         self.names.later.pop(name.text, None)
         if tensor is None or tensor.output:
             self.names.locals[name.text] = kind
 
-    def check_output(self, tensor: TensorDefinition, kind: Kind, span: Span) -> None:
+    def check_output(self, tensor: TensorDefinition, kind: ValueKind, span: Span) -> None:
         if kind.form is Form.ARRAY:
             self.fail(f"'{tensor.name}' is a tensor, but this is an array", span, code="E0303")
         ranks = frozenset(tensor.ranks)
@@ -383,10 +386,10 @@ class _OperatorChecker(ExpressionChecker):
 
     def check_indices(
         self, statement: syntax.Assignment, tensor: TensorDefinition | None
-    ) -> dict[str, Kind]:
+    ) -> dict[str, ValueKind]:
         """The index variables of `T[n, c...] = e`."""
         indices = statement.indices or ()
-        variables = self.bind(indices, Place({}))
+        variables = self.bind(indices, TypingContext({}))
         packs = [index for index in indices if index.pack]
         stated = [index for index in indices if index.extent is not None]
         name = statement.name.text
@@ -557,12 +560,12 @@ class _OperatorChecker(ExpressionChecker):
         condition = difference.condition
         if condition is None:
             return
-        variables: dict[str, Kind] = {}
+        variables: dict[str, ValueKind] = {}
         if tensor is not None and difference.indices is not None:
             variables = self.check_indices(difference.defined, tensor)
         self.names.elements = True
         kind = self.check(condition, variables)
-        self.expect_kind(kind, Kind(What.BOOL, kind.form), "the condition", condition.span)
+        self.expect_kind(kind, ValueKind(What.BOOL, kind.form), "the condition", condition.span)
 
     def check_within(self, within: syntax.Literal, tensor: TensorDefinition) -> None:
         if not tensor.output:

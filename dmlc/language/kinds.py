@@ -30,7 +30,7 @@ class Form(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     what: What
     form: Form
     enum: EnumDefinition | None = None
@@ -49,43 +49,43 @@ class Kind:
         return f"a {self.enum.name}" if self.enum is not None else self.what.value
 
 
-UNKNOWN = Kind(What.UNKNOWN, Form.UNKNOWN)
-BROKEN = Kind(What.UNKNOWN, Form.UNKNOWN, values=())
+UNKNOWN = ValueKind(What.UNKNOWN, Form.UNKNOWN)
+BROKEN = ValueKind(What.UNKNOWN, Form.UNKNOWN, values=())
 """What the name of a declaration is that could not be read: what is compared with it may be a
 member of an enum that is not known either."""
-NUMBER = Kind(What.NUMBER, Form.SCALAR)
-BOOL = Kind(What.BOOL, Form.SCALAR)
-STRING = Kind(What.STRING, Form.SCALAR)
-TYPE = Kind(What.TYPE, Form.SCALAR)
-NUMBERS = Kind(What.NUMBER, Form.ARRAY)
-PACK = Kind(What.NUMBER, Form.SCALAR, pack=True)
+NUMBER = ValueKind(What.NUMBER, Form.SCALAR)
+BOOL = ValueKind(What.BOOL, Form.SCALAR)
+STRING = ValueKind(What.STRING, Form.SCALAR)
+TYPE = ValueKind(What.TYPE, Form.SCALAR)
+NUMBERS = ValueKind(What.NUMBER, Form.ARRAY)
+PACK = ValueKind(What.NUMBER, Form.SCALAR, pack=True)
 
 
-def tensor_kind(tensor: TensorDefinition) -> Kind:
+def tensor_kind(tensor: TensorDefinition) -> ValueKind:
     """The kind of a tensor's elements, all of them at once."""
     booleans = {t is DataType.BOOL for t in tensor.dtypes}
     what = What.UNKNOWN
     if len(booleans) == 1:
         what = What.BOOL if booleans.pop() else What.NUMBER
     form = Form.UNKNOWN if tensor.array else Form.TENSOR
-    return Kind(what, form, ranks=frozenset(tensor.ranks))
+    return ValueKind(what, form, ranks=frozenset(tensor.ranks))
 
 
-def attribute_kind(attribute: AttributeDefinition) -> Kind:
+def attribute_kind(attribute: AttributeDefinition) -> ValueKind:
     form = Form.ARRAY if attribute.is_array else Form.SCALAR
     what = attribute.type.what
     values = attribute.values if what is What.STRING else None
-    return Kind(what, form, attribute.enum, values)
+    return ValueKind(what, form, attribute.enum, values)
 
 
-class Names:
+class SymbolTable:
     """What the expressions of one place may name. Filled in as statements are checked."""
 
     def __init__(
         self,
         enums: Mapping[str, EnumDefinition],
         functions: Mapping[str, FunctionDefinition],
-        results: Mapping[str, Kind],
+        results: Mapping[str, ValueKind],
         *,
         elements: bool = False,
     ) -> None:
@@ -97,12 +97,12 @@ class Names:
         """Whether tensors' elements may be read: in `compute`, not in `require` or a default."""
         self.tensors: dict[str, TensorDefinition] = {}
         self.attributes: dict[str, AttributeDefinition] = {}
-        self.dimensions: dict[str, Kind] = {}
+        self.dimensions: dict[str, ValueKind] = {}
         """The names of sizes, and of whole shapes, that the `Dimensions` column has."""
         self.broken: set[str] = set()
         """The names of what the tables could not read: nothing more is known of them, and they are
         no names that are unknown."""
-        self.locals: dict[str, Kind] = {}
+        self.locals: dict[str, ValueKind] = {}
         """Locals and outputs that are defined by now."""
         self.later: dict[str, Span] = {}
         """Names that a later statement defines, or that this one does."""

@@ -201,7 +201,7 @@ class Cell(Node):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row(Node):
+class TableRow(Node):
     cells: tuple[Cell, ...]
 
 
@@ -209,8 +209,8 @@ class Row(Node):
 class Table(Node):
     """The first row is the header; a `| --- |` row is not kept (`ruled` says there was one)."""
 
-    header: Row
-    rows: tuple[Row, ...]
+    header: TableRow
+    rows: tuple[TableRow, ...]
     ruled: bool = dataclasses.field(compare=False)
 
 

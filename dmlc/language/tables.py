@@ -74,7 +74,7 @@ def plain(text: str) -> str:
 class _Cells:
     """The cells of a row by the names of their columns, which stand at `places`."""
 
-    row: syntax.Row
+    row: syntax.TableRow
     places: Mapping[str, int]
 
     def __call__(self, column: str) -> syntax.Cell | None:
@@ -142,7 +142,7 @@ class _Reader:
     ) -> None:
         self.diagnostics.append(unknown_name(what, name, known, span, code, cure, meant))
 
-    def name(self, cell: syntax.Cell | None, row: syntax.Row, what: str) -> syntax.Name | None:
+    def name(self, cell: syntax.Cell | None, row: syntax.TableRow, what: str) -> syntax.Name | None:
         if cell is None:
             self.fail(f"this row names no {what}", row.span, code="E0107")
             return None
@@ -228,7 +228,7 @@ class _Reader:
                                   meant=find_type(part))  # fmt: skip
         return tuple(found)
 
-    def full_rows(self, table: syntax.Table) -> Iterable[syntax.Row]:
+    def full_rows(self, table: syntax.Table) -> Iterable[syntax.TableRow]:
         """The rows that have a cell for each column."""
         width = len(table.header.cells)
         for row in table.rows:

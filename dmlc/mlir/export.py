@@ -17,7 +17,7 @@ from dmlc.ir import Function, verify
 from dmlc.ir.print import print_stage
 from dmlc.ir.ranges import number_ranges, table_ranges
 from dmlc.mlir.places import settle_placed
-from dmlc.mlir.region import Names, Region
+from dmlc.mlir.region import FunctionSymbols, Region
 from dmlc.mlir.sizes import Sizes
 from dmlc.mlir.spelling import spell_tensor
 from dmlc.mlir.stages import StageWriter
@@ -60,7 +60,7 @@ def export_files(function: Function, subject: Operator | Graph) -> Export:
 
 
 def _write(function: Function) -> str:
-    names = Names(dict.fromkeys(function.tensors()))
+    names = FunctionSymbols(dict.fromkeys(function.tensors()))
     region = Region(names, prefix="size")
     for table in function.tables:
         names.add_table(function.name, table)
@@ -101,7 +101,7 @@ def _describe(function: Function) -> list[str]:
     return lines
 
 
-def _write_resources(names: Names) -> list[str]:
+def _write_resources(names: FunctionSymbols) -> list[str]:
     if not names.resources:
         return []
     entries = [f'      {name}: "0x{text}"' for name, text in names.resources.items()]

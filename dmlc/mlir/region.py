@@ -35,7 +35,7 @@ class Value:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Names:
+class FunctionSymbols:
     """What the names of a function are, and what stands at its top."""
 
     taken: dict[str, None] = dataclasses.field(default_factory=dict[str, None])
@@ -77,7 +77,7 @@ class Region:
     """The lines of a function, or of a body in it, and what writes them. Results that are not named
     are numbered, in a body by itself."""
 
-    def __init__(self, names: Names, *, prefix: str = "") -> None:
+    def __init__(self, names: FunctionSymbols, *, prefix: str = "") -> None:
         self.names = names
         self.lines: list[str] = []
         self._prefix = prefix

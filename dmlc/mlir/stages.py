@@ -33,7 +33,7 @@ from dmlc.mlir.reads import (
     list_used,
     plan_reads,
 )
-from dmlc.mlir.region import Names, Region, Value
+from dmlc.mlir.region import FunctionSymbols, Region, Value
 from dmlc.mlir.sizes import Sizes
 from dmlc.mlir.spelling import spell_tensor, spell_type
 from dmlc.scalars import DataType, combiner_identity, convert
@@ -252,7 +252,7 @@ class StageWriter:
         add(f"}} -> {types if len(totals) == 1 else f'({types})'}")
 
     @property
-    def names(self) -> Names:
+    def names(self) -> FunctionSymbols:
         return self._region.names
 
     def tensor(self, name: str) -> Tensor:

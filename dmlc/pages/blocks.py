@@ -44,7 +44,7 @@ class Paragraph:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class PageRow:
     """A row of a table. Cells keep their marks."""
 
     cells: tuple[str, ...]
@@ -52,9 +52,9 @@ class Row:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Table:
-    header: Row
-    rows: tuple[Row, ...]
+class PageTable:
+    header: PageRow
+    rows: tuple[PageRow, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Formula:
     lines: tuple[int, ...]
 
 
-Block: TypeAlias = Heading | Paragraph | Table | Code | Formula
+Block: TypeAlias = Heading | Paragraph | PageTable | Code | Formula
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

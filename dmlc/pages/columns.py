@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from dmlc.pages.blocks import Row, Table, words
+from dmlc.pages.blocks import PageRow, PageTable, words
 from dmlc.pages.draft import Tensor
 from dmlc.scalars import find_data_type
 
@@ -26,7 +26,7 @@ _RANKS = re.compile(r"([1-8])(?:\s+(?:\w+|-|\u2013|\u2014)\s+([1-8]))?")
 _DIMENSIONS = re.compile(r"\{\s*(?:[A-Za-z_]\w*\s*\[\s*\]|\[?\w+\]?(?:\s*,\s*\[?\w+\]?)*)\s*\}")
 
 
-def find_columns(table: Table) -> dict[str, int] | None:
+def find_columns(table: PageTable) -> dict[str, int] | None:
     """The columns of a table of tensors; None where it is none."""
     places: dict[str, int] = {}
     for place, cell in enumerate(table.header.cells):
@@ -82,7 +82,9 @@ def _read_ranks(text: str) -> str | None:
     return ", ".join(found)
 
 
-def read_tensor(row: Row, places: Mapping[str, int], kind: str | None) -> tuple[Tensor, str] | None:
+def read_tensor(
+    row: PageRow, places: Mapping[str, int], kind: str | None
+) -> tuple[Tensor, str] | None:
     """The tensor of a row, and what of it was not understood; None where it names none. `kind` is
     what its field says, for a page in another language."""
 

@@ -10,8 +10,8 @@ from dmlc.pages.blocks import (
     Formula,
     Heading,
     Page,
+    PageTable,
     Paragraph,
-    Table,
     words,
 )
 from dmlc.pages.columns import find_columns, read_tensor
@@ -140,7 +140,7 @@ class _Reader:
         levels: dict[str | None, Level] = {}
         for placed in self.placed:
             block = placed.block
-            if not isinstance(block, Table) or placed.section == "requirements":
+            if not isinstance(block, PageTable) or placed.section == "requirements":
                 continue
             places = find_columns(block)
             if places is None:
@@ -267,10 +267,10 @@ class _Reader:
                 self.read_paragraph(block, placed, field)
             case Code():
                 self.read_code(block, placed)
-            case Table() if placed.section in ("requirements", "see-also") or _is_legend(block):
+            case PageTable() if placed.section in ("requirements", "see-also") or _is_legend(block):
                 for row in (block.header, *block.rows):
                     self.ledger.mark(row.lines, Mark.FURNITURE)
-            case Table():
+            case PageTable():
                 if find_columns(block) is None:
                     for row in (block.header, *block.rows):
                         self.ledger.miss(row.lines, " | ".join(map(words, row.cells)))
@@ -369,7 +369,7 @@ def _is_links(text: str) -> bool:
     return re.fullmatch(r"[\s*\-.,]*(?:\[[^\[\]]*\]\([^()]*\)[\s.,]*)+", text) is not None
 
 
-def _is_legend(table: Table) -> bool:
+def _is_legend(table: PageTable) -> bool:
     """Whether a table says which header declares the structure, in any language."""
     return not any(words(c) for c in table.header.cells) and "directml" in str(table.rows)
 

@@ -24,7 +24,7 @@ _ASSERTED = re.compile(r"assert\s*\(\s*(.+?)\s*==\s*(.+?)\s*\)\s*;")
 
 
 @dataclasses.dataclass(slots=True)
-class _Loop:
+class _ForStatement:
     """`for (i = 0; i < bound; ++i)`"""
 
     variable: str
@@ -47,7 +47,7 @@ class _Reader:
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
-        self.loop: _Loop | None = None
+        self.loop: _ForStatement | None = None
         self.helpers: dict[str, syntax.Expression] = {}
         self.clauses: list[Clause] = []
 
@@ -56,7 +56,7 @@ class _Reader:
         loop, helper = _LOOP.match(code), _HELPER.fullmatch(code)
         said = _SIZE.fullmatch(code) or _ASSERTED.fullmatch(code)
         if loop is not None and self.loop is None:
-            self.loop = _Loop(loop[1], self.name(loop[2]))
+            self.loop = _ForStatement(loop[1], self.name(loop[2]))
         elif helper is not None:
             self.helpers[helper[1]] = self.parse(helper[2])
         elif said is not None:

@@ -143,7 +143,7 @@ class UnknownWord(Exception):
 
 
 @dataclasses.dataclass(slots=True)
-class Names:
+class NameMap:
     """The names that formulas of a page may have, and those of the description for them."""
 
     draft: Draft
@@ -178,7 +178,7 @@ class Names:
 # Expressions -----------------------------------------------------------------------------------
 
 
-def translate(text: str, names: Names, like: str | None = None) -> str | None:
+def translate(text: str, names: NameMap, like: str | None = None) -> str | None:
     """An expression of a page in the language, or None. `like` is the tensor that reductions
     without axes are like."""
     node = parse_code(text)
@@ -212,7 +212,7 @@ def _show_number(match: re.Match[str]) -> str:
     return f"{match[1]}.{match[2] or '0'}"
 
 
-def _rename(node: syntax.Expression, names: Names, like: str | None) -> syntax.Expression:
+def _rename(node: syntax.Expression, names: NameMap, like: str | None) -> syntax.Expression:
     match node:
         case syntax.Reference():
             return dataclasses.replace(node, name=names.find(node.name))
@@ -234,7 +234,7 @@ def _rename_call(
     node: syntax.Call,
     name: str,
     arguments: tuple[syntax.Argument, ...],
-    names: Names,
+    names: NameMap,
     like: str | None,
 ) -> syntax.Expression:
     given = tuple(dataclasses.replace(a, value=_rename(a.value, names, like)) for a in arguments)

@@ -19,9 +19,9 @@ from dmlc.pages.blocks import (
     Heading,
     Lines,
     Page,
+    PageRow,
+    PageTable,
     Paragraph,
-    Row,
-    Table,
     make_key,
     words,
 )
@@ -164,19 +164,19 @@ class _Reader:
         key = make_key(text) if anchor is None else make_key(anchor[1])
         return Heading(text, key, int(token.tag[1:]), first + 1)
 
-    def table(self, tokens: Sequence[Token]) -> Table:
-        rows: list[Row] = []
+    def table(self, tokens: Sequence[Token]) -> PageTable:
+        rows: list[PageRow] = []
         cells: list[str] = []
         for token in tokens:
             if token.type == "inline":
                 cells.append(token.content)
             elif token.type == "tr_close":
-                rows.append(Row(tuple(cells), (self.line,)))
+                rows.append(PageRow(tuple(cells), (self.line,)))
                 cells = []
             elif token.type == "tr_open" and token.map is not None:
                 self.line = token.map[0] + 1
         self.furniture.add(rows[0].lines[0] + 1)
-        return Table(rows[0], tuple(rows[1:]))
+        return PageTable(rows[0], tuple(rows[1:]))
 
     def code(self, token: Token) -> Code:
         first, last = token.map or [0, 0]

@@ -11,9 +11,9 @@ from dmlc.pages.blocks import (
     Formula,
     Heading,
     Page,
+    PageRow,
+    PageTable,
     Paragraph,
-    Row,
-    Table,
     code_spans,
     words,
 )
@@ -34,7 +34,7 @@ _ARRAY = re.compile(r"(\w+)_i$")
 def is_onednn(page: Page) -> bool:
     """Whether a page has the tables of an operation."""
     keys = {b.key for b in page.blocks if isinstance(b, Heading)}
-    tables = any(isinstance(b, Table) for b in page.blocks)
+    tables = any(isinstance(b, PageTable) for b in page.blocks)
     return tables and {"inputs", "outputs"} <= {_PLURAL.get(key, key) for key in keys}
 
 
@@ -61,12 +61,12 @@ class _Reader:
     def run(self) -> Draft:
         self.draft.levels = [Level(None, [])]
         for block, section in self.placed:
-            if isinstance(block, Table) and section in ("inputs", "outputs"):
+            if isinstance(block, PageTable) and section in ("inputs", "outputs"):
                 self.read_arguments(block, section == "outputs")
         for block, section in self.placed:
-            if isinstance(block, Table) and section == "attributes":
+            if isinstance(block, PageTable) and section == "attributes":
                 self.read_attributes(block)
-            elif isinstance(block, Table) and section == "types":
+            elif isinstance(block, PageTable) and section == "types":
                 self.read_types(block)
         for text, lines, name in self.remarks:
             self.sentences.read_cell(text, lines, name)
@@ -79,10 +79,10 @@ class _Reader:
 
     # Tables -----------------------------------------------------------------------------------
 
-    def miss(self, row: Row) -> None:
+    def miss(self, row: PageRow) -> None:
         self.ledger.miss(row.lines, " | ".join(map(words, row.cells)))
 
-    def read_arguments(self, table: Table, output: bool) -> None:
+    def read_arguments(self, table: PageTable, output: bool) -> None:
         """`Index`, `Argument Name`, `Required or Optional`, by the cells below them."""
         self.ledger.mark(table.header.lines, Mark.FURNITURE)
         for row in table.rows:
@@ -105,7 +105,7 @@ class _Reader:
             self.draft.levels[0].tensors.append(Tensor(name, kind, lines=row.lines))
             self.ledger.mark(row.lines, Mark.LANGUAGE)
 
-    def read_attributes(self, table: Table) -> None:
+    def read_attributes(self, table: PageTable) -> None:
         """`Attribute Name`, `Description`, `Value Type`, `Supported Values`, and `Required or
         Optional`, told by where the type stands."""
         self.ledger.mark(table.header.lines, Mark.FURNITURE)
@@ -130,7 +130,7 @@ class _Reader:
             if place > 1:
                 self.remarks.append((row.cells[place - 1], row.lines, name))
 
-    def read_types(self, table: Table) -> None:
+    def read_types(self, table: PageTable) -> None:
         """A column for one or more tensors; a header may be cut short, or gone."""
         header = self.find_header([words(c) for c in table.header.cells])
         if header is None:
@@ -202,10 +202,10 @@ class _Reader:
                     for line, text in block.lines:
                         if text.strip():
                             self.ledger.miss([line], text.strip())
-            case Table() if section not in ("attributes", "inputs", "outputs", "types"):
+            case PageTable() if section not in ("attributes", "inputs", "outputs", "types"):
                 for row in (block.header, *block.rows):
                     self.miss(row)
-            case Table():
+            case PageTable():
                 pass
 
     def read_paragraph(self, block: Paragraph, section: str) -> None:

@@ -15,7 +15,7 @@ from dmlc.pages.blocks import Code, Formula, code_spans, words
 from dmlc.pages.draft import Clause, Draft, Tensor
 from dmlc.pages.formulas import (
     NO_OPERATOR,
-    Names,
+    NameMap,
     Statement,
     is_condition,
     make_function,
@@ -105,7 +105,7 @@ class FormulaReader:
 
     def finish(self) -> None:
         """Puts the collected statements into the description."""
-        names = Names(self.draft)
+        names = NameMap(self.draft)
         made: dict[str, Clause] = {}
         failed: list[Statement] = []
         for statement in self.statements:
@@ -126,7 +126,7 @@ class FormulaReader:
         for statement in failed if self.draft.compute else self.statements:
             self.set_aside(statement)
 
-    def define(self, statement: Statement, names: Names) -> Clause | None:
+    def define(self, statement: Statement, names: NameMap) -> Clause | None:
         """A statement in terms of the description."""
         target = self.find_output(statement.target)
         names.parameters, names.elements = {}, frozenset({"i", "j", "k", "n"})
@@ -153,7 +153,7 @@ class FormulaReader:
             value = f"cast({value}, {target}.DataType)"
         return Clause(f"{target} = {value}", statement.words, statement.lines)
 
-    def guess(self, target: str, names: Names) -> None:
+    def guess(self, target: str, names: NameMap) -> None:
         """The tensor read by the name that is just being defined: the input whose name it begins
         with."""
         known = names.begin(target)

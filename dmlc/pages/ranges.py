@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dmlc.pages.draft import Attribute, Draft
-from dmlc.pages.formulas import Names, translate
+from dmlc.pages.formulas import NameMap, translate
 
 _WORDS = {
     "greater than or equal to": ">=", "greater than": ">", "at least": ">=", "at most": "<=",
@@ -62,7 +62,7 @@ def translate_fact(text: str, draft: Draft) -> str | None:
 
     known = "|".join(re.escape(t.name) for t in draft.tensors) or "(?!)"
     bare = re.sub(rf"\b(?:{known})\.DimensionCount\b", take, text)
-    names = Names(draft, {f"count_{n}_": f"count_{n}_" for n in range(len(counts))})
+    names = NameMap(draft, {f"count_{n}_": f"count_{n}_" for n in range(len(counts))})
     value = translate(bare, names)
     if value is None:
         return None

@@ -20,9 +20,9 @@ from dmlc.pages.blocks import (
     Formula,
     Heading,
     Page,
+    PageRow,
+    PageTable,
     Paragraph,
-    Row,
-    Table,
     make_key,
     words,
 )
@@ -67,7 +67,7 @@ def _lines_of(block: Block) -> Iterator[int]:
             yield from (line for line, _ in block.lines)
         case Formula():
             yield from block.lines
-        case Table():
+        case PageTable():
             for row in (block.header, *block.rows):
                 yield from row.lines
 
@@ -128,7 +128,7 @@ class _Reader:
             yield Code(tuple(lines), "")
 
     def table(self, node: nodes.Element) -> Iterator[Block]:
-        rows: list[Row] = []
+        rows: list[PageRow] = []
         for row in node.findall(nodes.row):
             cells: list[str] = []
             lines: set[int] = set()
@@ -139,6 +139,6 @@ class _Reader:
                     parts += [text for _, text in found]
                     lines.update(line for line, _ in found)
                 cells.append(" ".join(parts))
-            rows.append(Row(tuple(cells), tuple(sorted(lines))))
+            rows.append(PageRow(tuple(cells), tuple(sorted(lines))))
         if rows:
-            yield Table(rows[0], tuple(rows[1:]))
+            yield PageTable(rows[0], tuple(rows[1:]))

@@ -235,11 +235,11 @@ def _frame(
     )
     shapes: list[Shape] = [frame]
     lowest = found.height - low_height
-    for at, (part, place) in enumerate(zip(parts, found.places, strict=True)):
+    for at, (part, corner) in enumerate(zip(parts, found.corners, strict=True)):
         # What there is to spare goes between the stages and the tags of what is written.
         low = rim.below and rim.first <= at < rim.first + rim.below
         room = _find_room(at, part, kernel, rim, look)
-        x, y = place.x + left + (room - part.width) / 2, place.y + top + spare * bool(low)
+        x, y = corner.x + left + (room - part.width) / 2, corner.y + top + spare * bool(low)
         shapes.append(dataclasses.replace(part.moved(x, y), home=kernel.label))
     curves: list[Curve] = []
     for route in found.routes:

@@ -173,13 +173,13 @@ class _Plan:
             size, note, _ = self.carried[number]
             points = self._lead(number, route, copied=number in layout.copied)
             curves.append(Curve(points, "memory", _thickness(size, self.heavy), note))
-        for block, place in zip(self.blocks, found.places, strict=False):
-            moved = block.drawing.moved(place.x, place.y)
+        for block, corner in zip(self.blocks, found.corners, strict=False):
+            moved = block.drawing.moved(corner.x, corner.y)
             shapes += moved.shapes
             curves += moved.curves
         pills = (*self.pills, *layout.copies)
-        for pill, place in zip(pills, found.places[len(self.blocks) :], strict=True):
-            shapes.append(pill.moved(place.x, place.y))
+        for pill, corner in zip(pills, found.corners[len(self.blocks) :], strict=True):
+            shapes.append(pill.moved(corner.x, corner.y))
         return Drawing(found.width, found.height, tuple(shapes), tuple(curves))
 
     def _lead(self, number: int, route: Sequence[Point], *, copied: bool) -> tuple[Point, ...]:

@@ -30,7 +30,7 @@ _LEAF = 0.05
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class Corner:
     """The top left corner of a box."""
 
     x: float
@@ -45,7 +45,7 @@ class Arrangement:
     """Where everything goes. The route of a link is straight between points of one x, and bends
     between others, with vertical tangents."""
 
-    places: tuple[Place, ...]
+    corners: tuple[Corner, ...]
     routes: tuple[tuple[Point, ...], ...]
     width: float
     height: float
@@ -243,8 +243,8 @@ class _Net:
             tops.append(tops[-1] + height + self.gaps.down + min(slant * 0.1, 40.0))
         left = min(self.x[n] - self.widths[n] / 2 for n in range(len(self.ranks)))
         right = max(self.x[n] + self.widths[n] / 2 for n in range(len(self.ranks)))
-        places = tuple(
-            Place(self.x[n] - box.width / 2 - left, tops[self.ranks[n]])
+        corners = tuple(
+            Corner(self.x[n] - box.width / 2 - left, tops[self.ranks[n]])
             for n, box in enumerate(self.boxes)
         )
         routes: list[tuple[Point, ...]] = []
@@ -261,7 +261,7 @@ class _Net:
                     points.append((x, tops[rank] + heights[rank]))
             routes.append(tuple(dict.fromkeys(points)))
         height = tops[len(heights) - 1] + heights[-1]
-        return Arrangement(places, tuple(routes), right - left, height)
+        return Arrangement(corners, tuple(routes), right - left, height)
 
     def _stations(self, number: int) -> list[float]:
         """Where a link is in each layer that it starts from, passes or ends in."""

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from dmlc.picture.layered import Arrangement, Place, arrange
+from dmlc.picture.layered import Arrangement, Corner, arrange
 from dmlc.picture.ranking import Box, Gaps, Link, measure_links
 from dmlc.picture.shapes import Shape
 
@@ -97,7 +97,7 @@ def arrange_rows(boxes: Sequence[Box], gaps: Gaps) -> Arrangement:
     first have rows of their own above all others, and those that are to be last below them."""
     limit = gaps.limit or 0.0
     order = sorted(range(len(boxes)), key=lambda n: boxes[n].last - boxes[n].first)
-    places: dict[int, Place] = {}
+    corners: dict[int, Corner] = {}
     x = y = height = widest = 0.0
     kind = None
     for number in order:
@@ -106,9 +106,9 @@ def arrange_rows(boxes: Sequence[Box], gaps: Gaps) -> Arrangement:
         if x > 0 and (x + box.width > limit or here != kind):
             x, y, height = 0.0, y + height + gaps.down, 0.0
         kind = here
-        places[number] = Place(x, y)
+        corners[number] = Corner(x, y)
         widest = max(widest, x + box.width)
         x += box.width + gaps.across
         height = max(height, box.height)
-    found = tuple(places[number] for number in range(len(boxes)))
+    found = tuple(corners[number] for number in range(len(boxes)))
     return Arrangement(found, (), widest, y + height)

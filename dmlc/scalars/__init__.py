@@ -14,8 +14,8 @@ import numpy as np
 
 from dmlc.parameters import expect, expect_text
 from dmlc.scalars.expression import Domain, Routine, Value, Writer
-from dmlc.scalars.functions import TABLE
-from dmlc.scalars.marks import TABLE as MARKS
+from dmlc.scalars.functions import REGISTRY
+from dmlc.scalars.marks import REGISTRY as MARKS
 from dmlc.scalars.operation import Error, Keeps, Operands, Operation, Part, Point, Record
 from dmlc.scalars.types import (
     CONVERSIONS,
@@ -45,7 +45,7 @@ __all__ = [
     "held_type", "integer_limits", "is_float32",
 ]  # fmt: skip
 
-OPERATIONS: Mapping[str, Record] = MappingProxyType(TABLE.records)
+OPERATIONS: Mapping[str, Record] = MappingProxyType(REGISTRY.records)
 """Every scalar operation by name. `select(condition, a, b)` and `cast` are not here: their
 operands do not share one type, so both IRs spell them as instructions of their own."""
 

@@ -24,15 +24,15 @@ from dmlc.scalars.operation import (
     Part,
     Point,
     Record,
+    Registry,
     Spelled,
     Spelling,
-    Table,
     Unsupported,
     Way,
 )
 from dmlc.scalars.types import Array, DataType, convert, data_type_of
 
-TABLE = Table()
+REGISTRY = Registry()
 
 
 NO_DOUBLE = Unsupported("HLSL only has + - * / and comparisons of double precision")
@@ -204,7 +204,7 @@ def _remainder(p: Point) -> Sequence[Value]:
 # Numbers --------------------------------------------------------------------------------------
 
 # fmt: off
-TABLE.add(Record(
+REGISTRY.add(Record(
     "add", 2, Operands.NUMBER, np.add,
     boolean=False, symbol="+", narrows=None, internal=False, meaning="the sum",
     edges={
@@ -217,7 +217,7 @@ TABLE.add(Record(
     formula=None, onnx="Add", mlir=("arith.addf", "arith.addi", "arith.addi"), torch=None, pages=(),
     cgc=("add",),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "sub", 2, Operands.NUMBER, np.subtract,
     boolean=False, symbol="-", narrows=None, internal=False, meaning="the difference",
     edges={
@@ -231,7 +231,7 @@ TABLE.add(Record(
     formula=None, onnx="Sub", mlir=("arith.subf", "arith.subi", "arith.subi"), torch=None, pages=(),
     cgc=("subtract", "sub"),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "mul", 2, Operands.NUMBER, np.multiply,
     boolean=False, symbol="*", narrows=None, internal=False, meaning="the product",
     edges={
@@ -244,7 +244,7 @@ TABLE.add(Record(
     formula=None, onnx="Mul", mlir=("arith.mulf", "arith.muli", "arith.muli"), torch=None, pages=(),
     cgc=("multiply", "mul"),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "fma", 3, Operands.FLOAT32, _multiply_add,
     boolean=False, symbol=None, narrows=None, internal=True,
     meaning="the product of two operands and the third, rounded once where the device can",
@@ -260,7 +260,7 @@ TABLE.add(Record(
     formula=_fma, onnx=None, mlir=("math.fma", "", ""), torch=None, pages=(),
     cgc=(),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "div", 2, Operands.NUMBER, _divide,
     boolean=False, symbol="/", narrows=None, internal=False,
     meaning="the quotient; of integers the part before the point, and 0 where the divisor is 0",
@@ -277,7 +277,7 @@ TABLE.add(Record(
     cgc=("divide", "div"),
     torch=None, pages=(),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "div_nearest", 2, Operands.FLOAT, np.divide,
     boolean=False, symbol=None, narrows=None, internal=True,
     meaning="the same quotient, correctly rounded on every device for operands from 2^-50 to 2^50",
@@ -289,7 +289,7 @@ TABLE.add(Record(
     formula=None, onnx="Div", mlir=("arith.divf", "", ""), torch=None, pages=(),
     cgc=(),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "mod", 2, Operands.NUMBER, _modulo,
     boolean=False, symbol="%", narrows=None, internal=False,
     meaning="what that quotient leaves, with the sign of the first operand",
@@ -309,7 +309,7 @@ TABLE.add(Record(
     cgc=(),
     torch=None, pages=(),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "neg", 1, Operands.NUMBER, np.negative,
     boolean=False, symbol="-", narrows=None, internal=False, meaning="the negative",
     edges={
@@ -323,7 +323,7 @@ TABLE.add(Record(
     formula=None, onnx="Neg", mlir=("arith.negf", "", ""), torch="neg", pages=(),
     cgc=("negate", "neg"),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "abs", 1, Operands.NUMBER, np.abs,
     boolean=False, symbol=None, narrows=None, internal=False, meaning="without the sign",
     edges={
@@ -339,7 +339,7 @@ TABLE.add(Record(
     formula=None, onnx="Abs", mlir=("math.absf", "math.absi", ""), torch="abs", pages=("abs",),
     cgc=("abs",),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "sign", 1, Operands.NUMBER, _sign,
     boolean=False, symbol=None, narrows=None, internal=False, meaning="1, -1, or the zero itself",
     edges={
@@ -354,7 +354,7 @@ TABLE.add(Record(
     formula=None, onnx=None, mlir=("", "", ""), torch=None, pages=("sign",),
     cgc=("sign",),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "min", 2, Operands.NUMBER, _minimum,
     boolean=False, symbol=None, narrows=None, internal=False,
     meaning="the smaller; the first of two that are equal",
@@ -373,7 +373,7 @@ TABLE.add(Record(
     cgc=("min", "minimum"),
     torch=None, pages=("min", "\\min"),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "max", 2, Operands.NUMBER, _maximum,
     boolean=False, symbol=None, narrows=None, internal=False,
     meaning="the larger; the first of two that are equal",
@@ -415,7 +415,7 @@ def _truth(
     mlir: tuple[str, str, str],
 ) -> None:
     """Adds an operation that gives BOOL."""
-    TABLE.add(Record(
+    REGISTRY.add(Record(
         name, arity, operands, evaluate,
         boolean=True, symbol=symbol, narrows=None, internal=False, meaning=meaning, edges=edges,
         derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE, range=None,
@@ -509,7 +509,7 @@ def _rounding(
     pages: tuple[str, ...],
 ) -> None:
     """Adds an operation that gives a whole number near a float."""
-    TABLE.add(Record(
+    REGISTRY.add(Record(
         name, 1, Operands.FLOAT, evaluate,
         boolean=False, symbol=None, narrows=None, internal=False, meaning=meaning,
         edges={"float": edges}, derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE,
@@ -545,7 +545,7 @@ _rounding(
     formula=_trunc, opencl=Way.CALL, onnx=None, mlir="math.trunc", pages=(),
     cgc=(),
 )
-TABLE.add(Record(
+REGISTRY.add(Record(
     "sqrt", 1, Operands.FLOAT, np.sqrt,
     boolean=False, symbol=None, narrows=None, internal=False,
     meaning="the square root, rounded once",
@@ -559,7 +559,7 @@ TABLE.add(Record(
     formula=None, onnx="Sqrt", mlir=("math.sqrt", "", ""), torch="sqrt", pages=("sqrt",),
     cgc=(),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "rsqrt", 1, Operands.FLOAT, _reciprocal_root,
     boolean=False, symbol=None, narrows=None, internal=False, meaning="one over the square root",
     edges={"float": "rsqrt(0) = inf; rsqrt(-0) = -inf; rsqrt(inf) = 0; rsqrt(-1) = nan"},
@@ -607,7 +607,7 @@ def _bitwise(
     mlir: tuple[str, str],
 ) -> None:
     """Adds an operation on the bits of integers."""
-    TABLE.add(Record(
+    REGISTRY.add(Record(
         name, arity, Operands.INTEGER, evaluate,
         boolean=False, symbol=None, narrows=None, internal=False, meaning=meaning, edges=edges,
         derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE, range=None,
@@ -678,7 +678,7 @@ def _narrowing(
         assert own is not None
         return convert(convert(x, dtype), own)
 
-    TABLE.add(Record(
+    REGISTRY.add(Record(
         f"round_{dtype.name.lower()}", 1, Operands.FLOAT32, evaluate,
         boolean=False, symbol=None, narrows=dtype, internal=True, meaning=meaning,
         edges={"float": edges}, derivative=lambda p: p.d, kinks=SMOOTH, cost=cost,

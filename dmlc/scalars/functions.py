@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dmlc.scalars import angles, float32, fractions
-from dmlc.scalars.arithmetic import NO_DOUBLE, TABLE, end_kink, leave_end
+from dmlc.scalars.arithmetic import NO_DOUBLE, REGISTRY, end_kink, leave_end
 from dmlc.scalars.expression import Routine, Value
 from dmlc.scalars.fractions import Fraction
 from dmlc.scalars.operation import (
@@ -52,7 +52,7 @@ def _function(
     pages: tuple[str, ...],
 ) -> None:
     """Adds a function of floats whose results differ a little from backend to backend."""
-    TABLE.add(Record(
+    REGISTRY.add(Record(
         name, arity, Operands.FLOAT, evaluate,
         boolean=False, symbol=None, narrows=None, internal=False, meaning=meaning,
         edges={"float": edges}, derivative=derivative, kinks=kinks, cost=cost,

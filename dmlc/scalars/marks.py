@@ -14,11 +14,11 @@ from dmlc.scalars.operation import (
     Operands,
     Part,
     Record,
-    Table,
+    Registry,
 )
 from dmlc.scalars.types import Array
 
-TABLE = Table()
+REGISTRY = Registry()
 
 
 def _give_first(value: Array, *_: Array) -> Array:
@@ -33,7 +33,7 @@ def _mark(
     meaning: str,
     derivative: Derivative | None,
 ) -> None:
-    TABLE.add(Record(
+    REGISTRY.add(Record(
         name, arity, Operands.FLOAT, _give_first,
         boolean=False, symbol=None, narrows=None, internal=internal, meaning=meaning, edges={},
         derivative=derivative, kinks=SMOOTH, cost=0, error=Error.NONE, range=None,

@@ -286,7 +286,7 @@ class Record(Operation):
         return self.narrows
 
 
-class Table:
+class Registry:
     """Records by name, in the order in which they are made."""
 
     def __init__(self) -> None:

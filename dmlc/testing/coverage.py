@@ -40,7 +40,7 @@ _NO_CASE = "no case had it"
 
 
 @dataclasses.dataclass(slots=True)
-class Row:
+class CoverageItem:
     """One thing that cases may come by."""
 
     kind: str
@@ -75,7 +75,7 @@ class Coverage:
         self.operator = operator
         self.cases = 0
         self.refused = 0
-        self._rows: dict[object, Row] = {}
+        self._rows: dict[object, CoverageItem] = {}
         self._edges: list[_Edge] = []
         self._known: dict[Outcome, None] = {}
         self._visited: dict[Span, int] = {}
@@ -97,7 +97,7 @@ class Coverage:
     def _put(
         self, key: object, kind: str, what: str, place: Span | None, reason: str = _NO_CASE
     ) -> None:
-        self._rows.setdefault(key, Row(kind, what, place, reason=reason))
+        self._rows.setdefault(key, CoverageItem(kind, what, place, reason=reason))
 
     def _list_tensors(self, definition: OperatorDefinition) -> None:
         tensors, combinations = definition.newest.tensors, definition.combinations
@@ -251,7 +251,7 @@ class Coverage:
 
     # What came of it ----------------------------------------------------------------------
 
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[CoverageItem, ...]:
         """Every row, in the order of `KINDS`."""
         for key, row in self._rows.items():
             if isinstance(key, Outcome) and not row.hits:
@@ -279,7 +279,7 @@ class Coverage:
     def percent(self) -> float:
         return 100.0 * self.hit / len(self._rows) if self._rows else 100.0
 
-    def missing(self) -> tuple[Row, ...]:
+    def missing(self) -> tuple[CoverageItem, ...]:
         return tuple(row for row in self.rows() if not row.hits)
 
     def __str__(self) -> str:
@@ -313,7 +313,7 @@ class Coverage:
         }
 
 
-def show_table(tables: Mapping[str, Sequence[Row]]) -> str:
+def show_table(tables: Mapping[str, Sequence[CoverageItem]]) -> str:
     """A line for each operator by name and one for all: how many rows of each kind were hit."""
     names = [*tables, "all"]
     width = max(len(name) for name in names)
@@ -328,7 +328,7 @@ def show_table(tables: Mapping[str, Sequence[Row]]) -> str:
     return "\n".join(lines)
 
 
-def _count_kinds(rows: Sequence[Row]) -> dict[str, tuple[int, int]]:
+def _count_kinds(rows: Sequence[CoverageItem]) -> dict[str, tuple[int, int]]:
     """Hit rows and all rows, of each kind."""
     return {
         kind: (

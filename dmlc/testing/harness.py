@@ -27,7 +27,7 @@ from dmlc.language import syntax
 from dmlc.parameters import expect, expect_integer, expect_items, expect_text
 from dmlc.source import DmlcError, UnavailableError
 from dmlc.testing.case import Call, Case
-from dmlc.testing.coverage import Coverage, Row
+from dmlc.testing.coverage import Coverage, CoverageItem
 from dmlc.testing.draw import draw_calls
 from dmlc.testing.examples import read_cases
 from dmlc.testing.fill import KINDS, MILD, fill
@@ -35,7 +35,7 @@ from dmlc.testing.forbid import draw_refused
 from dmlc.testing.outcome import (
     CHECKS,
     Cause,
-    Kind,
+    CheckKind,
     Outcome,
     Status,
     check_export,
@@ -65,7 +65,7 @@ _VARIED_DATA = "random data"
 """What variants run on."""
 _GRADIENT_DATA = ("random data", "ties data")
 """What gradients are held to their forward operators on."""
-_CALLED = (Kind.EXAMPLE, Kind.CALL)
+_CALLED = (CheckKind.EXAMPLE, CheckKind.CALL)
 """Cases whose memory is checked, the first of each, and that are exported."""
 
 
@@ -102,7 +102,7 @@ class Export:
 class Summary:
     """What the cases of an operator have come by, and what they would notice."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[CoverageItem, ...]
     """Its coverage."""
     weak: int
     """Drawn cases that would let a wrong result pass, for which no better one was found, and
@@ -165,9 +165,9 @@ class OperatorTest:
         self.power = Power(operator)
         self._weak: dict[Case, Weakness] = {}
         self._varied = 0
-        self._kept: set[tuple[Kind, Cause | None]] = set()
-        self._watched: set[tuple[Kind, str]] = set()
-        self._exported: Counter[Kind] = Counter()
+        self._kept: set[tuple[CheckKind, Cause | None]] = set()
+        self._watched: set[tuple[CheckKind, str]] = set()
+        self._exported: Counter[CheckKind] = Counter()
         self._last_exported: Case | None = None
 
     def run(self) -> Iterator[Outcome]:
@@ -190,7 +190,7 @@ class OperatorTest:
         definition = self.operator.definition
         for example in (*definition.examples, *definition.differences):
             cases = read_cases(self.operator, example)
-            yield from self._check_all(Kind.EXAMPLE, example.title, cases)
+            yield from self._check_all(CheckKind.EXAMPLE, example.title, cases)
 
     def _finish(self, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
         """The outcomes with the time that each took, failures shrunk and kept, and what came of
@@ -205,7 +205,7 @@ class OperatorTest:
 
     def _check_example(self, example: syntax.Example) -> Iterator[Outcome]:
         cases = self._cover(self._read_cases(example))
-        return self._check_all(Kind.EXAMPLE, example.title, cases)
+        return self._check_all(CheckKind.EXAMPLE, example.title, cases)
 
     def _read_cases(self, example: syntax.Example) -> Iterator[Case]:
         """The cases of an example that are run."""
@@ -215,7 +215,7 @@ class OperatorTest:
         """The drawn calls that are run."""
         return draw_calls(self.operator, self._draw("calls"), count)
 
-    def _try(self, kind: Kind, case: Case, device: str) -> Outcome:
+    def _try(self, kind: CheckKind, case: Case, device: str) -> Outcome:
         """What comes of one case on a device."""
         return CHECKS[kind](case, device)
 
@@ -234,9 +234,9 @@ class OperatorTest:
             yield case
 
     def _check_drawn(self) -> Iterator[Outcome]:
-        yield from self._check_all(Kind.CALL, "calls that are drawn", self._draw_cases())
+        yield from self._check_all(CheckKind.CALL, "calls that are drawn", self._draw_cases())
         refused = self._draw_refused()
-        yield from self._check_all(Kind.REFUSED, "calls that are refused", refused)
+        yield from self._check_all(CheckKind.REFUSED, "calls that are refused", refused)
 
     def summarize(self) -> Summary:
         """What the cases so far have come by."""
@@ -245,7 +245,7 @@ class OperatorTest:
         rows, weak = self.coverage.rows(), len(self._weak)
         return Summary(rows, weak, self._keep_weak(), killed, killed + survived)
 
-    def _check_all(self, kind: Kind, title: str, cases: Iterator[Case]) -> Iterator[Outcome]:
+    def _check_all(self, kind: CheckKind, title: str, cases: Iterator[Case]) -> Iterator[Outcome]:
         """What comes of cases, and of making them."""
         try:
             for case in cases:
@@ -262,7 +262,7 @@ class OperatorTest:
                 message=say(error), span=place,
             )  # fmt: skip
 
-    def _check(self, kind: Kind, case: Case) -> Iterator[Outcome]:
+    def _check(self, kind: CheckKind, case: Case) -> Iterator[Outcome]:
         """What comes of one case on every device, or before it comes to any."""
         for device in self.settings.devices:
             outcome = self._check_on(kind, case, device)
@@ -270,9 +270,9 @@ class OperatorTest:
             if outcome.device is None:
                 return
             if self._is_watched(outcome, device):
-                yield self._check_on(Kind.MEMORY, case, device)
+                yield self._check_on(CheckKind.MEMORY, case, device)
 
-    def _check_on(self, kind: Kind, case: Case, device: str) -> Outcome:
+    def _check_on(self, kind: CheckKind, case: Case, device: str) -> Outcome:
         with warnings.catch_warnings():
             # Of what kernels do slowly, or leave to drivers: no mistakes.
             warnings.simplefilter("ignore", UserWarning)
@@ -288,15 +288,15 @@ class OperatorTest:
         self._watched.add(place)
         return True
 
-    def _list_further(self, kind: Kind, case: Case) -> Iterator[Kind]:
+    def _list_further(self, kind: CheckKind, case: Case) -> Iterator[CheckKind]:
         """What else a case that was drawn is held to."""
-        if kind is not Kind.CALL or not is_bindable(case.call):
+        if kind is not CheckKind.CALL or not is_bindable(case.call):
             return
         if is_pair(self.operator) and case.title in _GRADIENT_DATA:
-            yield Kind.GRADIENT
+            yield CheckKind.GRADIENT
         if self._varied < self.settings.variants and case.title == _VARIED_DATA:
             self._varied += 1
-            yield Kind.VARIANT
+            yield CheckKind.VARIANT
 
     def _draw_cases(self) -> Iterator[Case]:
         """Calls that the operator permits, each with several kinds of data: its kernels are built
@@ -393,7 +393,7 @@ class OperatorTest:
         if folder is not None and weakness.loose and not case.expected:
             case = shrink(case, _is_loose, _WEAK_TRIES, _WEAK_SECONDS)
             weakness = find_loose(case) or weakness
-        kind = Kind.EXAMPLE if case.span is not None else Kind.CALL
+        kind = CheckKind.EXAMPLE if case.span is not None else CheckKind.CALL
         kept = Outcome(
             self.operator.name, kind, case.title, Status.PASSED, message=str(weakness),
             span=case.span, call=str(case.call), weakness=str(weakness), data=show_inputs(case),

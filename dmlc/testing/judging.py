@@ -41,7 +41,7 @@ from dmlc.testing.function import Function, read_function
 from dmlc.testing.harness import CASES, OperatorTest, Settings
 from dmlc.testing.jobs import Done
 from dmlc.testing.mistakes import explain
-from dmlc.testing.outcome import Cause, Kind, Maker, Outcome, find_span, is_bindable, say
+from dmlc.testing.outcome import Cause, CheckKind, Maker, Outcome, find_span, is_bindable, say
 from dmlc.testing.replay import Replay
 from dmlc.testing.report import Report
 from dmlc.testing.roofline import Roofline, measure_roofline
@@ -319,7 +319,7 @@ class Judging(OperatorTest):
         self.taken.append(found)
         return found
 
-    def _try(self, kind: Kind, case: Case, device: str) -> Outcome:
+    def _try(self, kind: CheckKind, case: Case, device: str) -> Outcome:
         return check_candidate(case, self.judged, kind)
 
     def _explain(self, outcome: Outcome) -> Outcome:
@@ -336,7 +336,7 @@ class Judging(OperatorTest):
         said = explain(case, outcome, results, self.judged.count_items(case.call), run)
         return dataclasses.replace(outcome, message="\n".join([outcome.message, *said]))
 
-    def _list_further(self, kind: Kind, case: Case) -> Iterator[Kind]:
+    def _list_further(self, kind: CheckKind, case: Case) -> Iterator[CheckKind]:
         return iter(())
 
     def _draw_refused(self) -> Iterator[Case]:
@@ -351,7 +351,7 @@ def replay(kept: Replay) -> Outcome:
     return check_candidate(kept.case, judged, kept.kind)
 
 
-def check_candidate(case: Case, candidate: Candidate, kind: Kind = Kind.CALL) -> Outcome:
+def check_candidate(case: Case, candidate: Candidate, kind: CheckKind = CheckKind.CALL) -> Outcome:
     """Runs a candidate on a case, and holds each of its runs to what the case must give."""
     make, operator, device = Maker(kind, case), case.call.operator, candidate.name
     try:

@@ -40,7 +40,7 @@ class Status(enum.StrEnum):
     """A device, or this version, cannot express it, and says so."""
 
 
-class Kind(enum.StrEnum):
+class CheckKind(enum.StrEnum):
     """What a case is to show."""
 
     EXAMPLE = "example"
@@ -75,7 +75,7 @@ class Outcome:
     """What came of one case."""
 
     operator: str
-    kind: Kind
+    kind: CheckKind
     title: str
     status: Status
     device: str | None = None
@@ -118,7 +118,7 @@ class Outcome:
 class Maker:
     """Makes the outcomes of one case."""
 
-    def __init__(self, kind: Kind, case: Case) -> None:
+    def __init__(self, kind: CheckKind, case: Case) -> None:
         self.operator = case.call.operator
         name, call = self.operator.name, str(case.call)
         self.plain = Outcome(name, kind, case.title, Status.PASSED, case=case, call=call)
@@ -153,7 +153,7 @@ class Maker:
         )  # fmt: skip
 
 
-def check_case(case: Case, device: str, kind: Kind = Kind.CALL) -> Outcome:
+def check_case(case: Case, device: str, kind: CheckKind = CheckKind.CALL) -> Outcome:
     """Runs a case on a device and holds the results to what it must give. A call that the
     constraints permit and the formula cannot take fails before that."""
     make, operator = Maker(kind, case), case.call.operator
@@ -184,10 +184,10 @@ def check_case(case: Case, device: str, kind: Kind = Kind.CALL) -> Outcome:
 def check_example(case: Case, device: str) -> Outcome:
     """An example, as any case. Of what a section `differs` says, the reference shows that it does
     differ, and that its condition holds."""
-    found = check_case(case, device, Kind.EXAMPLE)
+    found = check_case(case, device, CheckKind.EXAMPLE)
     if case.difference is None or found.status is not Status.PASSED:
         return found
-    make = Maker(Kind.EXAMPLE, case)
+    make = Maker(CheckKind.EXAMPLE, case)
     try:
         faults = find_faults(case)
     except UnsupportedError as error:
@@ -200,7 +200,7 @@ def check_example(case: Case, device: str) -> Outcome:
 def check_refusal(case: Case, device: str) -> Outcome:
     """Holds a call that a constraint, which is the place of the case, forbids to being refused."""
     del device  # It is not come to.
-    make, operator = Maker(Kind.REFUSED, case), case.call.operator
+    make, operator = Maker(CheckKind.REFUSED, case), case.call.operator
     place = case.span or operator.definition.syntax.name.span
     try:
         _ = case.call.binding
@@ -214,7 +214,7 @@ def check_refusal(case: Case, device: str) -> Outcome:
 def check_gradient(case: Case, device: str) -> Outcome:
     """Holds a gradient that is written by hand to its forward operator."""
     del device  # Both are computed by the reference.
-    make, operator = Maker(Kind.GRADIENT, case), case.call.operator
+    make, operator = Maker(CheckKind.GRADIENT, case), case.call.operator
     try:
         found = check_pair(case)
     except DmlcError as error:
@@ -235,7 +235,7 @@ def check_gradient(case: Case, device: str) -> Outcome:
 
 def check_variants(case: Case, device: str) -> Outcome:
     """Holds the variants of a case, drawn from its own words, to what it gives on a device."""
-    make, operator = Maker(Kind.VARIANT, case), case.call.operator
+    make, operator = Maker(CheckKind.VARIANT, case), case.call.operator
     random = np.random.default_rng(list(hashlib.sha256(str(case.call).encode()).digest()))
     try:
         tried = list(try_variants(case, device, run_case(case, device), random))
@@ -255,7 +255,7 @@ def check_variants(case: Case, device: str) -> Outcome:
 def check_accesses(case: Case, device: str) -> Outcome:
     """Looks for what a device does in memory that it may not, when it runs a case. Raises
     `UnavailableError`, with the cure, where a tool that looks is not installed."""
-    make, operator = Maker(Kind.MEMORY, case), case.call.operator
+    make, operator = Maker(CheckKind.MEMORY, case), case.call.operator
     try:
         found = check_memory(case, device)
     except UnsupportedError as error:
@@ -272,7 +272,7 @@ def check_accesses(case: Case, device: str) -> Outcome:
 def check_export(case: Case, write: Callable[[Case, Path], object], folder: Path) -> Outcome:
     """Has a case written into a folder for a tool on other machines. Raises `DmlcError` where
     nothing can be written there."""
-    make = Maker(Kind.EXPORT, case)
+    make = Maker(CheckKind.EXPORT, case)
     try:
         write(case, folder)
     except UnsupportedError as error:
@@ -286,13 +286,13 @@ def check_export(case: Case, write: Callable[[Case, Path], object], folder: Path
 
 Check: TypeAlias = Callable[[Case, str], Outcome]
 
-CHECKS: Mapping[Kind, Check] = {
-    Kind.EXAMPLE: check_example,
-    Kind.CALL: check_case,
-    Kind.REFUSED: check_refusal,
-    Kind.GRADIENT: check_gradient,
-    Kind.VARIANT: check_variants,
-    Kind.MEMORY: check_accesses,
+CHECKS: Mapping[CheckKind, Check] = {
+    CheckKind.EXAMPLE: check_example,
+    CheckKind.CALL: check_case,
+    CheckKind.REFUSED: check_refusal,
+    CheckKind.GRADIENT: check_gradient,
+    CheckKind.VARIANT: check_variants,
+    CheckKind.MEMORY: check_accesses,
 }
 """What a case of each kind is held to; an export is made, and no check."""
 

@@ -35,7 +35,7 @@ from dmlc.processes import spell_command
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError
 from dmlc.testing.case import Call, Case, lay_out, show_tensor
-from dmlc.testing.outcome import CHECKS, Kind, Outcome
+from dmlc.testing.outcome import CHECKS, CheckKind, Outcome
 from dmlc.testing.power import Weakness, find_loose, find_weakness
 
 _MOST_BYTES = 64 << 20
@@ -44,9 +44,9 @@ _MOST_MEMORY = 1 << 30
 """The most bytes that a tensor of a failure may reach over."""
 _MOST_ARRAYS = 4096
 _VERSION = 1
-_WEAKNESSES: Mapping[Kind, Callable[[Case], Weakness | None]] = {
-    Kind.EXAMPLE: find_loose,
-    Kind.CALL: find_weakness,
+_WEAKNESSES: Mapping[CheckKind, Callable[[Case], Weakness | None]] = {
+    CheckKind.EXAMPLE: find_loose,
+    CheckKind.CALL: find_weakness,
 }
 """What is said of cases that are held to the reference, as the harness does: an example may be
 there for one branch of a formula."""
@@ -57,7 +57,7 @@ class Replay:
     """A failure that was kept."""
 
     case: Case
-    kind: Kind
+    kind: CheckKind
     device: str
     seed: int
     candidate: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])

@@ -10,11 +10,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 from dmlc.source import counted
-from dmlc.testing.coverage import Row, show_table
+from dmlc.testing.coverage import CoverageItem, show_table
 from dmlc.testing.harness import Summary
 from dmlc.testing.jobs import Done
 from dmlc.testing.loose import Looseness
-from dmlc.testing.outcome import Cause, Kind, Outcome, Status
+from dmlc.testing.outcome import Cause, CheckKind, Outcome, Status
 from dmlc.testing.replay import replay_command
 
 _COLUMNS = (
@@ -135,7 +135,7 @@ class Report:
         for outcome in self.outcomes:
             if outcome.status is Status.UNSUPPORTED:
                 where = f"on {outcome.device or 'no device'}"
-                where = "not exported" if outcome.kind is Kind.EXPORT else where
+                where = "not exported" if outcome.kind is CheckKind.EXPORT else where
                 reason = (where, outcome.message.partition("\n")[0])
                 reasons[reason] = reasons.get(reason, 0) + 1
         lines = (f"  {count} {where}: {_cut(reason)}" for (where, reason), count in reasons.items())
@@ -267,7 +267,7 @@ def _describe_tally(tally: Tally) -> dict[str, Any]:
     }
 
 
-def _describe_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
+def _describe_rows(rows: Iterable[CoverageItem]) -> list[dict[str, Any]]:
     return [
         {
             "kind": row.kind,
