@@ -1,9 +1,9 @@
-"""Proves that what a stage reads by index lies inside its tensors.
+"""Bounds check of a stage's indexed reads.
 
-Positions that depend on index variables alone are evaluated over their extents where intervals do
-not tell, with the stage's guard known to hold. What other conditions keep inside, `guards` has held
-inside by now. What is not proved is the author's mistake, and names the read, the axis, its size
-and how far the position reaches where its conditions hold.
+An index that depends on index variables alone is enumerated over their extents if interval
+arithmetic does not prove it, under the stage's guard. `guards` has already clamped the reads that
+only other conditions keep in bounds. An unproved read is an error that names the read, the axis,
+its size and the range of the index.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def check_reads(
     emission: Emission,
     extents: Mapping[str, tuple[ir.Extent, ...]],
 ) -> None:
-    """Raises `DmlcError` with every read of a stage that may leave its tensor, and notes what is
-    known of the whole numbers it holds. `extents` are the tensors'; the sizes of a tensor that is
-    not among them are not known yet."""
+    """Raises `DmlcError` for every read of a stage that may be out of bounds, and records the range
+    of the whole numbers that the stage holds. `extents` maps tensors to their extents; a tensor
+    that is missing has unknown extents and is not checked."""
     # In the order of the emission, where each read has a known place.
     body = ir.Body(emission.instructions, emission.result, emission.guard)
     probe = ir.Stage(stage.name, stage.dtype, stage.extents, body, stage.reduction)

@@ -1,4 +1,4 @@
-"""Reads of tensors at positions, with what stands for elements that are not there."""
+"""Indexed reads of tensors, with a value for elements out of bounds."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from dmlc.source import Note, Span
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadSite:
-    """Where a read was written, for messages: the read, each of its positions (one that expands
-    gives several), and where the function that has it was called."""
+    """Source of a read, for messages: its span, those of its indices (one that expands gives
+    several), and notes of the calls it was inlined from."""
 
     span: Span
     positions: tuple[Span, ...]
     notes: tuple[Note, ...]
     reach: tuple[Interval, ...] = ()
-    """How far each position reaches where the conditions around it hold."""
+    """Range of each index where the conditions around the read hold."""
 
 
 class Reads:
-    """Makes reads, and remembers where each was written."""
+    """Builder of reads; it remembers the source of each."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class Reads:
         self._positions = positions
         self._operations = operations
         self.sites: dict[Node, ReadSite] = {}
-        """Where each read was written first."""
+        """First source of each read."""
 
     def read(self, tensor: str, dtype: DataType, positions: Sequence[Node], site: ReadSite) -> Node:
-        """The element of a tensor at a position along each axis."""
+        """Element of a tensor at an index along each axis."""
         made = self._nodes.add(Node(Form.READ, tensor, tuple(positions), dtype.compute))
         self.sites.setdefault(made, site)
         return made
@@ -61,8 +61,8 @@ class Reads:
         otherwise: Value,
         site: ReadSite,
     ) -> Value:
-        """The same where the positions lie inside a tensor of these sizes, and `otherwise`
-        elsewhere. It has the tensor's type, whichever of the two is all there is."""
+        """Element of a tensor of these sizes if the indices are in bounds, and `otherwise` out of
+        bounds. The result has the tensor's type even if only one of the two is possible."""
         span, apply, number = site.span, self._positions.apply, self._positions.number
         axes = [
             (position, size, *self._reach(position, size))
@@ -94,8 +94,8 @@ class Reads:
         return self._operations.select((condition, value, otherwise), span)
 
     def _reach(self, position: Node, size: Extent) -> Interval:
-        """How far a position reaches along an axis: of one whose size is left open, to beyond all
-        sizes where it is not known to be inside."""
+        """Range of an index along an axis. Along an axis of open size, an index that is not proved
+        in bounds reaches beyond all sizes."""
         if isinstance(size, int):
             return self._positions.reach(position, size)
         if self._positions.is_inside_open(position, size):

@@ -1,4 +1,4 @@
-"""Checks calls: functions of the file, and those of the language as `builtins` has them."""
+"""Checks of calls: functions of the file, and builtins."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FOLDS = ", ".join(r.name for r in REDUCTIONS.values() if r.folds)
 
 
 class Calls:
-    """Checks the calls among the expressions that `checking` checks."""
+    """Checker of calls; `checking` checks their arguments."""
 
     def __init__(self, checking: Checking, functions: Mapping[str, Builtin]) -> None:
         self._checking = checking
@@ -68,7 +68,7 @@ class Calls:
         return gives(Given(kinds, [a.value.span for a in call.arguments], call.span))
 
     def _find_parameters(self, call: syntax.Call, name: str) -> Sequence[Parameter]:
-        """What a call of a function of the language takes; nothing after a mistake."""
+        """Parameters of the builtin that a call names; empty after an error."""
         checking, names, span = self._checking, self._checking.names, call.function.span
         if not name:
             cures = self._cure_method(call)
@@ -102,8 +102,8 @@ class Calls:
         return ()
 
     def _cure(self, call: syntax.Call, name: str) -> tuple[str | None, str | None]:
-        """How the function of another language is written, and the call written so where that is
-        plain."""
+        """Suggestion for a function of another language, and the corrected call if it is
+        unambiguous."""
         texts = [a.value.span.text for a in call.arguments]
         given = ", ".join(texts)
         if name in foreign.CHOICES and len(texts) == 3:
@@ -117,14 +117,14 @@ class Calls:
         return f"a number becomes another type by {right}", right
 
     def _cure_method(self, call: syntax.Call) -> tuple[str, ...]:
-        """What is meant by `x.sum()`, or by an operator's call in a formula."""
+        """Suggestion for `x.sum()`, or for a call of an operator in a formula."""
         if not isinstance(call.function, syntax.Member):
             return ()
         cure = foreign.cure_method(call.function.base.span.text, call.function.member.text)
         return (cure,)
 
     def _count(self, call: syntax.Call, name: str, count: int) -> bool:
-        """Whether a call has so many arguments, none named."""
+        """Checks that a call has `count` arguments, none named; returns whether it has."""
         for argument in call.arguments:
             if argument.name is not None:
                 label = argument.name
@@ -147,7 +147,7 @@ class Calls:
         kinds: Sequence[ValueKind],
         context: TypingContext,
     ) -> ValueKind:
-        """What a function of the file gives of arguments of these kinds."""
+        """Kind of the result of a function of the file for arguments of these kinds."""
         result = self._checking.per_axis(self._checking.names.results.get(name, UNKNOWN), context)
         if {Form.TENSOR, Form.ARRAY} <= {k.form for k in kinds}:
             # What the array is for, such as axes, is in the function's body.
@@ -235,7 +235,7 @@ class Calls:
         return checking.folded(name, kind, value.span, Form.UNKNOWN)
 
     def _over(self, argument: syntax.Argument, context: TypingContext, name: str) -> None:
-        """`like:` or `axes:` of a reduction."""
+        """Checks `like:` or `axes:` of a reduction."""
         checking, value = self._checking, argument.value
         label = "" if argument.name is None else argument.name.text
         if label == "axes":

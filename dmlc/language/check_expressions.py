@@ -1,6 +1,6 @@
-"""Checks expressions: names, booleans and numbers, ranks, packs. Calls are in `check_calls`.
+"""Checks of expressions: names, booleans and numbers, ranks, packs. Calls are in `check_calls`.
 
-Nothing is computed and nothing about sizes or data types is decided here; binding does that.
+Nothing is computed, and sizes and data types are left to the binder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NUMERIC = ("+", "-", "*", "/", "%", "<", "<=", ">", ">=")
 
 
 class ExpressionChecker(Checking):
-    """Checks expressions, a method for each construct; `calls` checks the calls."""
+    """Checker of expressions, with a method for each construct; `calls` checks the calls."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ExpressionChecker(Checking):
         variables: Mapping[str, ValueKind] | None = None,
         expected: ValueKind | None = None,
     ) -> ValueKind:
-        """The kind of an expression. `expected` says which enum a bare name is a member of."""
+        """Kind of an expression. `expected` gives the enum in which a bare name is looked up."""
         return self._start(expression, TypingContext(variables or {}), expected)
 
     def _start(
@@ -77,7 +77,7 @@ class ExpressionChecker(Checking):
             return self.fail(message, expression.span, TOO_DEEP_CURE, code="E0003")
 
     def check_function(self, function: syntax.ScalarFunction, recursive: bool) -> ValueKind:
-        """The kind a function gives, its parameters being of any kind."""
+        """Kind of a function's result for parameters of any kind."""
         seen: dict[str, Span] = {}
         for parameter in function.parameters:
             message = f"parameter '{parameter.text}' of '{function.name.text}' stands twice"
@@ -85,7 +85,7 @@ class ExpressionChecker(Checking):
         return UNKNOWN if recursive else self.check_body(function.body, seen)
 
     def check_body(self, body: syntax.Expression, parameters: Iterable[str]) -> ValueKind:
-        """The kind of a formula of a function, its parameters being of any kind."""
+        """Kind of a function's formula for parameters of any kind."""
         return self._start(
             body, TypingContext(dict.fromkeys(parameters, UNKNOWN), in_function=True)
         )
@@ -253,7 +253,8 @@ class ExpressionChecker(Checking):
         return self.fail_unknown("name", name, known, span, cure=cure, meant=meant)
 
     def _is_open(self, expression: syntax.Expression, context: TypingContext) -> bool:
-        """Whether only the other side of a comparison can tell what a name is."""
+        """Whether an expression is a bare name that only the other operand of a comparison
+        resolves."""
         return isinstance(expression, syntax.Reference) and not (
             expression.name in context.variables
             or expression.name in self.names.locals
@@ -350,7 +351,7 @@ class ExpressionChecker(Checking):
         return ValueKind(kind.what, Form.UNKNOWN if kind.form is Form.UNKNOWN else Form.SCALAR)
 
     def _find_recurrent(self, base: syntax.Expression, context: TypingContext) -> ValueKind | None:
-        """What a name is that a recurrence reads before all of it is defined."""
+        """Kind of a name that a recurrence reads before its definition is complete."""
         names = self.names
         if not isinstance(base, syntax.Reference) or base.name in context.variables:
             return None
@@ -414,7 +415,7 @@ class ExpressionChecker(Checking):
     def bind(
         self, bindings: Sequence[syntax.Binding], context: TypingContext
     ) -> dict[str, ValueKind]:
-        """The index variables of a reduction, or of an element that is defined."""
+        """Index variables of a reduction, or of an indexed definition."""
         bound: dict[str, Span] = {}
         for binding in bindings:
             name, extent = binding.variable, binding.extent
@@ -493,7 +494,7 @@ class ExpressionChecker(Checking):
 
 
 def _expanded(index: syntax.Expression) -> str:
-    """An expression with `...` behind it, in parentheses where it needs them."""
+    """Text of an expression followed by `...`, in parentheses if necessary."""
     text = " ".join(index.span.text.split())
     bare = isinstance(index, syntax.Reference | syntax.Member | syntax.Index | syntax.Call)
     return f"{text}..." if bare else f"({text})..."
@@ -502,7 +503,7 @@ def _expanded(index: syntax.Expression) -> str:
 def _show_indices(
     expression: syntax.Index, context: TypingContext, ranks: frozenset[int]
 ) -> tuple[str, ...]:
-    """How a tensor of one dimension count is read, with the indices at hand."""
+    """Suggested reads of a tensor of each rank, with the indices in scope."""
     base = expression.base
     if len(ranks) != 1 or not isinstance(base, syntax.Reference):
         return ()
@@ -514,7 +515,7 @@ def _show_indices(
 
 
 def _cure_boolean(expression: syntax.Binary, kind: ValueKind) -> str | None:
-    """What is meant where a boolean is an operand of arithmetic or of an order."""
+    """Suggestion for a boolean operand of an arithmetic operator or of an ordering."""
     if kind.is_unknown or kind.what is not What.BOOL:
         return None
     left = expression.left

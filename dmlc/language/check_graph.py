@@ -1,8 +1,8 @@
-"""Checks a graph: symbols, inputs, names, and calls of operators with their arguments.
+"""Checks of a graph: symbols, inputs, names, and calls of operators with their arguments.
 
-What is called is looked up among the operators of the file and its imports, then in the library
-that the caller brings. Without a library, a dotted name of a module that the file does not declare
-(`directml.X`) is left open. Sizes and data types are for binding to settle.
+Operators are looked up in the file and its imports, then in the caller's library. Without a
+library, a dotted name of another module (`directml.X`) is left unresolved. Sizes and data types are
+left to the binder.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from dmlc.source import Diagnostic, Note, Span, counted, replace_word, unknown_n
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operators:
-    """The operators that names in a file may mean."""
+    """Operators in scope of a file."""
 
     module: str | None
     known: Mapping[str, OperatorDefinition]
     library: Library | None = None
 
     def find(self, name: syntax.Name, diagnostics: list[Diagnostic]) -> OperatorDefinition | None:
-        """The operator with that name, if it is declared here; a mistake if it should be."""
+        """Operator of a name; reports an unknown one that should be declared here."""
         found = self.declared(name.text)
         if found is None and self.library is not None:
             found = self.library.find(name.text)
@@ -63,7 +63,7 @@ class Operators:
         return found
 
     def declared(self, name: str) -> OperatorDefinition | None:
-        """The operator of that name that the file or an import has."""
+        """Operator of a name in the file or an import."""
         return self.known.get(name) or self.known.get(qualify(self.module, name))
 
 
@@ -74,11 +74,8 @@ def check_graph(
     diagnostics: list[Diagnostic],
     warnings: list[Diagnostic],
 ) -> dict[str, OperatorDefinition]:
-    """Checks a graph, and gives the operators it calls by the name each call has for them.
-
-    `names` brings the enums and functions of the file, and is filled. `warnings` takes what is
-    computed or given and used by nothing.
-    """
+    """Checks a graph, and returns the operators it calls by the names in its calls. `names` has the
+    enums and functions of the file, and is filled. Unused values are added to `warnings`."""
     checker = _GraphChecker(names, operators, diagnostics, graph.statements)
     places: dict[str, Span] = {}
     for symbol in graph.symbols:
@@ -111,7 +108,7 @@ def _twice(what: str, name: syntax.Name) -> tuple[str, str]:
 
 
 def _find_unused(graph: syntax.Graph, reads: Mapping[str, Iterable[str]]) -> list[Diagnostic]:
-    """Warnings of what nothing reads: it is left out of what is compiled."""
+    """Warnings about values that nothing reads, which are not compiled."""
     used = {name for names in reads.values() for name in names}
     used.update(names_read(*(size for given in graph.inputs for size in given.type.sizes)))
     declared = [("symbol", s, "remove it, or use it in a size") for s in graph.symbols]
@@ -143,7 +140,7 @@ def _tensor_of(declared: syntax.TensorType) -> ValueKind:
 
 
 class _GraphChecker(ExpressionChecker):
-    """Expressions of a graph, where operators are called and have outputs."""
+    """Checker of a graph's expressions, in which operators are called and have outputs."""
 
     def __init__(
         self,
@@ -155,15 +152,15 @@ class _GraphChecker(ExpressionChecker):
         super().__init__(names, diagnostics, GRAPH_FUNCTIONS)
         self.operators = operators
         self.found: dict[str, OperatorDefinition] = {}
-        """The operators called, by the name a call has for them."""
+        """Operators called, by the names in the calls."""
         self.called: dict[str, OperatorDefinition | None] = {}
-        """The operator whose call each name stands for; None where it is not known."""
+        """Operator of the call that each name holds; None if unknown."""
         self.last: OperatorDefinition | None = None
         self.reads = {n.text: names_read(*expressions_of(s)) for s in statements for n in s.names}
-        """The names that each statement reads."""
+        """Names that each statement reads."""
         self.current: syntax.GraphStatement | None = None
         self.cyclic: set[str] = set()
-        """The names in cycles that have been reported."""
+        """Names in cycles that are already reported."""
 
     def check_type(self, declared: syntax.TensorType) -> None:
         if find_data_type(declared.dtype.text) is None:
@@ -253,7 +250,7 @@ class _GraphChecker(ExpressionChecker):
         return super()._reference(expression, context, expected)
 
     def _is_early(self, expression: syntax.Reference) -> bool:
-        """Whether a name is defined by this statement or further down, which is a mistake."""
+        """Whether a name is defined by this statement or a later one, which is an error."""
         name, span = expression.name, expression.span
         if name not in self.names.later:
             return False
@@ -295,7 +292,7 @@ class _GraphChecker(ExpressionChecker):
         return ValueKind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(output.ranks))
 
     def _find_output(self, expression: syntax.Member) -> TensorDefinition | None:
-        """The output that `call.Name` means; None after a mistake, or where nothing is known."""
+        """Output that `call.Name` denotes; None after an error, or if the operator is unknown."""
         base = expression.base
         if not isinstance(base, syntax.Reference):
             self.fail(
@@ -326,7 +323,7 @@ class _GraphChecker(ExpressionChecker):
         return outputs.get(name.text)
 
     def _index(self, expression: syntax.Index, context: TypingContext) -> ValueKind:
-        """`parts.OutputTensors[0]`; anything else as elsewhere."""
+        """Kind of `parts.OutputTensors[0]`; other expressions as in the base class."""
         base = expression.base
         if not isinstance(base, syntax.Member):
             return super()._index(expression, context)
@@ -347,7 +344,7 @@ class _GraphChecker(ExpressionChecker):
     # Calls --------------------------------------------------------------------------------
 
     def _operator_name(self, call: syntax.Call) -> syntax.Name | None:
-        """The dotted name of what is called, where that is an operator and no function."""
+        """Dotted name of a called operator; None for a function."""
         name = called_name(call)
         if name is None:
             return None
@@ -454,7 +451,7 @@ class _GraphChecker(ExpressionChecker):
         tensor: TensorDefinition | None,
         context: TypingContext,
     ) -> ValueKind:
-        """A tensor, a list of them, or the type and sizes of an output."""
+        """Checks an argument: a tensor, a list of tensors, or the type and sizes of an output."""
         listed = isinstance(value, syntax.Array)
         if tensor is not None and tensor.array != listed:
             wanted = "a list of tensors, as in [a, b]" if tensor.array else "one tensor"
@@ -479,7 +476,7 @@ class _GraphChecker(ExpressionChecker):
 
 
 def called_name(call: syntax.Call) -> str | None:
-    """The name that a call has for what it calls, dots and all; None where that is no name."""
+    """Callee of a call, with dots; None if it is no name."""
     parts: list[str] = []
     function = call.function
     while isinstance(function, syntax.Member):
@@ -491,7 +488,8 @@ def called_name(call: syntax.Call) -> str | None:
 
 
 def as_tensor_type(value: syntax.Expression) -> syntax.TensorType | None:
-    """`FLOAT32[N, C]` in a call, which states an output's type and sizes."""
+    """Type and sizes of an output that a call states, `FLOAT32[N, C]`; None for other
+    expressions."""
     if not isinstance(value, syntax.Index) or not isinstance(value.base, syntax.Reference):
         return None
     if find_data_type(value.base.name) is None:
@@ -503,15 +501,15 @@ def as_tensor_type(value: syntax.Expression) -> syntax.TensorType | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Several:
-    """The outputs of a call of which one has to be named: how many there are, and how the first
-    is named."""
+    """Result of a call with several outputs, of which the reader must select one: their number, and
+    the first one's name."""
 
     count: str
     first: str
 
 
 def _outputs(operator: OperatorDefinition) -> ValueKind | _Several:
-    """The kind of the one output that a call stands for, where there is one."""
+    """Kind of the only output of an operator, or `_Several`."""
     outputs = operator.newest.outputs
     if not outputs or operator.broken:
         return UNKNOWN  # Its own check refuses it.

@@ -1,7 +1,6 @@
-"""What kinds of values go together, and what is said of those that do not.
+"""Base of the checks of expressions: agreement of kinds, and error messages.
 
-`Checking` is what every check of expressions builds on; `check_expressions` and `check_calls` walk
-the syntax.
+`check_expressions` and `check_calls` derive from `Checking` and walk the syntax.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from dmlc.source import UNKNOWN_NAME, Diagnostic, Fix, Note, Span, join_words, u
 
 @dataclasses.dataclass(slots=True)
 class Expansion:
-    """What `...` expands, and whether an array has been met in it."""
+    """Expansion `...`, with whether an array occurred in it."""
 
     met: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TypingContext:
-    """Where an expression stands: the variables bound around it, and what encloses it."""
+    """Context of an expression: the variables in scope, and the constructs around it."""
 
     variables: Mapping[str, ValueKind]
     pack: Expansion | None = None
@@ -36,8 +35,8 @@ class TypingContext:
 
 
 class Checking(abc.ABC):
-    """Checks against `names`, adding mistakes to `diagnostics`. What follows a mistake is of
-    unknown kind, so that one mistake is reported once."""
+    """Checker against the symbol table `names`; errors are added to `diagnostics`. An erroneous
+    expression has an unknown kind, so that one error is reported once."""
 
     def __init__(self, names: SymbolTable, diagnostics: list[Diagnostic]) -> None:
         self.names = names
@@ -50,12 +49,12 @@ class Checking(abc.ABC):
         context: TypingContext,
         expected: ValueKind | None = None,
     ) -> ValueKind:
-        """The kind of an expression. `expected` says which enum a bare name is a member of. It
-        recurses: the parser has refused what is nested too deep."""
+        """Kind of an expression. `expected` gives the enum in which a bare name is looked up. It
+        recurses: the parser has bounded the depth."""
 
     @abc.abstractmethod
     def expand(self, pack: syntax.Pack, context: TypingContext) -> ValueKind:
-        """The kind of what stands before `...`, which must have something to expand."""
+        """Kind of the operand of `...`, which must contain an array."""
 
     def fail(
         self, message: str, span: Span, *notes: str | Note, code: str, fixes: tuple[Fix, ...] = ()
@@ -78,21 +77,21 @@ class Checking(abc.ABC):
         return UNKNOWN
 
     def hold_once(self, name: syntax.Name, seen: dict[str, Span], message: str, first: str) -> None:
-        """Holds a name to standing once; `seen` is where names stood before, `first` what is said
-        of that place."""
+        """Reports a repeated name; `seen` has the spans of the earlier names, and `first` is the
+        note at the earlier one."""
         if name.text in seen:
             self.fail(message, name.span, Note(first, seen[name.text]), code="E0205")
         seen.setdefault(name.text, name.span)
 
     def names_array(self, expression: syntax.Expression) -> bool:
-        """Whether this is the name of an array of tensors."""
+        """Whether an expression is the name of an array of tensors."""
         if not isinstance(expression, syntax.Reference):
             return False
         tensor = self.names.tensors.get(expression.name)
         return tensor is not None and tensor.array
 
     def per_axis(self, kind: ValueKind, context: TypingContext) -> ValueKind:
-        """An array inside `e...` stands for its value along the axis at hand."""
+        """Kind of an array's entry inside `e...`; other kinds unchanged."""
         if kind.form in (Form.ARRAY, Form.UNKNOWN) and context.pack is not None:
             context.pack.met = True
         if kind.form is Form.ARRAY and context.pack is not None:
@@ -104,7 +103,7 @@ class Checking(abc.ABC):
     def combine(
         self, kinds: Sequence[ValueKind], context: TypingContext, span: Span
     ) -> tuple[Form, frozenset[int] | None]:
-        """The form of values combined element by element, and the ranks it may have."""
+        """Form and possible ranks of values combined element by element."""
         forms = {k.form for k in kinds}
         known = [k.ranks for k in kinds if k.form is Form.TENSOR and k.ranks is not None]
         ranks = known[0] if known else None
@@ -129,7 +128,7 @@ class Checking(abc.ABC):
         return Form.SCALAR, None
 
     def folded(self, name: str, body: ValueKind, span: Span, form: Form) -> ValueKind:
-        """What a reduction gives of values of a kind, in some form."""
+        """Kind of a reduction of values of a kind, in some form."""
         reduction = REDUCTIONS.get(name)
         what = What.BOOL if reduction is not None and reduction.booleans else What.NUMBER
         self.expect(body, what, f"what '{name}' folds", span)

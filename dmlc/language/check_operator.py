@@ -37,13 +37,13 @@ from dmlc.source import Diagnostic, Note, Span, counted, join_words
 def check_operator(
     operator: syntax.Operator, module: str | None, names: SymbolTable, diagnostics: list[Diagnostic]
 ) -> OperatorDefinition:
-    """The meaning of an operator of a module; adds every mistake to `diagnostics`. `names` brings
-    the enums and functions of the file, and is filled."""
+    """Definition of an operator of a module; every error is added to `diagnostics`. `names` has the
+    enums and functions of the file, and is filled."""
     return _OperatorChecker(operator, module, names, diagnostics).run()
 
 
 class _OperatorChecker(ExpressionChecker):
-    """Checks the sections of an operator, and the expressions in them."""
+    """Checker of an operator's sections, and of the expressions in them."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class _OperatorChecker(ExpressionChecker):
         self.operator = operator
         self.module = module
         self.functions = dict(names.functions)
-        """Those of the file; `compute` may declare further ones."""
+        """Functions of the file; `compute` may declare more."""
 
     def run(self) -> OperatorDefinition:
         operator = self.operator
@@ -135,7 +135,7 @@ class _OperatorChecker(ExpressionChecker):
         return tuple(sorted(levels.values(), key=lambda t: level_number(t.level) or (0, 0)))
 
     def add_tensor(self, tensor: TensorDefinition) -> None:
-        """Notes a row; a tensor of several levels may have the ranks and types of any."""
+        """Records a row; a tensor of several feature levels may have the ranks and types of any."""
         named = {d.name: NUMBER for d in tensor.dimensions or () if d.name is not None}
         if tensor.shape_name is not None:
             named[tensor.shape_name] = NUMBERS
@@ -185,7 +185,7 @@ class _OperatorChecker(ExpressionChecker):
     def check_value(
         self, attribute: AttributeDefinition, value: syntax.Expression, role: str
     ) -> None:
-        """Holds a default, or an example's value, to the attribute's type."""
+        """Checks a default, or an example's value, against the attribute's type."""
         wanted = attribute_kind(attribute)
         kind = self.check(value, expected=wanted)
         what = f"{role} '{attribute.name}'"
@@ -292,7 +292,7 @@ class _OperatorChecker(ExpressionChecker):
     def note_recurrence(
         self, recurrence: Recurrence, statements: Sequence[syntax.Statement]
     ) -> None:
-        """Has the names of a recurrence be read where it does."""
+        """Makes the names of a recurrence readable within it."""
         for statement in statements[recurrence.first : recurrence.last + 1]:
             if isinstance(statement, syntax.Assignment) and statement.indices is not None:
                 packs = [index for index in statement.indices if index.pack]
@@ -485,7 +485,7 @@ class _OperatorChecker(ExpressionChecker):
     def check_numbers(
         self, value: syntax.Expression, tensor: TensorDefinition
     ) -> tuple[int, ...] | None:
-        """The shape of a tensor's numbers, held to its ranks; None after a mistake."""
+        """Shape of a tensor's numbers, checked against its ranks; None after an error."""
         shape = self.literal_shape(value)
         if shape is None:
             return None
@@ -522,7 +522,7 @@ class _OperatorChecker(ExpressionChecker):
         example: syntax.Example,
         tensor: TensorDefinition,
     ) -> None:
-        """Holds what others give to the sizes of what is expected."""
+        """Checks the sizes of the values after `instead of` against those of the expected ones."""
         if not isinstance(example, syntax.Difference):
             message = "an example says what is given, and not what others give: write 'differs'"
             self.fail(message, instead.span, code="E0506")
@@ -539,7 +539,7 @@ class _OperatorChecker(ExpressionChecker):
                 self.fail(message, instead.span, code="E0506")
 
     def check_difference(self, difference: syntax.Difference) -> None:
-        """Holds a section `differs` to what more it says than an example."""
+        """Checks those parts of a section `differs` that an example does not have."""
         if not any(item.instead is not None for item in difference.items):
             self.fail(
                 f'differs "{difference.title}" does not say what others give',
@@ -578,7 +578,7 @@ class _OperatorChecker(ExpressionChecker):
             )
 
     def literal_shape(self, value: syntax.Expression) -> tuple[int, ...] | None:
-        """The shape of a nested array of numbers; None after a mistake."""
+        """Shape of a nested array of numbers; None after an error."""
         level: list[syntax.Expression] = [value]
         shape: list[int] = []
         while level and all(isinstance(v, syntax.Array) for v in level):
@@ -621,7 +621,7 @@ def _section_of(example: syntax.Example) -> str:
 
 
 def _measure(value: syntax.Expression) -> tuple[int, ...] | None:
-    """The sizes of numbers in rows, by the first of each."""
+    """Sizes of a nested array, measured along its first entries."""
     sizes: list[int] = []
     while isinstance(value, syntax.Array):
         sizes.append(len(value.items))

@@ -1,8 +1,8 @@
-"""What the checker knows about an expression before anything is bound.
+"""Kinds of expressions in the checker, before anything is bound.
 
-A `Kind` says as much as the tables say: number or boolean, one value or an array or a tensor,
-its possible ranks. `UNKNOWN` is what a parameter of a function is, and what follows a mistake:
-it fits everywhere, so that one mistake is reported once.
+A `ValueKind` is what the tables imply: number or boolean; scalar, array or tensor; possible ranks.
+`UNKNOWN` is the kind of a function's parameter and of an erroneous expression: it fits everywhere,
+so that one error is reported once.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class ValueKind:
     form: Form
     enum: EnumDefinition | None = None
     values: tuple[str, ...] | None = None
-    """Of a string: what it may be."""
+    """Permitted values of a string."""
     ranks: frozenset[int] | None = None
-    """Of a tensor: the dimension counts it may have; None if nothing is known."""
+    """Possible ranks of a tensor; None if unknown."""
     pack: bool = False
-    """True for a pack variable, which has a value per axis."""
+    """Whether it is a pack variable, which has a value per axis."""
 
     @property
     def is_unknown(self) -> bool:
@@ -51,8 +51,8 @@ class ValueKind:
 
 UNKNOWN = ValueKind(What.UNKNOWN, Form.UNKNOWN)
 BROKEN = ValueKind(What.UNKNOWN, Form.UNKNOWN, values=())
-"""What the name of a declaration is that could not be read: what is compared with it may be a
-member of an enum that is not known either."""
+"""Kind of a declaration that could not be read. A name compared with it may be a member of an
+unknown enum."""
 NUMBER = ValueKind(What.NUMBER, Form.SCALAR)
 BOOL = ValueKind(What.BOOL, Form.SCALAR)
 STRING = ValueKind(What.STRING, Form.SCALAR)
@@ -62,7 +62,7 @@ PACK = ValueKind(What.NUMBER, Form.SCALAR, pack=True)
 
 
 def tensor_kind(tensor: TensorDefinition) -> ValueKind:
-    """The kind of a tensor's elements, all of them at once."""
+    """Kind of a tensor as a whole."""
     booleans = {t is DataType.BOOL for t in tensor.dtypes}
     what = What.UNKNOWN
     if len(booleans) == 1:
@@ -79,7 +79,7 @@ def attribute_kind(attribute: AttributeDefinition) -> ValueKind:
 
 
 class SymbolTable:
-    """What the expressions of one place may name. Filled in as statements are checked."""
+    """Symbol table of one operator or graph, filled as its statements are checked."""
 
     def __init__(
         self,
@@ -92,21 +92,21 @@ class SymbolTable:
         self.enums = enums
         self.functions = dict(functions)
         self.results = dict(results)
-        """The kind each function gives, once it has been checked."""
+        """Kind of each checked function's result."""
         self.elements = elements
-        """Whether tensors' elements may be read: in `compute`, not in `require` or a default."""
+        """Whether elements of tensors may be read: in `compute`, not in `require` or a default."""
         self.tensors: dict[str, TensorDefinition] = {}
         self.attributes: dict[str, AttributeDefinition] = {}
         self.dimensions: dict[str, ValueKind] = {}
-        """The names of sizes, and of whole shapes, that the `Dimensions` column has."""
+        """Names of sizes and shapes in the `Dimensions` column."""
         self.broken: set[str] = set()
-        """The names of what the tables could not read: nothing more is known of them, and they are
-        no names that are unknown."""
+        """Names of unreadable table rows. Nothing else is known of them, and they are not reported
+        as unknown."""
         self.locals: dict[str, ValueKind] = {}
-        """Locals and outputs that are defined by now."""
+        """Locals and outputs defined so far."""
         self.later: dict[str, Span] = {}
-        """Names that a later statement defines, or that this one does."""
+        """Names that this statement or a later one defines."""
         self.recurrent: dict[str, int] = {}
-        """Of these, those that the statements of a recurrence read at other steps: the number of
-        their indices."""
+        """Number of indices of those names that the statements of a recurrence may read at other
+        steps."""
         self.later_functions: dict[str, Span] = {}
