@@ -1,7 +1,7 @@
-"""Tests of operators: how near results are to the reference, and how near they must be.
+"""Tests of operators against the reference, within computed error bounds.
 
-The names below are the public face; the other modules may change. Each name is imported when it is
-first used. `bindings` and `arrays` need Hypothesis, which `pip install 'dmlc[test]'` brings.
+The names below are public; the other modules may change. Each name is imported at its first use.
+`bindings` and `arrays` need Hypothesis, which `pip install 'dmlc[test]'` brings.
 """
 
 from __future__ import annotations
