@@ -1,7 +1,7 @@
-"""The import of reference pages: a page becomes a description of its operator in the language.
+"""Import of reference pages: conversion of a page to a description of its operator in the language.
 
-The names below are imported when they are first used, and with them the packages that read
-Markdown and reStructuredText, which are an extra: `pip install 'dmlc[import]'`.
+The names below are imported at their first use, and with them the packages that read Markdown and
+reStructuredText, which are an extra: `pip install 'dmlc[import]'`.
 """
 
 from __future__ import annotations

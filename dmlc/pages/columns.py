@@ -1,6 +1,6 @@
-"""Tables of pages of DirectML: the meaning of columns and cells, in any language.
+"""Tables of DirectML pages: the meaning of columns and cells, in any language.
 
-A header says it in English. In another language it follows from the cells: data types, dimension
+An English header determines the columns. In another language the cells do: data types, dimension
 counts and dimensions look alike everywhere.
 """
 
@@ -27,7 +27,7 @@ _DIMENSIONS = re.compile(r"\{\s*(?:[A-Za-z_]\w*\s*\[\s*\]|\[?\w+\]?(?:\s*,\s*\[?
 
 
 def find_columns(table: PageTable) -> dict[str, int] | None:
-    """The columns of a table of tensors; None where it is none."""
+    """Columns of a table of tensors; None for any other table."""
     places: dict[str, int] = {}
     for place, cell in enumerate(table.header.cells):
         known = _HEADERS.get(words(cell).lower())
@@ -65,7 +65,7 @@ def _tell(cells: Sequence[str]) -> str | None:
 
 
 def read_types(text: str) -> tuple[list[str], list[str]]:
-    """The data types of a list, by the names that the page has for them, and what is none."""
+    """Data types of a list, by the page's names, and the words that are none."""
     parts = [p.strip() for p in re.split(r",|;|\band\b|\bor\b", text) if p.strip()]
     known = [p for p in parts if find_data_type(p) is not None]
     return known, [p for p in parts if p not in known]
@@ -85,8 +85,8 @@ def _read_ranks(text: str) -> str | None:
 def read_tensor(
     row: PageRow, places: Mapping[str, int], kind: str | None
 ) -> tuple[Tensor, str] | None:
-    """The tensor of a row, and what of it was not understood; None where it names none. `kind` is
-    what its field says, for a page in another language."""
+    """Tensor of a row, and its text that was not understood; None if the row names no tensor.
+    `kind` is that of its field, for a page in another language."""
 
     def cell(name: str) -> str:
         place = places.get(name)
