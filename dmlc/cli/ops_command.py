@@ -1,4 +1,4 @@
-"""`dmlc ops`: the operators of the library."""
+"""`dmlc ops`: operators of the library."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def command(pattern: str | None, as_json: bool) -> int:
 
 
 def _read(name: str) -> Summary:
-    """The summary of an operator that the index lacks, from its file."""
+    """Summary of an operator that the index lacks, from its file."""
     return summarize(dmlc.operators()[name].definition)
 
 

@@ -1,4 +1,4 @@
-"""`dmlc profile`: how long each kernel of an operator or a graph takes."""
+"""`dmlc profile`: time of each kernel of an operator or a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dmlc run`: an operator or a graph on arrays."""
+"""`dmlc run`: operator or graph on arrays."""
 
 from __future__ import annotations
 

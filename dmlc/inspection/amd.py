@@ -1,4 +1,4 @@
-"""The machine code of AMD's GPUs, GCN and RDNA, as Mesa prints it."""
+"""Machine code of AMD's GPUs, GCN and RDNA, as printed by Mesa."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _TARGET = re.compile(r"\bBB\d+\b")
 _BYTES = {"ubyte": 1, "sbyte": 1, "byte": 1, "ushort": 2, "sshort": 2, "short": 2, "dword": 4}
 
 _HINTS = ("s_delay_alu", "s_waitcnt_depctr")
-"""They say how far apart are instructions that depend on each other. Mesa writes all of them for
-RDNA3 from version 23 on."""
+"""Hints about the distance of dependent instructions. Mesa writes all of them for RDNA3 since
+version 23."""
 
 BEFORE_RDNA = ("tahiti", "pitcairn", "verde", "oland", "hainan", "bonaire", "kaveri", "kabini",
                "hawaii", "tonga", "iceland", "carrizo", "fiji", "stoney", "polaris", "vegam",
                "vega", "raven", "renoir", "mi100", "mi200", "gfx9")  # fmt: skip
-"""How the names of GPUs begin whose loads and stores share one counter."""
+"""Prefixes of the names of GPUs whose loads and stores share one counter."""
 
 
 def read_listing(text: str, gpu: str) -> Listing:
-    """The instructions of a listing for a GPU, by Mesa's name of it."""
+    """Instructions of a listing for a GPU of that name in Mesa."""
     queued = gpu.lower().startswith(BEFORE_RDNA)
     found: list[Instruction] = []
     labels: dict[str, int] = {}
@@ -74,7 +74,8 @@ def _classify(name: str, operands: str, queued: bool) -> Instruction:
 
 
 def _count_bytes(width: str) -> int:
-    """`b128`, `dwordx4`, `ushort`, `short_d16`, `d16_b16`, `u16`, `format_xyzw`"""
+    """Bytes of a width: `b128`, `dwordx4`, `ushort`, `short_d16`, `d16_b16`, `u16`,
+    `format_xyzw`."""
     words = re.fullmatch(r"dwordx(\d+)", width)
     if words is not None:
         return 4 * int(words[1])

@@ -1,4 +1,4 @@
-"""The machine code of NVIDIA's GPUs, SASS, as nvdisasm prints it."""
+"""Machine code of NVIDIA's GPUs, SASS, as printed by nvdisasm."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _OWN = ("LDL", "STL")
 
 
 def read_listing(text: str) -> Listing:
-    """The instructions of a kernel; those of routines that it calls, such as for denormal
-    divisors, are left out."""
+    """Instructions of a kernel, without those of routines that it calls, such as for denormal
+    divisors."""
     found: list[Instruction] = []
     labels: dict[str, int] = {}
     for line in text.splitlines():
@@ -66,7 +66,7 @@ def _classify(name: str, operands: str) -> Instruction:
 
 
 def _list_registers(operands: str) -> tuple[str, ...]:
-    """The registers that operands name, each half of pairs too."""
+    """Registers that operands name, with both halves of pairs."""
     found: list[str] = []
     for number, pair in _REGISTER.findall(operands):
         found.append(f"R{number}")
@@ -76,7 +76,7 @@ def _list_registers(operands: str) -> tuple[str, ...]:
 
 
 def _count_bytes(modifiers: list[str]) -> int:
-    """`E`, `E.128.CONSTANT`, `E.U16`"""
+    """Bytes of an access: `E`, `E.128.CONSTANT`, `E.U16`."""
     for modifier in modifiers:
         bits = re.fullmatch(r"[US]?(8|16|64|128)", modifier)
         if bits is not None:

@@ -1,8 +1,6 @@
-"""Data types and scalar operations: a record of each operation, which has all that is known of it.
-
-The NumPy function of an operation is its definition: the reference evaluator calls it, the
-constant folder calls it, and every backend is tested against it.
-"""
+"""Data types and scalar operations: a record of each operation, with everything that is known of
+it. The NumPy function of an operation is its definition: the reference evaluator calls it, the
+constant folder calls it, and every backend is tested against it."""
 
 from __future__ import annotations
 
@@ -50,19 +48,19 @@ OPERATIONS: Mapping[str, Record] = MappingProxyType(REGISTRY.records)
 operands do not share one type, so both IRs spell them as instructions of their own."""
 
 GRADIENT_MARKS: Mapping[str, Record] = MappingProxyType(MARKS.records)
-"""Operations that give their first operand and say something to differentiation alone, by name."""
+"""Operations that return their first operand and affect differentiation only, by name."""
 
 COMBINERS: Mapping[str, Operation] = MappingProxyType(
     {"sum": OPERATIONS["add"], "product": OPERATIONS["mul"], "min": OPERATIONS["min"],
      "max": OPERATIONS["max"], "any": OPERATIONS["or"], "all": OPERATIONS["and"]}
 )  # fmt: skip
-"""What a reduction folds its values with, by the reduction's name."""
+"""Operation of each reduction, by the reduction's name."""
 
 
 ROUNDINGS: Mapping[DataType, Operation] = MappingProxyType(
     {o.rounds_to: o for o in OPERATIONS.values() if o.rounds_to is not None}
 )
-"""The operation that rounds as storing a value in a 16-bit type does."""
+"""Operation that rounds to a 16-bit type, as a store does."""
 
 
 def combiner_identity(combiner: str, dtype: DataType) -> bool | int | float:

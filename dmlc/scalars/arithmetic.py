@@ -1,9 +1,6 @@
-"""The records of arithmetic, comparisons, logic, roundings and bits.
-
-The rules come from IEEE 754 and the choices are: `min`, `max` propagate NaN and keep the first
-operand on a tie; `sign` keeps zeros; integers wrap; integer division truncates, and dividing by
-zero gives 0.
-"""
+"""Records of arithmetic, comparisons, logic, roundings and bit operations. The rules are those of
+IEEE 754, with these choices: `min`, `max` propagate NaN and keep the first operand on a tie; `sign`
+keeps zeros; integers wrap; integer division truncates, and dividing by zero gives 0."""
 
 from __future__ import annotations
 
@@ -48,8 +45,7 @@ def _integral(x: Array) -> bool:
 
 
 def _are_natural(x: Array, y: Array) -> bool:
-    """Whether many numbers that are not negative are divided by one that is greater than 0: as most
-    positions are."""
+    """Whether many nonnegative numbers are divided by one positive number, as most indices are."""
     return y.size == 1 and x.size > 1 and y.item() > 0 and x.min().item() >= 0
 
 
@@ -94,7 +90,7 @@ def _sign(x: Array) -> Array:
 
 
 def _multiply_add(x: Array, y: Array, z: Array) -> Array:
-    """x * y + z of FLOAT32, rounded once. More digits than that, as the reference has, stay."""
+    """Multiply-add of FLOAT32, rounded once. Wider types, as in the reference, stay exact."""
     if x.dtype != np.float32:
         return np.asarray(x * y + z)
     product, added = x.astype(np.float64) * y, z.astype(np.float64)
@@ -111,8 +107,8 @@ def _multiply_add(x: Array, y: Array, z: Array) -> Array:
 
 
 def _round_once(product: Array, added: Array, whole: Array) -> Array:
-    """What rounding a sum to FLOAT64 loses decides between neighbours in FLOAT32 that are as near:
-    it is kept in the last bit, which rounding to odd sets."""
+    """Sum with the rounding error of FLOAT64 kept in its last bit by rounding to odd, so that a
+    second rounding to FLOAT32 is correct at ties."""
     back = whole - product
     lost = (product - (whole - back)) + (added - back)
     bits = whole.view(np.int64)
@@ -122,7 +118,7 @@ def _round_once(product: Array, added: Array, whole: Array) -> Array:
 
 
 def _bits(y: Array) -> Array:
-    """A shift distance, taken modulo the width as GPUs do."""
+    """Shift distance modulo the width, as on GPUs."""
     return y & y.dtype.type(y.dtype.itemsize * 8 - 1)
 
 
@@ -157,8 +153,8 @@ def _rsqrt(x: Value) -> Value:
 
 
 def _extreme(before: str) -> Derivative:
-    """Of the larger or smaller of two values. Where one of them is fixed, the other gets the
-    adjoint only where it is beyond it; where both move, each gets half of it at a tie."""
+    """Derivative of the larger or smaller of two values. If one of them is constant, the other gets
+    the adjoint only strictly beyond it; if both vary, each gets half of it at a tie."""
 
     def spread(p: Point) -> Sequence[Value] | Sequence[Part]:
         a, b = p.operands
@@ -175,17 +171,17 @@ def _extreme(before: str) -> Derivative:
 
 
 def end_kink(formula: str) -> str:
-    """The choice of a function at the end of its operands."""
+    """Derivative chosen at the end of a function's domain."""
     return f"{formula} has the derivative 0 in x where x = 0, and x cannot be negative"
 
 
 def leave_end(p: Point, value: Value) -> tuple[tuple[Value, bool], ...]:
-    """That a value is not 0, where what is 0 there is at its least."""
+    """Condition that a value is nonzero, for a value whose least is 0."""
     return ((value.apply("ne", 0), True),) if p.ending else ()
 
 
 def _product(p: Point) -> Sequence[Value] | Sequence[Part]:
-    """The adjoint times the other operand; of a square, times twice the operand."""
+    """Adjoint times the other operand; for a square, times twice the operand."""
     left, right = p.operands
     return (Part(0, p.d * left * 2),) if left is right else (p.d * right, p.d * left)
 
@@ -196,7 +192,7 @@ def _quotient(p: Point) -> Sequence[Value]:
 
 
 def _remainder(p: Point) -> Sequence[Value]:
-    """`x % y` is `x - y * trunc(x / y)`."""
+    """Derivative of `x % y`, which is `x - y * trunc(x / y)`."""
     quotient = (p.x / p.operands[1]).apply("trunc")
     return p.d, -(p.d * quotient)
 
@@ -414,7 +410,7 @@ def _truth(
     cgc: tuple[str, ...],
     mlir: tuple[str, str, str],
 ) -> None:
-    """Adds an operation that gives BOOL."""
+    """Adds an operation with a BOOL result."""
     REGISTRY.add(Record(
         name, arity, operands, evaluate,
         boolean=True, symbol=symbol, narrows=None, internal=False, meaning=meaning, edges=edges,
@@ -508,7 +504,7 @@ def _rounding(
     mlir: str,
     pages: tuple[str, ...],
 ) -> None:
-    """Adds an operation that gives a whole number near a float."""
+    """Adds an operation that rounds a float to a whole number."""
     REGISTRY.add(Record(
         name, 1, Operands.FLOAT, evaluate,
         boolean=False, symbol=None, narrows=None, internal=False, meaning=meaning,
@@ -670,8 +666,8 @@ _bitwise(
 def _narrowing(
     dtype: DataType, *, meaning: str, edges: str, cost: int, opencl: Spelled, wgsl: Spelled
 ) -> None:
-    """Adds the rounding of FLOAT32 to a type of 16 bits: what `cast(x, FLOAT16)` does. Passes make
-    such operations too."""
+    """Adds the rounding of FLOAT32 to a 16-bit type, as by `cast(x, FLOAT16)`. Passes also create
+    such operations."""
 
     def evaluate(x: Array) -> Array:
         own = data_type_of(x.dtype)

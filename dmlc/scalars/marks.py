@@ -1,8 +1,6 @@
-"""Records of operations that say something to differentiation, and nothing to a kernel.
-
-Each gives its first operand. Functions of the tensor IR have them until `transform.simplify` drops
-them, which is before anything is lowered or exported.
-"""
+"""Records of operations that affect differentiation, and no kernel. Each returns its first operand.
+Functions of the tensor IR contain them until `transform.simplify` removes them, before lowering and
+export."""
 
 from __future__ import annotations
 
