@@ -1,4 +1,4 @@
-"""Random legal schedules: random primitives, tried on the plain nest of a function."""
+"""Random legal schedules: calls that are drawn, and tried on the plainest nest that there is."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse
 
 Step: TypeAlias = tuple[str, int, int]
-"""Random step: a primitive, the loop from which on a legal one is searched, and a number that
-selects its arguments."""
+"""A way to draw a call, the loop from which on one is looked for that it suits, and its number."""
 
 AXES = "row", "column"
 VALUES = "left", "right", "%0", "%1"
 TILE = "(tile)"
-"""Placeholder for the name of any tile."""
+"""Stands for the name of any tile."""
 
 DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
     "split": lambda number: ("split", (2, 3, 4, 8)[number]),
@@ -69,14 +68,14 @@ DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
     },
     "interleave": lambda number: ("interleave",),
 }
-"""Primitive and its arguments beside a loop, for one of four numbers, by the step's name. All are
-checked as those of rules are."""
+"""By a name the primitive and what it takes beside a loop, of one of four numbers. All of them go
+through the door, as rules do."""
 SCALAR: tuple[str, ...] = tuple(
     name
     for name in DRAWN
     if name == "vectorize whole" or not name.startswith(("vec", "pack", "expand"))
 )
-"""Steps for languages with vectors of at most four lanes, in private arrays too."""
+"""What languages have whose vectors are no longer than four, in private arrays too."""
 
 
 _BLOCKED = ("hoist", "split", *["reorder"] * 4, "unroll", "partial", "resume", *["vectorize"] * 2,
@@ -84,13 +83,13 @@ _BLOCKED = ("hoist", "split", *["reorder"] * 4, "unroll", "partial", "resume", *
 
 
 _ALL = ("vectorize all", "tile all", "unroll all")
-"""Steps that apply to all loops where they are legal."""
+"""What is done with all loops that it suits."""
 
 
 def draw_steps(random: Random, names: Sequence[str] = tuple(DRAWN)) -> list[Step]:
-    """Random steps. With probability 1/5 each they include the steps that interleave loops, those
-    that tile outputs and reorder the loops, and those that stage values, some of them a step
-    ahead."""
+    """Some steps. Of five, one has what it takes to interleave loops, where there are vectors, one
+    what makes a block of outputs, whose loops then change places, and one what stages values, some
+    of them a step ahead."""
 
     def draw(name: str) -> Step:
         return name, random.randrange(8), random.randrange(4)
@@ -123,8 +122,8 @@ def follow(
     steps: Sequence[Step],
     most_items: int | None = None,
 ) -> tuple[Nest, list[str]]:
-    """Nest after those steps that are legal on one of its loops and give no group more than
-    `most_items` work items, and their names."""
+    """A nest after those of some steps that are legal for a loop of it and give no group more work
+    items than that, and the names of these steps."""
     done: list[str] = []
     for name, which, number in steps:
         verb, *arguments = DRAWN[name](number)
@@ -144,7 +143,7 @@ def follow(
 
 
 def _name_tiles(nest: Nest, given: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
-    """Arguments with the placeholder replaced by the name of each tile."""
+    """What a call is given, with the name of each tile where that of any is wanted."""
     if TILE not in given:
         return [given]
     dims = dict.fromkeys(n.dim for n in walk(nest.body) if isinstance(n, Loop))
@@ -159,7 +158,7 @@ def _try(
     calls: Sequence[Call],
     most_items: int | None,
 ) -> Nest | None:
-    """Nest after the first legal one of some calls; None if none is legal."""
+    """A nest after the first of some calls that is legal; None where none is."""
     for call in calls:
         try:
             made = apply(nest, function, limits, call)
@@ -171,19 +170,18 @@ def _try(
 
 
 def fuse_plainly(function: ir.Function, longest_row: int, budget: Budget) -> Fusion:
-    """Fusion whose groups fit any schedule: their kernels keep no rows in registers."""
+    """Fusion whose groups any schedule does for: their kernels hold no rows."""
     return fuse(function, 0, dataclasses.replace(budget, held=0))
 
 
 _MOST_STEPS = 1 << 14
-"""Largest number of iterations of a work item: lavapipe ends loops, wherever they are, after 65,535
-iterations of a kernel."""
+"""Of one work item: lavapipe ends loops, wherever they are, after 65,535 steps of a kernel."""
 _SHARED_OUT: tuple[Step, ...] = (*[("fuse", 0, 0)] * 3, ("groups", 0, 0))
-"""Steps that give each point a work group."""
+"""What gives work groups as many points as there are."""
 
 
 def _count_steps(nest: Nest) -> int:
-    """Largest number of points that one work item computes if its group has no other."""
+    """The points that one work item goes through, at most, if its group has no other."""
     points = sum(math.prod(phase.space.sizes) for phase in nest.phases)
     groups = (n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP)
     return points // max(1, math.prod(loop.dim.count_steps(loop.step) for loop in groups))
@@ -191,8 +189,8 @@ def _count_steps(nest: Nest) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class DrawnSchedule:
-    """Lowering of groups to a kernel each, by a random schedule with a seed. `done` collects the
-    texts of the nests, in the order of the kernels."""
+    """Lowers groups of stages to a kernel each, by a schedule that a number stands for. `done`
+    takes the nests, as text, in the order of the kernels."""
 
     seed: int
     done: list[str] = dataclasses.field(default_factory=list[str])
