@@ -165,7 +165,7 @@ STEP = "step"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Repeat:
-    """Loop over kernels, from number `first` to `last`, run `times` times, with a barrier in
+    """Loop over kernels, from number `first` to `last`, run `steps` times, with a barrier in
     between. Their scalars `step` count from 0 up, or from the last step down if `backwards`."""
 
     first: int
