@@ -160,7 +160,7 @@ def convert(attribute: AttributeDefinition, given: object) -> Constant:
         items = expect_items(attribute.name, given, "")
     except ArgumentError:
         raise _wrong(attribute, given, "a list of values") from None
-    # What has no length of its own may have no end.
+    # An iterable without a length may be infinite.
     taken = list(itertools.islice(items, MOST_ENTRIES + 1))
     if len(taken) > MOST_ENTRIES:
         count = f"{len(given):,}" if isinstance(given, Sized) else f"more than {MOST_ENTRIES:,}"

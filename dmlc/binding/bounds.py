@@ -31,7 +31,7 @@ def check_reads(
     """Raises `DmlcError` for every read of a stage that may be out of bounds, and records the range
     of the whole numbers that the stage holds. `extents` maps tensors to their extents; a tensor
     that is missing has unknown extents and is not checked."""
-    # In the order of the emission, where each read has a known place.
+    # In the order of the emission, where each read has a known site.
     body = ir.Body(emission.instructions, emission.result, emission.guard)
     probe = ir.Stage(stage.name, stage.dtype, stage.extents, body, stage.reduction)
     ranges = Ranges(probe, builder.positions.ranges)
@@ -77,7 +77,7 @@ def _leaves(site: ReadSite, axis: int, size: ir.Extent, reach: Interval) -> Diag
             code="E0403",
         )
     if site.reach:
-        # The same read may stand in several places, some of which are right.
+        # Equal reads may have several sites, some of which are in bounds.
         low, high = (max(reach[0], site.reach[axis][0]), min(reach[1], site.reach[axis][1]))
         reach = (low, high) if low < 0 or high >= size else reach
     if math.isinf(reach[0]) and math.isinf(reach[1]):

@@ -281,7 +281,7 @@ class Lowering(StageMaker):
                 raise failed
         for own in recurrent.values():
             own.dtype = own.dtype or DataType.FLOAT32
-            # What types were found by is none of its reads.
+            # The reads made during the inference do not count.
             own.defined = own.delayed = False
 
     def find_type(self, statement: syntax.Assignment) -> DataType | None:

@@ -186,7 +186,7 @@ def count_points(fold: Node) -> int:
     else:
         shape = fold.operands[0].shape or ()
         extents = [shape[a] for a in fold.axes]
-    # Functions check that there are no more: see `stages.list_counted`.
+    # Functions check this limit: see `stages.list_counted`.
     return LARGEST if any(isinstance(e, str) for e in extents) else count_most(extents)
 
 

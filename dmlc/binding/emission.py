@@ -139,7 +139,7 @@ class _Emitter:
         if isinstance(node.dtype, Weak):
             raise InternalError(f"tensor {tensor} has no type when a stage reads it")
         if node.form is Form.REDUCE:
-            # Its stage runs over the variables it depends on, and has one place where it has none.
+            # The domain of its stage is its free variables, or one point without any.
             own = [self.places[variable] for variable in node.free] or [_ZERO]
             indices = tuple(self.leaf(index) for index in own)
         else:

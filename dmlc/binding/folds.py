@@ -38,8 +38,8 @@ class Folds:
         """Reduction over some axes of a value with a shape; the axes stay, with size 1.
 
         `combiner` is one of the language's: `mean` divides the sum by the number of values in their
-        own type; `argmin` and `argmax` give a weak integer. An axis of one element is not reduced
-        but read.
+        own type; `argmin` and `argmax` give a weak integer. A reduction over an axis of one element
+        is that element.
         """
         shape = value.shape
         if shape is None:

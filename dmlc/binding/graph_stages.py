@@ -253,7 +253,7 @@ def _derive_stages(
     results = tuple(ir.Result(name) for name in given if name in made)
     kept_loops = keep_loops(loops, stages)
     function = ir.Function("forward", tuple(parameters), tuple(stages), results, loops=kept_loops)
-    # What is at hand comes in under names of its own, and is called again what it is.
+    # Stages in `at_hand` are inputs with fresh names, and are renamed back afterwards.
     adjoints = {name: fresh(f"{name}_given") for name in given}
     kept = {name: fresh(f"{name}_kept") for name in at_hand}
     found = differentiate(function, tuple(wanted), adjoints, wanted, kept)

@@ -98,7 +98,7 @@ def _find_reach(
     result = stage.body.result
     if not compared:
         return find_reach(stage, result, size)
-    # Intervals first: to evaluate conditions at every point takes time.
+    # Intervals first, since evaluating conditions at every point takes time.
     known = assume_guard(stage, positions.ranges)
     if known is None:
         return EMPTY

@@ -277,7 +277,7 @@ class IndexNotation:
         ]
         reach = tuple(found for _, found in held)
         if any(low > high for (low, high), size in zip(reach, sizes, strict=True) if size == 0):
-            # Nothing is there, and nothing is read: what stands for it is not used.
+            # The tensor has no elements, so nothing is read and the value is not used.
             unused = False if dtype is DataType.BOOL else 0
             return builder.conversions.adapt(unused, dtype.compute, site.span)
         site = dataclasses.replace(site, reach=reach)
@@ -374,7 +374,7 @@ class IndexNotation:
             scope,
             parameters={**scope.parameters, **names},
             depth=scope.depth + len(variables),
-            # It is computed by itself, so that guards around it leave out no point of its own.
+            # It has a stage of its own, so that guards around it exclude none of its points.
             conditions=(*scope.conditions, *scope.guards),
             guards=(),
         )

@@ -75,7 +75,7 @@ class Operations:
                 f"{spell(operation)} takes integers, but this is a fraction", span, code="E0301"
             )
         if operation.gives_bool or operation.operands is Operands.INTEGER:
-            # Nothing outside can give these operands a type any more.
+            # No other operand determines the type of these operands.
             to = DataType.INT32 if integral else DataType.FLOAT32
             operands = [self._conversions.adapt(v, to, span) for v in given]
             if integral and operation.name in ("isnan", "isinf"):

@@ -84,7 +84,7 @@ class Positions:
             if isinstance(value.dtype, DataType) and _holds(value.dtype, self.interval(position)):
                 return position  # It was a number of some type for a while, and is the same.
         if value.form is Form.APPLY and value.payload in ("min", "max"):
-            # Bounds are kept as bounds of positions, which what is read is held to.
+            # Minima and maxima stay operations on indices, so that reads are proved with them.
             return self.apply(str(value.payload), *(self.of(o, span) for o in value.operands))
         return self._conversions.convert(value, _INDEX, _INDEX.name, soft=True)
 

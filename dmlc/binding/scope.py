@@ -284,7 +284,7 @@ class Evaluating(abc.ABC):
         left, right = found[0]
         if name in ("eq", "ne"):
             if name == "eq" and self.requires and has_quotients(left - right):
-                # What divides one size by another number demands that nothing is over.
+                # A `require` on a quotient of a size demands that the remainder is 0.
                 return True, write_condition(left, "==", right)
             if not isinstance(left, int) and not isinstance(right, int):
                 return None

@@ -136,7 +136,7 @@ class StageMaker:
         nodes = self.builder.nodes
         value = self.builder.conversions.drop_rounding(value, dtype)
         own = nodes.is_open_fold(value) and value.dtype is dtype
-        # Where this is no stage for it, its own one holds it, and this converts or repeats that.
+        # Otherwise the fold gets a stage of its own, and this stage converts or broadcasts it.
         own &= value.shape == domain if value.form is Form.FOLD else variables is not None
         for inner in nodes.list_folds(value):
             if not own or inner is not value:
@@ -190,7 +190,7 @@ def make_function(
 ) -> ir.Function:
     """Function, with the results that it may compute in place. Only the `checks` on its own sizes
     are kept."""
-    # What a step of a loop stores, later ones may read the parameters of.
+    # Later steps of a loop may read parameters that an earlier step would overwrite.
     in_place = () if loops else _find_in_place(parameters, stages, results)
     given, made, leave = tuple(parameters), tuple(stages), tuple(results)
     function = ir.Function(name, given, made, leave, in_place, span, loops=tuple(loops))
@@ -270,7 +270,7 @@ def _find_in_place(
             if load.tensor in inputs and not ir.reads_own_place(stage, load):
                 elsewhere.add(load.tensor)
             elif not _reads_in_order(stage, load):
-                # A stage between may be computed again at each place it is read at.
+                # A stage in between may be recomputed at each of its reads.
                 elsewhere |= reads[load.tensor]
         reads[stage.name], domains[stage.name], types[stage.name] = (
             needed,

@@ -153,7 +153,7 @@ def read_open_sizes(given: object, name: str | None = None) -> tuple[Extent, ...
     items = expect_items(f"{whose}sizes", given, "a list of whole numbers, or names of open sizes")
     read = {axis: as_open_size(item) for axis, item in enumerate(items)}
     symbols = {axis: size for axis, size in read.items() if size is not None}
-    # What is left open counts as 1 element at least.
+    # An open size counts as 1.
     known = read_sizes([1 if axis in symbols else item for axis, item in enumerate(items)], name)
     return tuple(symbols.get(axis, size) for axis, size in enumerate(known))
 

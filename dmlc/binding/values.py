@@ -179,7 +179,7 @@ def apply_open(operation: Operation, given: Sequence[Scalar]) -> Scalar | None:
         case ("mod", [Size() as size, int(divisor)]) if divisor and size.divide(divisor):
             return 0
         case ("mod", [Size() as size, int(divisor)]) if divisor > 0 and size.bounds()[0] >= 0:
-            # A remainder goes towards 0.
+            # The remainder has the sign of the dividend.
             return OpenSize.make(size - divide_down(size, divisor) * divisor, over)
         case ("floor", [size]):
             return OpenSize.make(divide_down(size, over), 1)

@@ -490,7 +490,7 @@ class FunctionBuilder:
     def build(self) -> Function:
         """Verified function, without stages that no result needs."""
         names = {tensor.name: name for name, tensor in self._results.items()}
-        # What has the name of a result, and is another tensor, makes room.
+        # Another tensor with the name of a result is renamed.
         delays = (delay for loop in self._loops for delay in loop.delays)
         for other in (*self._stages, *self._tables, *delays):
             if other.name in self._results and other.name not in names:

@@ -110,7 +110,7 @@ def _of_operator(subject: Operator, wanted: Iterable[str], spelt: Mapping[str, s
     attributes = [a for a in forward.attributes if not _asks_outputs(a, forward)]
     taken = (*inputs, *(a.name for a in attributes))
     names = _spell([*(t.name for t in outputs), *wanted], spelt, taken, f"'{forward.name}'")
-    # What is differentiated by has to be there.
+    # Inputs to differentiate by are required.
     optional = {name for name, t in inputs.items() if t.optional}.difference(wanted)
     rows = [_row(name, t, optional=name in optional) for name, t in inputs.items()]
     alone = len(outputs) == 1 and not outputs[0].optional

@@ -253,7 +253,7 @@ def _match_axes(
         left = multiply(one[axis] for axis in own)
         right = multiply(other[axis] for axis in others)
         while left != right:
-            # What has no quotient by what is left can only be matched by more axes.
+            # A product without a quotient by the rest can only be matched by more axes.
             if first < len(one) and (second == len(other) or _is_less(left, right)):
                 left = left * measure(one[first])
                 own.append(first)

@@ -28,7 +28,7 @@ def show(what: DmlcError | Diagnostic | str) -> None:
     """Writes an error or a warning to standard error."""
     text = printable(what.render() if isinstance(what, Diagnostic) else str(what))
     colour = wants_colour()
-    # Where nobody can be told, the exit status still says it.
+    # If the message cannot be written, the exit status still reports the error.
     with contextlib.suppress(OSError):
         click.echo(paint(text) if colour else text, err=True, color=colour)
 

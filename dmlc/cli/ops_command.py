@@ -68,7 +68,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
     widths = {c: max(len(row[c]) for row in shown) for c in _COLUMNS}
     for number, row in enumerate(shown):
         line = "  ".join(row[c].ljust(widths[c]) for c in _COLUMNS).rstrip()
-        # What is counted and cut are operators.
+        # The titles go to standard error, so that a pipe gets operators only.
         (show if number == 0 else click.echo)(line)
 
 

@@ -58,7 +58,7 @@ class Shown:
 
 
 def _echo(text: str) -> None:
-    # Where nobody can be told, the work goes on.
+    # If progress cannot be written, the work goes on.
     with contextlib.suppress(OSError):
         click.echo(text, nl=False, err=True, color=True)
 

@@ -220,8 +220,8 @@ class Dialect:
     """Form of `{a}`, a rounded float, that compilers must not recompute. None if they compute as
     written."""
     unpinned: Mapping[str, tuple[str, ...]]
-    """Operations whose operands are pinned, each with the operations that may take its result
-    unpinned."""
+    """Operations whose results are pinned as operands of others, each with the operations that take
+    its result unpinned."""
     syntax: Syntax
     local: Callable[[str, str, DataType], str]
     """Declaration of a constant local, from its name, and the name and kind of its type."""

@@ -709,7 +709,7 @@ def _divide_vector(index: k.Expression, width: int) -> k.Expression:
         case k.Operate(operands=(first, k.Literal(value=more))) if (
             index.operation.name == "add" and int(more) % width == 0
         ):
-            # What is a number of vectors less is a whole number of them, too.
+            # A multiple of the vector length minus another is a multiple, too.
             whole = k.Literal(k.INDEX, int(more) // width)
             return operate("add", _divide_vector(first, width), whole)
         case _:

@@ -78,7 +78,7 @@ def render(
         read = [b.name for b in kernel.buffers if b.access is not k.Access.WRITE]
         before = {writers[name] for name in read if name in writers}
         for buffer in kernel.buffers:
-            # Whoever used the memory of what is stored now has to be done with it.
+            # Earlier users of the memory that is stored to must be finished.
             if buffer.access is not k.Access.READ and buffer.name not in writers:
                 for other in occupants.replace(buffer.name, *places.get(buffer.name, (0, 0))):
                     before.update(n for n in users[other] if n < number)
@@ -197,7 +197,7 @@ def _plan_scratch(
     for number, kernel in enumerate(kernels):
         loop = next((r for r in repeats if r.first <= number <= r.last), None)
         for buffer in kernel.buffers:
-            # What a step needs, the next one does.
+            # A tensor that one step needs is needed by the next one too.
             span = [number] if loop is None else [loop.first, number, loop.last]
             users[buffer.name] = sorted([*users.get(buffer.name, ()), *span])
             if loop is not None or kernel.steps:

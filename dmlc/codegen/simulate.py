@@ -165,7 +165,7 @@ class StrictLaunch(Launch):
 
     def _run_items(self, body: Callable[[Who], None]) -> None:
         groups, size = self._items.groups, self._items.group_size
-        # A function has no buffers, and gives what it computes of all values.
+        # A function has no buffers, and returns its result for all values.
         may_part = bool(self._kernel.buffers) and 1 < groups <= _HUGE
         if not self._has(Freedom.ORDER) or not may_part:
             body(None)

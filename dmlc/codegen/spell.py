@@ -268,7 +268,7 @@ class Speller(Expressions):
 
     def _spell_value(self, local: k.Local, value: k.Expression) -> Text:
         """Initial value of a local."""
-        # What a variable holds first is a term of a sum, once its loop is unrolled.
+        # The initial value of a variable is a term of a sum after unrolling.
         made = self._zeros.hide(value)
         return made or (self.spell(value) if local.name in self._stored else self._pin(value))
 
@@ -283,7 +283,7 @@ class Speller(Expressions):
             self._masks[local.name] = made.mask
             type_name = self._type_name(SIGNED[made.mask], local.type.lanes)
         else:
-            # Another of that name, out of sight by now, may have been a mask.
+            # An earlier local of that name, out of scope now, may have been a mask.
             self._masks.pop(local.name, None)
             type_name = self._type_name(local.type.dtype, local.type.lanes)
         declaration = declare(self._names.spell(local.name), type_name, local.type.dtype)
@@ -364,7 +364,7 @@ def spell_function(dialect: Dialect, definition: Definition) -> Mapping[str, str
     """Texts of a function and, before it, of the helpers that it needs, by name."""
     function, kernel = definition.function(), prepare_function(dialect, definition)
     mangler = Mangler(dialect.reserved)
-    # A hidden zero is seen by kernels alone, and what is given is no argument of the kernel.
+    # Only kernels have hidden zeros, and a parameter is no argument of the kernel.
     plain = dataclasses.replace(dialect, zeros=MappingProxyType({}), scalar="{x}")
     speller = Speller(plain, kernel, mangler, hexadecimal=True)
     body = speller.spell_body()

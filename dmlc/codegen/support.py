@@ -62,7 +62,7 @@ def _stages(function: ir.Function, dialect: Dialect) -> Iterator[Diagnostic]:
         instructions = stage.body.instructions
         entry = _find_type(dialect, stage.dtype)
         if stage.reduction is not None and isinstance(entry, Unsupported):
-            # The positions that it finds are made its type, without an instruction for that.
+            # The indices that it finds are converted to its type, without an instruction.
             yield Diagnostic(
                 f"target '{dialect.name}' cannot compute with {stage.dtype.name}: {entry.reason}",
                 stage.span,

@@ -83,8 +83,9 @@ _UNPINNED = MappingProxyType(
         **dict.fromkeys(_PRODUCTS, (*_SUMS, "sqrt")),
     }
 )
-"""Operations that take results unpinned. Sums of sums could be reordered, and products of products;
-a product in a sum may be rounded with it, once, which only makes it more accurate."""
+"""Operations with pinned results, and those that take them unpinned. Sums of sums could be
+reordered, and products of products; a product in a sum may be rounded with it, once, which only
+makes it more accurate."""
 
 
 def _call(text: str) -> Spelling:

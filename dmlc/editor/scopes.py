@@ -104,7 +104,7 @@ def make_scope(document: Document, context: Context) -> Scope:
     """Scope of an offset."""
     file = document.analysis.file
     read = file is not None and _find_declared(file, context) is not None
-    # What cannot be read is known up to the statement.
+    # An unparsable text is known up to the statement.
     key = (context.keyword, context.name, context.declared_at, None if read else context.statement)
     if key not in document.known:
         document.known[key] = _make_declared_scope(document, context)

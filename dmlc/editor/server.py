@@ -93,7 +93,7 @@ class _Protocol(LanguageServerProtocol):
     def _send_response(
         self, msg_id: Any, result: Any = None, error: types.ResponseError | None = None
     ) -> None:
-        # A refusal is an answer, and nothing that went wrong here.
+        # A refusal is an answer, and no failure of the server.
         refused = isinstance(result, types.ResponseError)
         super()._send_response(msg_id, None if refused else result, result if refused else error)
 
@@ -424,10 +424,10 @@ def name_of(uri: str) -> str:
     try:
         path = uris.to_fs_path(uri) if urlsplit(uri).scheme == "file" else None
     except ValueError:
-        # Such as brackets that hold no address: it is a name as any.
+        # An invalid URI, such as one with brackets around no address, is an ordinary name.
         path = None
     name = path or unquote(uri)
-    # What no file can be called stays as it is spelled.
+    # A text that cannot name a file is kept unchanged.
     return quote(uri, safe="/:%", errors="replace") if _NO_NAME.search(name) else name
 
 

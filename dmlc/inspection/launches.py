@@ -82,7 +82,7 @@ def read_launch(function: ir.Function, kernel: k.Kernel) -> Launch:
     moves, tensors = list_kernel_moves(function, kernel), function.tensors()
     moved = {m.tensor: max(m.read or 0, m.written or 0) for m in moves}
     whole = {name: count_bytes(tensor) or 0 for name, tensor in tensors.items()}
-    # Of sizes that were left open, a kernel says nothing.
+    # A kernel does not know the values of open sizes.
     touched = {
         b.name: b.bytes or min(moved.get(b.name, 0), whole.get(b.name, moved.get(b.name, 0)))
         for b in kernel.buffers

@@ -130,7 +130,7 @@ class Listing:
         ends: dict[int, int] = {}
         for number, instruction in enumerate(self.instructions):
             target = None if instruction.target is None else self.labels.get(instruction.target)
-            # What jumps to itself ends a listing, and is never run.
+            # A jump to itself ends a listing, and is never executed.
             if target is not None and target < number:
                 ends[target] = max(number, ends.get(target, -1))
         whole = Stretch()

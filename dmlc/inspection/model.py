@@ -125,7 +125,7 @@ class Cache:
 
     def count_cold(self, demand: Demand, share: float) -> int:
         """Bytes that a launch reads from memory; `share` is the resident fraction of its groups."""
-        # What a group reads again is there still, if all that its neighbours read meanwhile is.
+        # A group's repeated reads hit the cache if all that its neighbours read meanwhile fits.
         whole = sum(demand.touched.get(name, 0) for name in demand.read)
         keeps = whole * share <= self._size
         held = self._list_held()
@@ -160,7 +160,7 @@ def estimate(demand: Demand, device: Device, cache: Cache) -> Estimate:
     cold = cache.count_cold(demand, share)
     cache.touch(demand)
     waits = cold * device.latency + (read - cold) * device.cache_latency
-    # Of no groups, nothing is done.
+    # A launch of no groups does nothing.
     busy = min(1, max(1, demand.groups) / device.units)
     parts = {
         "bandwidth": (cold + demand.written) / device.bandwidth,

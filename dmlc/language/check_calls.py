@@ -150,7 +150,7 @@ class Calls:
         """Kind of the result of a function of the file for arguments of these kinds."""
         result = self._checking.per_axis(self._checking.names.results.get(name, UNKNOWN), context)
         if {Form.TENSOR, Form.ARRAY} <= {k.form for k in kinds}:
-            # What the array is for, such as axes, is in the function's body.
+            # The use of the array, such as axes, is in the function's body.
             return ValueKind(result.what, Form.UNKNOWN)
         form, ranks = self._checking.combine(kinds, context, call.span)
         if result.form is Form.ARRAY:

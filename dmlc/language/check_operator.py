@@ -529,7 +529,7 @@ class _OperatorChecker(ExpressionChecker):
         elif not item.expected:
             self.fail("'instead of' belongs to what is expected", instead.span, code="E0506")
         else:
-            # The mistakes of what is expected are reported there.
+            # Errors in the expected values are reported with those.
             shape, given = self.check_numbers(instead, tensor), _measure(item.value)
             if shape is not None and given is not None and shape != given:
                 message = (

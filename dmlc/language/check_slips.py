@@ -76,12 +76,12 @@ def _find_unread(
             fixes = ((Edit(_whole_lines(statement.span), ""),),)
             yield _warn(message, name.span, cure, code="W0001", fixes=fixes)
     if not statements or operator.broken:
-        # What a broken row would have read is not known.
+        # The reads of an unreadable row are unknown.
         return
     read.update(_list_elsewhere(operator))
     for text in (operator.doc or "", *(comment.text for comment in comments)):
         read.update(_NAME.findall(text))
-    # What stands for nothing of a forward operator is said with that.
+    # Rows that match nothing of the forward operator have a warning of their own.
     gives = () if operator.syntax.gradient_of is not None else operator.newest.inputs
     inputs = [row for row in gives if not _names_sizes(row)]
     lengths = {p.name for a in operator.attributes if a.length is not None
@@ -142,7 +142,7 @@ def _find_divisions(
         if not set(_NAME.findall(found["divisor"])) <= known:
             continue
         line = place.source.text[_line_start(place.source, place.start) : place.start]
-        # A ',', a brace or an operator before it, or nothing, and it is a remark.
+        # After a ',', a brace, an operator or nothing, it is a remark.
         if not re.search(r"[\w)\]][ \t]*$", line):
             continue
         divided = _OPERAND.search(line)

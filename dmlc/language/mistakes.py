@@ -81,7 +81,7 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
         word = _WORD.match(source.text, start)
         found = word.group() if word is not None and len(word.group()) > len(found) else found
     if found in _keywords(refused.expected):
-        # Such a word is one only before a name, and what stands behind it is none.
+        # Such a word is a keyword only before a name, and no name follows it.
         behind = _BEHIND.match(source.text, start + len(found))
         place, text = (start, "") if behind is None else (behind.start(1), behind.group(1))
         return describe(UnexpectedText(place - offset, text, frozenset({"NAME"})), source, offset)

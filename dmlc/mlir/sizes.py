@@ -70,7 +70,7 @@ class Sizes:
             return self._known[symbol]
         if symbol not in self._known:
             divided, by = quotient
-            # What is divided has no negative part.
+            # The dividend has no negative part.
             made = self._apply("divui", self.value(divided), self.value(by))
             self._known[symbol] = made
         return self._known[symbol]

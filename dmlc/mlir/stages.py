@@ -328,7 +328,7 @@ class _Body:
         if isinstance(read, Operand):
             element = Value(self._argument(read).argument, tensor.dtype)
         elif 0 in tensor.extents:
-            # No point comes here that the guard lets through.
+            # No point that passes the guard reads an empty tensor.
             return self.region.constant(0, load.dtype)
         else:
             at = [self._values[i] for i in load.indices]

@@ -75,7 +75,7 @@ class _Reader:
         self.read_fields()
         self.read_tables()
         self.make_rows()
-        # What the constraints say, sentences elsewhere repeat.
+        # Other sentences repeat what the constraints state.
         for placed in sorted(self.placed, key=lambda p: p.section != "constraints"):
             self.read_block(placed)
         self.examples.finish()

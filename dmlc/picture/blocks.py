@@ -195,7 +195,8 @@ def _list_links(kernel: Kernel) -> tuple[list[Link], list[str]]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rim:
-    """Parts on a kernel's rim: the first `first`, and `below` others at the end."""
+    """Parts of a kernel on its rim: `on_top` from 0 on, and `below` from number `first`
+    on."""
 
     on_top: int
     first: int
@@ -233,7 +234,7 @@ def _frame(
     shapes: list[Shape] = [frame]
     lowest = found.height - low_height
     for at, (part, corner) in enumerate(zip(parts, found.corners, strict=True)):
-        # What there is to spare goes between the stages and the tags of what is written.
+        # Spare room is left between the stages and the tags of written tensors.
         low = rim.below and rim.first <= at < rim.first + rim.below
         room = _find_room(at, part, kernel, rim, look)
         x, y = corner.x + left + (room - part.width) / 2, corner.y + top + spare * bool(low)

@@ -35,7 +35,7 @@ class Joint:
         self._stored = {s.name: s for s in stored.stages}
         parts = {name for name, _, _ in launch.parts}
         read = [m.tensor for m in launch.moves if m.read != 0 and not _is_stored(launch, m)]
-        # What the kernel before has left comes first: it is next to its reader.
+        # Results of the kernel before come first, next to their reader.
         self.read = sorted(read, key=lambda name: name not in parts)
         self.written = [m.tensor for m in launch.moves if _is_stored(launch, m)]
         self.steps: dict[str, Stage] = {}
@@ -43,7 +43,7 @@ class Joint:
         for name in launch.fresh:
             self._trace(name, wires)
         combined = [n for n in launch.stages if n not in launch.fresh]
-        # What is read and not in memory is combined from its parts once more.
+        # A tensor read that is not in memory is combined from its partial results again.
         wanted = dict.fromkeys(w.source for w in wires if w.from_memory and w.source not in read)
         again = [n for n in wanted if any(_is_part(tensor, n) for tensor in self.read)]
         wires = {

@@ -131,7 +131,7 @@ def _rank_in_order(
     ready = [number for number in inner if not missing[number]]
     heapq.heapify(ready)
     while ready:
-        # By number, but none before what it is given.
+        # By number, but after all predecessors.
         number = heapq.heappop(ready)
         latest = max([latest, *(ranks[g] + 1 for g in givers[number] if g in missing)])
         ranks[number] = latest

@@ -278,7 +278,7 @@ def _messages(source: str, name: str, said: str) -> tuple[str, ...]:
             made.append(Diagnostic(text, span).render().replace(": error: ", ": ", 1))
         elif _UNPLACED.match(line):
             made.append(line)
-    # What stands in a function that is used twice may be said twice.
+    # Messages about a function that is used twice may occur twice.
     return tuple(dict.fromkeys(made))
 
 

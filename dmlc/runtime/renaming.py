@@ -61,7 +61,7 @@ def rename(source: str, names: Sequence[str]) -> str:
     declared |= {n for (before, star), n in triples if star == "*" and _TYPE.fullmatch(before)}
     own = {n for n in {*declared, *names} if _NAME.fullmatch(n)} - kept
     places: dict[str, str] = {}
-    # No name has a blank: what is renamed is like nothing else.
+    # Names contain no blanks, so that a renamed one is unique.
     return "\n".join(
         places.setdefault(token, f"name {len(places)}") if token in own else token
         for token in tokens

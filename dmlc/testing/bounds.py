@@ -131,7 +131,7 @@ class Rules:
         """Error of one operation, in units in the last place."""
         if IR_OPERATIONS[operation.name].error not in (Error.ROUNDED, Error.PROMISED):
             return _FEW_UNITS
-        # The reference is off by half a unit besides.
+        # The reference itself has an error of up to half a unit.
         return self.floats.find_ulps(operation.name, dtype) + CORRECT
 
 
@@ -147,7 +147,7 @@ def bound_errors(
     expect("function", function, Function, "an ir.Function")
     expect("floats", floats, FloatPromises, "what a device promises of floats")
     if function.run_symbol() is None and function.symbols():
-        # How much sums are off by depends on how long they are.
+        # The error of a sum depends on its length.
         shapes = Shapes()
         shaped = ((p, np.shape(inputs[p.name])) for p in function.parameters if p.name in inputs)
         if not any(shapes.match(p.name, p.extents, shape) for p, shape in shaped):
@@ -228,7 +228,7 @@ def make_error_function(function: Function, rules: Rules = Rules(LEAST)) -> Func
         if stage.name in opened:
             first = len(stages)
             for delay in opened[stage.name].delays:
-                # It is off by as much as its stage was, of which nothing is known yet.
+                # Its error is that of its stage, which is not known yet.
                 before = _free(f"{delay.name}_error", taken)
                 sources[delay.name] = _Source(before, delay.dtype)
             loops.append(opened[stage.name])
@@ -534,13 +534,13 @@ class _Maker:
         error = self.add(Load(source.stage, load.indices, _DOUBLE))
         if source.dtype.is_storage_only:
             if not source.ranged:
-                # An infinity that is not exact came of a number too large, or nearly.
+                # An inexact infinity comes from an overflow, or nearly one.
                 inexact = self.apply("gt", error, self.constant(0.0))
                 unknown = self.choose(inexact, self.constant(math.inf), error)
                 is_nan = self.apply("isnan", self.double(number))
                 odd = self.choose(is_nan, error, unknown)
                 error = self.choose(self.finite(number), error, odd)
-            # What is read back was rounded, on either side of where it would have been.
+            # A value that is read back was rounded, up or down.
             error = self.fold("add", [error, *self.rounded(number, source.dtype)])
             error = self.within_range(number, source.dtype, error)
         return error
@@ -572,7 +572,7 @@ class _Maker:
                 rounding = [self.choose(short, self.constant(0.0), self.fold("add", rounding))]
             terms += rounding
         elif operation.name == "mod" and self.rules.find_smallest(computed):
-            # Of the exact ones it alone makes denormals of what is none.
+            # It is the only exact operation with denormal results of normal operands.
             terms.append(self.where_small(number, computed))
         total = self.total(terms)
         if total is None or IR_OPERATIONS[operation.name].error is Error.NONE:
@@ -802,7 +802,7 @@ def _fold(stage: Stage, maker: _Maker, name: str) -> tuple[list[Stage], _Source]
     if reduction.combiner == "sum":
         part = _EPSILON[dtype] * min(count, _MOST_IN_ROW)
         terms += [maker.scaled(value, part)]
-        # A part of the sum may be as large as all of its terms, of one sign, come to.
+        # A partial sum may be as large as the sum of all terms of one sign.
         many = maker.constant(max(count, 1.0) if math.isfinite(count) else 1.0)
         size = maker.apply("mul", many, maker.double(value))
         whole = maker.within_range(size, dtype, maker.fold("add", terms))
@@ -840,11 +840,11 @@ def _multiply(
 ) -> tuple[list[Stage], _Source]:
     """Errors of a product: the growth of the product of factors at their largest."""
     value, dtype = stage.body.result, stage.body.dtype
-    # What is no number is what it is: it is left out.
+    # NaN is exact, and is left out.
     size = maker.apply("abs", maker.double(value))
     size = maker.choose(maker.finite(value), size, maker.constant(1.0))
     large = size if error is None else maker.apply("add", size, error)
-    # A part of the product may be too large, or too small, though all of it is not.
+    # A partial product may overflow, or underflow, although the whole does not.
     most = _LARGEST[dtype] ** (1 / count) if 1 <= count < math.inf else _LARGEST[dtype]
     least = _SMALLEST[dtype] ** (1 / max(count, 1.0))
     unknown = maker.constant(math.inf)
@@ -900,7 +900,7 @@ def _close(stage: Stage, sources: Mapping[str, _Source], rules: Rules, name: str
     if error is None:
         whole = zero
     else:
-        # No error is below 0: that is what a maximum over nothing comes to.
+        # No error is below 0, which is the maximum of an empty set.
         terms = [maker.apply("max", error, zero)]
         # A load of 16 bits has the rounding in it.
         if stage.dtype.is_float and not stage.dtype.is_storage_only:

@@ -200,7 +200,7 @@ class Coverage:
         binding = case.call.binding
         trace, tables = trace_formula(case.call), trace_tables(binding)
         outcomes = {**tables.outcomes, **trace.find_outcomes(case.inputs, self._known)}
-        # What is known already is hit again, for all that can be told without its elements.
+        # Known outcomes count as hit again, as far as decidable without elements.
         hits: dict[object, None] = {**dict.fromkeys(outcomes), **trace.log.outcomes}
         self._known.update(outcomes)
         self._visit(trace.log, tables)

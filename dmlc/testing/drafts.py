@@ -125,7 +125,7 @@ class Drafter:
         draft."""
         binding = spread(self.bind(draft))
         named = [t.name for t in draft.present if not t.output]
-        # Where nothing is read, what is written decides.
+        # Without inputs, the outputs decide.
         named = named or [t.name for t in draft.present]
         for name in shuffle(self.random, named):
             tensor = binding.tensors[name]
@@ -144,7 +144,7 @@ class Drafter:
             named = name_sizes(known)
             optional = [d for d in pattern if d.optional]
             spare = 0
-            # What another tensor has is left out only where it is 1.
+            # A dimension of another tensor is omitted only if its size is 1.
             while (
                 spare < len(optional)
                 and named.get(optional[spare].name or "", 1) == 1

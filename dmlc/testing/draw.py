@@ -102,7 +102,7 @@ class Drawer:
                 found += [Wish(tensor=row.name, dtype=t) for t in row.dtypes]
                 found += [Wish(tensor=row.name, rank=r) for r in row.ranks]
         for attribute in self.operator.definition.attributes:
-            # How long an array is follows from what is drawn: its entries are left to chance.
+            # The length of an array follows from the draft; its entries are random.
             values = [] if attribute.is_array else list_values(attribute)
             found += [Wish(attribute=attribute.name, value=value) for value in values]
         return found

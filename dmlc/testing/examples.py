@@ -50,7 +50,7 @@ def read_cases(operator: Operator, example: syntax.Example) -> Iterator[Case]:
             unheld = unheld or error
             continue
         except DmlcError as error:
-            # Of numbers that no type holds, types that do not go together are no cause.
+            # If no type represents the numbers, incompatible types are not the cause.
             refused = refused or ((types, error) if alike or unheld is None else None)
             continue
         found = True
@@ -152,7 +152,7 @@ class _Numbers:
         try:
             _ = call.function
         except DmlcError:
-            # Of what its constraints permit, an operator is at fault, but for an output's sizes.
+            # If the constraints permit the call, the operator is at fault, except for output sizes.
             if _find_misshapen(operator, self, types) is not None:
                 raise
         title, place = self.example.title, self.example.span

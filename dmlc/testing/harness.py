@@ -275,7 +275,7 @@ class OperatorTest:
 
     def _check_on(self, kind: CheckKind, case: Case, device: str) -> Outcome:
         with warnings.catch_warnings():
-            # Of what kernels do slowly, or leave to drivers: no mistakes.
+            # Warnings about slow kernels or drivers are no errors.
             warnings.simplefilter("ignore", UserWarning)
             outcome = self._try(kind, case, device)
         return dataclasses.replace(outcome, weakness=str(self._weak.get(case, "")))
@@ -305,7 +305,7 @@ class OperatorTest:
         drawn = 0
         for number, call in enumerate(self._draw_calls(count)):
             kinds = _choose_kinds(number)[: self.settings.cases - drawn]
-            # What cannot be bound needs data of no other kind.
+            # A call that cannot be bound needs no other kinds of data.
             for kind in kinds if is_bindable(call) else kinds[:1]:
                 drawn += 1
                 case = self._fill(call, kind, number)
@@ -362,14 +362,14 @@ class OperatorTest:
             found = self._try(outcome.kind, candidate, device)
             return found.status is Status.FAILED and found.cause is outcome.cause
 
-        # What an example expects is of its numbers, and no others.
+        # An example's expected values are valid for its own inputs only.
         smallest = case
         if outcome.cause not in (Cause.EXPECTED, Cause.ALIKE):
             plain = case.plain
             smallest = shrink(plain, fails, *self.shrinking)
             smallest = case if smallest is plain else smallest
         if smallest is not case:
-            # What depends on time may not fail again.
+            # A failure that depends on timing may not be repeatable.
             found = self._try(outcome.kind, smallest, device)
             if found.status is Status.FAILED:
                 outcome = dataclasses.replace(found, seconds=outcome.seconds)
@@ -423,7 +423,7 @@ class OperatorTest:
         if kept.folder is not None and kept.case is not None:
             chosen.append((kept.case, kept.folder / "export"))
         for each, folder in chosen:
-            # Of a call that its formula cannot take there is nothing to write.
+            # A call that the formula does not take cannot be exported.
             if has_truth(each):
                 start = time.perf_counter()
                 found = check_export(each, export.write, folder)

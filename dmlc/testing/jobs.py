@@ -76,6 +76,6 @@ def _ignore_warnings() -> None:
 def _run(target: Target, settings: Settings) -> Done:
     test = OperatorTest(target.find(), settings)
     outcomes = tuple(outcome.without_arrays() for outcome in test.run())
-    # What is wrong with an example, or with every call, is a case that failed.
+    # An error in an example, or in every call, is a failed case already.
     found = [d for d in find_mistakes(test.operator) if d.warning or d.code == "E0503"]
     return Done(test.operator.name, outcomes, test.summarize(), tuple(found))

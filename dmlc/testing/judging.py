@@ -199,7 +199,7 @@ class Judging(OperatorTest):
 
     def __init__(self, judged: Candidate, settings: Settings) -> None:
         if not judged.kept:
-            # What cannot be made again is not kept.
+            # A candidate that cannot be recreated is not kept.
             settings = dataclasses.replace(settings, failures=None)
         super().__init__(judged.operator, settings)
         self.judged = judged
@@ -312,7 +312,7 @@ class Judging(OperatorTest):
             self.outside[str(outside)] = self.outside.get(str(outside), 0) + 1
             return None
         except DmlcError as error:
-            # Of what is said of the kernel, no case's own.
+            # Messages about the kernel belong to no single case.
             self.mistake = self.mistake or error
             return None
         self.taken.append(found)

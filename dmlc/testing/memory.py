@@ -66,7 +66,7 @@ def check_run(
     if plan.device is None or plan.executable is None:
         raise UnsupportedError("the reference has no kernels whose memory could be checked")
     used = plan.device
-    # What ran may serve all sizes, so that it is checked beside what serves these alone.
+    # The program that ran may serve all sizes; the one for these sizes is checked too.
     programs = {plan.executable.program: (plan.compiled, plan.steps)}
     # A schedule is for the kernels that ran.
     for profile in list_profiles(used) if schedule is None else ():

@@ -230,7 +230,7 @@ class Mender:
         others = [s for n, s in draft.sizes.items() if n != name]
         roll = self.random.random()
         if roll < 0.25 and others:
-            # As another tensor has it, there or throughout.
+            # Sizes of another tensor, along this axis or along all.
             other = others[int(self.random.integers(len(others)))]
             axis = int(self.random.integers(len(sizes)))
             if self.random.random() < 0.5:

@@ -301,7 +301,7 @@ class _Matching:
         """Bindings of the gradient and its forward operator."""
         made = dataclasses.replace(self.operator.definition, compute=None, gradient=self.definition)
         call = self.case.call
-        # How a tensor lies in memory is nothing of its value.
+        # Strides do not affect values.
         packed = {n: TensorDesc(d.data_type, d.sizes) for n, d in call.tensors.items()}
         try:
             binding = Operator(made).resolve(packed, call.attributes)

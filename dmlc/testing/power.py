@@ -355,7 +355,7 @@ class _Tester:
         if function == self._function:
             return _Trial(Fate.EQUIVALENT)
         if find_work(function) > _FREELY:
-            # On paper a reduction takes points that its guard leaves out.
+            # The count of a reduction's points includes those that its guard excludes.
             function = shorten(function)
         if find_work(function) > max(_MOST_GROWN * self._work, _FREELY):
             return _Trial(Fate.UNTRIED)

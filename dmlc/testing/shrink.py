@@ -137,7 +137,7 @@ def with_sizes(
             kept[name] = _resize(desc, sizes[name], strides, dropped)
     outputs = call.outputs
     changed = {n for n in outputs if n in kept and kept[n].sizes != outputs[n].sizes}
-    # What follows from the inputs is what it is; the rest is shrunk beside them.
+    # Sizes that follow from the inputs are kept; the others are shrunk with them.
     inferred = {n: TensorDesc(d.data_type) if n in outputs else d for n, d in kept.items()}
     for tensors in ([inferred] if changed else []) + [kept]:
         try:
@@ -195,7 +195,7 @@ def _shrink_sizes(case: Case) -> Iterator[Case | None]:
             groups.setdefault(frozenset(alike), size)
             groups.setdefault(frozenset(p for p in alike if p[1] == axis), size)
             groups.setdefault(frozenset([(name, axis)]), size)
-    # The largest sizes first, then what changes most at once.
+    # The largest sizes first, then the largest changes.
     for places, size in sorted(groups.items(), key=lambda g: (-g[1], -len(g[0]), sorted(g[0]))):
         for smaller in dict.fromkeys((1, size // 2, size - 1)):
             changed = {
