@@ -29,9 +29,9 @@ from dmlc.shader_model import SHADER_MODELS
 from dmlc.source import DmlcError
 
 _OF_PROOFS = ("inputs", "seed", "shader_model")
-"""Parameters without meaning for the export of a function alone."""
+"""The parameters that a function alone has no use for."""
 _OF_BINDINGS = ("tensors", "attributes", "dimensions", "folders")
-"""Parameters without meaning for the export of a model."""
+"""Those that a model has no use for either."""
 
 
 @click.command(
@@ -105,7 +105,7 @@ def command(
 
 
 def _export_model(path: str, to: str, directory: str) -> None:
-    """Exports an ONNX model node by node, in the one format with such nodes."""
+    """Writes an ONNX model node by node, as the one format does that has such nodes."""
     if to != "cgc":
         raise DmlcError(
             f"'{path}' is an ONNX model, which is exported by --to cgc alone",
@@ -133,7 +133,7 @@ def _bind(
     attributes: Mapping[str, object],
     dims: Mapping[str, int],
 ) -> Function:
-    """Function of these bindings, or of an operator's first example."""
+    """The function of these bindings, or of an operator's first example."""
     if isinstance(subject, Graph):
         return subject.bind(tensors, dims)
     if is_example:

@@ -1,8 +1,9 @@
-"""Formats of `dmlc export`: those of proofs, and those of functions alone.
+"""The formats of `dmlc export`: those of proofs, and those of functions alone.
 
-A proof is a function with inputs and expected results, for tools that run shaders. A format of a
+A proof is a function with inputs and what they must give, for tools that run shaders. A format of a
 function alone needs no inputs: its module has `export_files(function, subject)`, and is imported
-when it is used. `subject` is the operator or the graph of the function, for descriptions.
+when it is used. `subject` is the operator or the graph that the function was bound from, for what
+is said of it.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from dmlc.ir import Function
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FunctionFormat:
-    """Format of a function alone."""
+    """A format of a function alone."""
 
     summary: str
     place: str
-    """Machine that the commands of an export are run on."""
+    """Where the commands of an export are run."""
     package: str
     takes_open: bool = False
-    """Whether sizes may be open: an operator without bindings is then bound as by `dmlc compile`,
-    and not to its first example."""
+    """Whether sizes may be open: then an operator without bindings is what `dmlc compile` takes it
+    for, and not its first example."""
 
     def write(self, function: Function, subject: Operator | Graph) -> Export:
-        """Files of a function. Raises `DmlcError` if the format cannot express it, or a dependency
-        is not installed."""
+        """The files of a function. Raises `DmlcError` where the format cannot express it, or what
+        it takes is not installed."""
         found: Export = importlib.import_module(self.package).export_files(function, subject)
         return found
 
@@ -61,15 +62,15 @@ FUNCTION_FORMATS: Mapping[str, FunctionFormat] = MappingProxyType(
         ),
     }
 )
-"""Formats of functions alone, by name."""
+"""The formats of functions alone, by name."""
 
 
 def list_formats() -> list[str]:
-    """Names of all formats."""
+    """The names of all formats."""
     return [*FORMATS, *FUNCTION_FORMATS]
 
 
 def describe_formats() -> str:
-    """Sentence on each format, for `--help`."""
+    """A sentence on each, for `--help`."""
     every = {**FORMATS, **FUNCTION_FORMATS}
     return "; ".join(f"{name}: {known.summary}" for name, known in every.items()) + "."

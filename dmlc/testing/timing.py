@@ -1,5 +1,8 @@
-"""Times of runs relative to a copy of as many bytes on the same device. The device's clock is used
-if its runtime reads it; else the host's, which includes the transfers of arrays."""
+"""Times of runs beside a copy of as many bytes on the same device.
+
+The device's own clock counts where its runtime reads it; elsewhere the host's does, and with it the
+time that arrays take to the device and back.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ from dmlc.runtime.interface import AnyDevice, AnyExecutable
 from dmlc.scalars import Array
 
 SAMPLE_SECONDS = 0.02
-"""Approximate length of a sample, which repeats a run."""
+"""A sample repeats a run for about this long."""
 _MOST_TURNS = 200
 
 
 class Timer:
-    """Run with its arrays on a device."""
+    """A run with its arrays on a device."""
 
     def __init__(
         self, executable: AnyExecutable, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
@@ -30,7 +33,7 @@ class Timer:
 
     @staticmethod
     def of(run: Callable[[], Any]) -> Timer:
-        """Timer of a host function."""
+        """What times a function of the host."""
         made = Timer.__new__(Timer)
         made._begin(run)
         return made
@@ -44,7 +47,7 @@ class Timer:
         self._turns = max(1, min(_MOST_TURNS, round(SAMPLE_SECONDS / once)))
 
     def sample(self) -> float:
-        """Average seconds of a run, over as many as make a sample."""
+        """The seconds of a run, on average over as many as make a sample."""
         return self._seconds(self._turns)
 
     def _seconds(self, turns: int) -> float:
@@ -57,7 +60,7 @@ class Timer:
 
 
 def make_copy(device: AnyDevice, count: int) -> Timer:
-    """Copy of `count` elements of four bytes."""
+    """A copy of so many elements of four bytes."""
     function = ir.parse(
         f"func @copy(%x: f32[{count}]) -> (%y) {{\n  %y: f32[i0 < {count}] = %x[i0]\n}}"
     )
@@ -66,7 +69,7 @@ def make_copy(device: AnyDevice, count: int) -> Timer:
 
 
 def fill_function(function: Function) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Arrays for a function's parameters, and for its results. Integers are row indices."""
+    """Arrays for what a function is given, and for its results. Integers are positions of rows."""
     random = np.random.default_rng(1)
     return (
         dict(_make_arrays(function, [p.name for p in function.parameters], random)),
