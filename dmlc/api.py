@@ -1,7 +1,7 @@
-"""The Python face of dmlc: one call from arrays to arrays.
+"""Python interface of dmlc: one call from arrays to arrays.
 
-Everything here puts stages together that live elsewhere; `dmlc` itself offers these names
-lazily. Calls that look alike share the program of the first of them.
+Everything here combines stages defined elsewhere; `dmlc` itself exports these names lazily. Calls
+of equal signature share the program of the first of them.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ Outputs: TypeAlias = Mapping[str, Any]
 
 _PLANS_KEPT = 1024
 _BYTES_KEPT = 256 << 20
-"""What plans may take together, by `_Plan.estimate_bytes`."""
+"""Largest total size of the kept plans in bytes, by `_Plan.estimate_bytes`."""
 _BYTES_A_CHARACTER = 256
-"""What a driver and the functions themselves take for each character of a kernel: half a megabyte
-for a short one on lavapipe, and a quarter of that on PoCL."""
+"""Memory of a driver and its functions in bytes per character of a kernel: half a megabyte for a
+short one on lavapipe, and a quarter of that on PoCL."""
 
 
 class Results(dict[str, Any]):
-    """The arrays a run gave, by output name, of NumPy or of the library that inputs came from;
-    `report` says on which device, and what it had to copy."""
+    """Result arrays of a run, by output name, of NumPy or of the inputs' library; `report` has the
+    device, and the copies that were made."""
 
     def __init__(self, arrays: Mapping[str, Any], report: Report) -> None:
         super().__init__(arrays)
@@ -149,20 +149,20 @@ def run(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """The plan of a call of `run`."""
+    """Plan of a call of `run`."""
 
     function: Function
     device: AnyDevice | None
-    """None for the reference."""
+    """Device; None for the reference."""
     executable: AnyExecutable | None
     compiled: Function
-    """What the executable was made from: the function, or what serves all sizes of it."""
+    """Function that the executable was compiled from: the call's, or one for all sizes of it."""
     inputs: Mapping[str, Array]
-    """By the names that the function has for them."""
+    """Inputs by their names in the function."""
     outputs: Mapping[str, Shape]
-    """The sizes of those outputs for which the call says them."""
+    """Sizes of those outputs for which the call gives them."""
     steps: Steps = USUAL
-    """The steps that made it."""
+    """Compiler's steps."""
 
 
 def plan_run(
@@ -177,7 +177,7 @@ def plan_run(
     gpu_class: str | None = None,
     schedules: str | Source | None = None,
 ) -> PlannedRun:
-    """The function that `run` would run, its arrays, and the device. Raises as `run` does."""
+    """Function that `run` would run, its arrays, and the device. Raises as `run` does."""
     trusted, steps = (
         find_trusted(device),
         read_steps(schedule, matrix_instructions, gpu_class, schedules),
@@ -198,8 +198,8 @@ def _read_call(
     device: AnyDevice | None,
     dims: Mapping[str, int] | None,
     steps: Steps,
-) -> tuple[_Call, tuple[str, ...]]:
-    """A call as its parameters have it, and the arrays of tensors among its names."""
+) -> tuple[_RunRequest, tuple[str, ...]]:
+    """Call from its parameters, and the arrays of tensors among its names."""
     resolved = _resolve(subject)
     listed = _list_arrays(resolved)
     given = _spell_entries(listed, name_inputs(_input_names(resolved), inputs))
@@ -211,19 +211,19 @@ def _read_call(
         asked = "a matrix instruction" if steps.instructions else asked
         asked = "a schedule" if steps.schedule is not None else asked
         raise UnsupportedError(f"the reference has no kernels, which {asked} could be for")
-    return _Call(resolved, arrays, values, read_dims(dims), device, steps), listed
+    return _RunRequest(resolved, arrays, values, read_dims(dims), device, steps), listed
 
 
 def _list_arrays(subject: Operator | Graph | Function) -> tuple[str, ...]:
-    """The arrays of tensors that an operator has."""
+    """Names of an operator's arrays of tensors."""
     if not isinstance(subject, Operator):
         return ()
     return tuple(t.name for t in subject.definition.levels[-1].tensors if t.array)
 
 
 def _spell_entries(listed: tuple[str, ...], given: Mapping[str, object]) -> Mapping[str, object]:
-    """The arguments by name, with entries of arrays of tensors by the names that functions have for
-    them: `InputTensors=[a, b]` and `InputTensors[0]` become `InputTensors_0` and so on."""
+    """Arguments by name, with entries of arrays of tensors in the functions' naming:
+    `InputTensors=[a, b]` and `InputTensors[0]` become `InputTensors_0` and so on."""
     if not listed:
         return given
     found: dict[str, object] = {}
@@ -237,7 +237,7 @@ def _spell_entries(listed: tuple[str, ...], given: Mapping[str, object]) -> Mapp
 
 
 def _show_entry(listed: tuple[str, ...], name: str) -> str:
-    """`OutputTensors_0` as callers write it: `OutputTensors[0]`."""
+    """Entry in the callers' naming: `OutputTensors[0]` for `OutputTensors_0`."""
     array, _, number = name.rpartition("_")
     return f"{array}[{number}]" if array in listed and number.isdecimal() else name
 
@@ -250,7 +250,7 @@ def _resolve(subject: object) -> Operator | Graph | Function:
 
 
 def _input_names(subject: Operator | Graph | Function) -> tuple[str, ...]:
-    """The inputs in the order that a list gives them."""
+    """Inputs in the order of a list of arrays."""
     if isinstance(subject, Operator):
         return tuple(t.name for t in subject.definition.levels[-1].tensors if not t.output)
     if isinstance(subject, Graph):
@@ -269,18 +269,18 @@ def _check_data_type(name: str, array: Array) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Plan:
-    """The parts that calls of one signature share."""
+    """Parts shared by calls of one signature."""
 
     subject: Operator | Graph | Function
-    """Kept, so that the `id` in the signature stays this object's own."""
+    """Subject, kept alive so that the `id` in the signature stays unique."""
     function: Function
     executable: AnyExecutable | None
-    """None where the reference evaluates the function."""
+    """Executable; None if the reference evaluates the function."""
     compiled: Function
-    """The compiled function: the function itself, or one for all sizes of it."""
+    """Compiled function: the call's, or one for all sizes of it."""
 
     def estimate_bytes(self) -> int:
-        """About how much memory it takes. Plans that share a kernel count it each."""
+        """Approximate size in bytes. Plans that share a kernel each count it."""
         if self.executable is None:
             return _BYTES_A_CHARACTER
         program = self.executable.program
@@ -290,8 +290,8 @@ class _Plan:
 
 
 class _Plans:
-    """Plans by signature, of bounded memory; the oldest go first. Safe to use from several
-    threads."""
+    """Cache of plans by signature, with bounded memory; the oldest are dropped first.
+    Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -317,8 +317,8 @@ class _Plans:
 _plans = _Plans()
 
 
-class _Call:
-    """One call of `run`, with everything about it checked that can be without compiling."""
+class _RunRequest:
+    """Call of `run`, with all checks that need no compilation."""
 
     def __init__(
         self,
@@ -344,7 +344,7 @@ class _Call:
         self.arrays, self.outputs = self.call.inputs, self.call.outputs
 
     def plan(self) -> _Plan:
-        """The plan of this call and all of its signature."""
+        """Plan shared by all calls of this signature."""
         signature = self._signature()
         plan = _plans.find(signature) if signature is not None else None
         if plan is None:
@@ -365,7 +365,7 @@ class _Call:
         return Results(self.call.hand_over(found), report)
 
     def _signature(self) -> object:
-        """The key of this call's plan; None where it cannot be looked up."""
+        """Key of this call's plan; None if it cannot be cached."""
         if isinstance(self.subject, Function) and not _is_made_for_sizes(self.subject):
             layouts: object = None
         else:
@@ -436,15 +436,15 @@ class _Call:
         return subject.bind({**described, **wanted}, self.dims)
 
     def _wanted_sizes(self) -> dict[str, Shape]:
-        """The outputs that are asked for by their sizes."""
+        """Outputs that are requested by their sizes."""
         return {n: o for n, o in self.outputs.items() if not isinstance(o, np.ndarray)}
 
     def _given(self) -> dict[str, Array]:
         return _given_outputs(self.call)
 
     def _load_general(self, subject: Operator) -> tuple[AnyExecutable, Function] | None:
-        """The kernel for every size, and its function, where the call is one that it serves: packed
-        arrays of one shape, and an operator that looks at nothing but elements."""
+        """Kernel for every size, and its function, for a call that it serves: packed arrays of one
+        shape, and an element-wise operator."""
         tensors = {**self.arrays, **self._given()}
         shapes = {a.shape for a in tensors.values()}
         shapes |= {tuple(sizes) for sizes in self._wanted_sizes().values()}
@@ -462,7 +462,7 @@ class _Call:
         return (executable, function) if largest <= executable.program.max_count else None
 
     def _evaluate(self, function: Function) -> dict[str, Array]:
-        """The reference's results, in the caller's arrays where it gave some."""
+        """Results of the reference, in the caller's arrays if given."""
         specs = _result_specs(function)
         check_names(self.outputs, specs, "output")
         found = find_expected(function, self.arrays)
@@ -485,16 +485,16 @@ class _Call:
 
 
 def _is_made_for_sizes(function: Function) -> bool:
-    """Whether a function is compiled for the sizes at hand: a loop over time has no kernels that
-    serve all."""
+    """Whether a function is compiled for fixed sizes, since a loop over time has no kernels for all
+    sizes."""
     return bool(function.loops and function.symbols())
 
 
 def _check_settings(
     subject: Operator | Graph | Function, attributes: Mapping[str, object], dims: Mapping[str, int]
 ) -> None:
-    """Refuses what has no meaning for the subject: attributes are an operator's, symbols a
-    graph's."""
+    """Raises for arguments that do not apply to the subject: attributes are an operator's, symbols
+    a graph's."""
     if attributes and isinstance(subject, Function):
         raise DmlcError(
             "an ir.Function has its attributes bound already",
@@ -514,12 +514,12 @@ def _check_settings(
 
 
 def _given_outputs(call: Given) -> dict[str, Array]:
-    """The arrays that a call has results written into."""
+    """Arrays that results are written into."""
     return {n: o for n, o in call.outputs.items() if isinstance(o, np.ndarray)}
 
 
 def _of_rank_one(call: Given) -> Given:
-    """A call with its single numbers as tensors of one element."""
+    """Call with its scalars as tensors of one element."""
     return dataclasses.replace(
         call,
         inputs={n: a.reshape(a.shape or (1,)) for n, a in call.inputs.items()},
@@ -531,8 +531,8 @@ def _of_rank_one(call: Given) -> Given:
 
 
 def _describe(array: Array) -> TensorDesc:
-    """An array as a tensor: with its strides where a buffer can express them; else as packed,
-    which it will be when a run has copied it."""
+    """Description of an array: with its strides if a buffer can express them; else as packed, which
+    its copy will be."""
     dtype = held_type(array.dtype)
     if dtype is None:
         raise DmlcError(f"no tensor can hold {array.dtype}", code="E0811")
@@ -542,14 +542,14 @@ def _describe(array: Array) -> TensorDesc:
 
 
 def _layout(array: Array) -> object:
-    """The properties of an array that a plan depends on."""
+    """Properties of an array that a plan depends on."""
     if array.flags.c_contiguous:
         return array.dtype, array.shape
     return array.dtype, array.shape, buffer_strides(array)
 
 
 def _freeze(value: object) -> object:
-    """A hashable stand-in for an attribute's value, which tells 1, 1.0 and True apart."""
+    """Hashable key of an attribute's value, which distinguishes 1, 1.0 and True."""
     if isinstance(value, Mapping):
         items = cast("Mapping[object, object]", value).items()
         return tuple((name, _freeze(item)) for name, item in items)

@@ -1,9 +1,5 @@
-"""Where tensors between kernels lie in one allocation: those that are never needed at the same time
-share memory.
-
-First fit by offset, in the order kernels run. What reads and writes the tensors is the caller's to
-know.
-"""
+"""Offsets of scratch tensors in one allocation: tensors with disjoint lifetimes share memory. First
+fit by offset, in the order kernels run. The caller knows the reads and writes."""
 
 from __future__ import annotations
 
@@ -11,25 +7,25 @@ import dataclasses
 from collections.abc import Sequence
 
 ALIGNMENT = 256
-"""Bytes: every device can bind a buffer from a multiple of these on."""
+"""Alignment in bytes at which every device can bind a buffer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Need:
-    """Memory that is wanted from the kernel that writes it first to the one that reads it last,
-    both included, by their numbers."""
+    """Memory with a lifetime: from the kernel that writes it first to the one that reads it last,
+    both included, by number."""
 
     name: str
     bytes: int
     first: int
     last: int
     over: str | None = None
-    """A tensor of the same size that `first` alone reads, each element right before it stores the
-    one at its place here: the two may share memory in that kernel too."""
+    """Tensor of the same size that only `first` reads, each element right before the store to the
+    same index: the two may share memory in that kernel too."""
 
 
 def plan_buffers(needs: Sequence[Need]) -> dict[str, int]:
-    """The offset of each need in bytes, a multiple of `ALIGNMENT`."""
+    """Offset of each need in bytes, a multiple of `ALIGNMENT`."""
     offsets: dict[str, int] = {}
     live: list[tuple[int, int, Need]] = []
     for need in sorted(needs, key=lambda n: n.first):
@@ -49,7 +45,7 @@ def plan_buffers(needs: Sequence[Need]) -> dict[str, int]:
 
 
 def _take_over(need: Need, live: list[tuple[int, int, Need]]) -> int | None:
-    """The offset of the tensor that a need may be stored over, which is nobody's from here on."""
+    """Offset of the tensor that a need may be stored over, which is released."""
     for number, (start, _, other) in enumerate(live):
         if other.name == need.over and other.last == need.first and other.bytes == need.bytes:
             del live[number]
@@ -58,14 +54,14 @@ def _take_over(need: Need, live: list[tuple[int, int, Need]]) -> int | None:
 
 
 class Occupants:
-    """The tensors that lie, or last lay, in each part of the allocation, as kernels run."""
+    """Latest tensors in each part of the allocation, as kernels run."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, int, str]] = []
 
     def replace(self, name: str, start: int, size: int) -> list[str]:
-        """Takes some bytes for a tensor. Gives those that had a part of them: whoever used these
-        has to be done, and so have all before them, for whom these had to wait."""
+        """Assigns bytes to a tensor. Returns the former tensors of any part of them: whatever used
+        these must be finished, and so must everything before, which they waited for."""
         if size == 0:
             return []
         end = start + size

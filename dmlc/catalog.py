@@ -1,4 +1,4 @@
-"""Operators by name: the built-in library, and files and texts of one's own.
+"""Operators by name: the built-in library, and your own files and texts.
 
 The module knows no devices, so that compiling loads no runtime.
 """
@@ -24,7 +24,7 @@ __all__ = ["find_function", "load", "operator", "operators", "parse"]
 
 
 class _Library(Mapping[str, Operator]):
-    """The built-in operators by qualified name; each is read when it is first asked for."""
+    """Built-in operators by qualified name; each file is read at its first use."""
 
     def __getitem__(self, name: str) -> Operator:
         return _built_in(_as_key(name))
@@ -43,7 +43,7 @@ _LIBRARY = _Library()
 
 
 def _as_key(name: object) -> str:
-    """The name, where it is a text: a mapping has no entry for anything else."""
+    """Name, if it is a text: a mapping has no entry for anything else."""
     if isinstance(name, str):
         return name
     raise UnknownNameError(unknown_name("operator", str(name), library.names(), code="E0202"))
@@ -55,15 +55,13 @@ def _built_in(name: str) -> Operator:
 
 
 def operators() -> Mapping[str, Operator]:
-    """The built-in operators by qualified name, such as `directml.ACTIVATION_RELU_GRAD`."""
+    """Built-in operators by qualified name, such as `directml.ACTIVATION_RELU_GRAD`."""
     return _LIBRARY
 
 
 def operator(name: str) -> Operator:
-    """The built-in operator of that qualified name.
-
-    Raises `UnknownNameError`, a `KeyError`, with the nearest name where there is none.
-    """
+    """Built-in operator of that qualified name. Raises `UnknownNameError`, a `KeyError`, with the
+    nearest name, for an unknown one."""
     return _built_in(expect_text("name", name, "the name of an operator"))
 
 
@@ -71,10 +69,8 @@ def operator(name: str) -> Operator:
 def load(
     path: str | os.PathLike[str], import_folders: Sequence[str | os.PathLike[str]] = ()
 ) -> Module:
-    """The operators and graphs of a `.dml` file. Raises `DmlcError` with every mistake in it.
-
-    It imports files below its own folder, and below `import_folders`.
-    """
+    """Operators and graphs of a `.dml` file. Raises `DmlcError` with every error in it. Its imports
+    must lie below its own folder, or below `import_folders`."""
     folders = expect_folders("import_folders", import_folders)
     return Module.of(check_file(expect_path("path", path), library.BUILT_IN, folders))
 
@@ -85,8 +81,8 @@ def parse(
     filename: str = "<text>",
     import_folders: Sequence[str | os.PathLike[str]] = (),
 ) -> Module:
-    """The operators and graphs of a `.dml` text; `filename` is its name in messages, and imports
-    are relative to it. Files are imported as `load` does."""
+    """Operators and graphs of a `.dml` text; `filename` is its name in messages, and imports are
+    relative to it. Files are imported as by `load`."""
     folders = expect_folders("import_folders", import_folders)
     found = check_text(
         expect_text("text", text), expect_text("filename", filename), library.BUILT_IN, folders
@@ -101,10 +97,12 @@ def find_function(
     dims: Mapping[str, int] | None = None,
     parameter: str = "function",
 ) -> Function:
-    """The function of an operator, its name, or a graph, bound as it is told, or without being told
-    more; or the function itself. It is for compilation and export: stages that only its gradient
-    would read are gone. Raises `DmlcError`, which says what binding misses. `parameter` is the
-    caller's name of the subject."""
+    """Function of an operator, of an operator's name, or of a graph, bound with these arguments; or
+    the function itself.
+
+    It is for compilation and export: stages that only its gradient would read are removed. Raises
+    `DmlcError`, which names missing arguments. `parameter` is the caller's name of the subject.
+    """
     found = operator(subject) if isinstance(subject, str) else subject
     given = {"tensors": tensors, "attributes": attributes, "dims": dims}
     try:

@@ -1,8 +1,8 @@
-"""Holds back Python's search for cycles while the compiler works.
+"""Throttling of Python's cycle collector while the compiler works.
 
-What a compiler makes lives at least until it is done, in trees that hold no cycles. To search them
-again and again as they grow took a quarter of the time of large graphs. Nothing is switched off:
-searches are rarer.
+A compiler's objects live at least until it is done, in trees without cycles. Collections during
+their growth took a quarter of the time for large graphs. Nothing is switched off: collections are
+rarer.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import threading
 from collections.abc import Generator
 
 OBJECTS_BETWEEN_SEARCHES = 100_000
-"""How many more objects there are from one search to the next."""
+"""Number of new objects between collections."""
 
 
 class _Holders:
-    """How many hold searches back right now, and how often there were some before."""
+    """Number of current holders, and the usual threshold."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,8 +46,7 @@ _HOLDERS = _Holders()
 
 @contextlib.contextmanager
 def throttle_garbage_collection() -> Generator[None, None, None]:
-    """While it lasts, in any thread, the search for cycles comes once in so many objects. A
-    decorator too."""
+    """Raises the collector's threshold during the block, in all threads. Also a decorator."""
     _HOLDERS.enter()
     try:
         yield

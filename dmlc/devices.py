@@ -1,8 +1,8 @@
-"""The devices of every runtime by one name, and functions compiled for and loaded on them.
+"""Devices of every runtime by name, and functions compiled for and loaded on them.
 
-The targets say which runtimes there are. A runtime's word names its devices, also followed by `:`
-and an index or a part of a device's name; `reference` means that NumPy evaluates. Which of a
-runtime's devices a name means, the runtime decides.
+The targets list the runtimes. A runtime's word names its devices, optionally followed by `:` and an
+index or a part of a device's name; `reference` evaluates in NumPy. The runtime resolves the
+selector.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from dmlc.runtime.interface import (
 from dmlc.source import DmlcError, UnavailableError, unknown_name
 
 DEFAULT = "opencl"
-"""The device that is meant where none is named."""
+"""Default device."""
 REFERENCE = "reference"
 
 _TARGETS = {runtime: target for target in TARGETS for runtime in target.runtimes}
 RUNTIMES: tuple[str, ...] = tuple(sorted(_TARGETS, key=lambda name: name != DEFAULT))
-"""The words that name devices, the default first."""
+"""Words that name devices, the default first."""
 
 
 def find_device(device: str) -> AnyDevice | None:
-    """The device that a device text means, or None for the reference."""
+    """Device of a device text, or None for the reference."""
     expect_text("device", device, "the name of a device, such as 'opencl'")
     if device == REFERENCE:
         return None
@@ -64,8 +64,8 @@ def list_devices() -> tuple[list[AnyDevice], list[UnavailableError]]:
 
 
 def find_promises(device: str) -> FloatPromises:
-    """The promises about floats of the device that a text means. The reference rounds as it should,
-    and keeps all that there is."""
+    """Floating-point promises of the device of a text. The reference rounds correctly, and keeps
+    all special values."""
     found = find_device(device)
     return _EXACT if found is None else found.floats
 
@@ -76,7 +76,7 @@ _EXACT = FloatPromises(
 
 
 def selector_of(device: AnyDevice) -> str:
-    """The text that names a device and no other."""
+    """Text that names this device and no other."""
     return f"{device.runtime}:{device.index}"
 
 
@@ -86,22 +86,22 @@ def load_on(program: Program, device: AnyDevice) -> AnyExecutable:
 
 
 def list_profiles(device: AnyDevice) -> tuple[str, ...]:
-    """The profiles that programs for a device may have, its own first."""
+    """Profiles that programs for a device may have, its own first."""
     target = _TARGETS[device.runtime]
     own = device.compile_options.get("profile", target.profiles[0])
     return tuple(sorted(target.profiles, key=lambda name: name != own))
 
 
 def list_matrices(device: AnyDevice) -> tuple[Instruction, ...]:
-    """The matrix instructions that kernels for a device may use."""
+    """Matrix instructions that kernels for a device may use."""
     return getattr(device, "matrices", NOTHING).list_usable()
 
 
 def compile_for(
     function: Function, device: AnyDevice, steps: Steps = USUAL, profile: str | None = None
 ) -> Program:
-    """The program of a function in the language that a device takes, and in the shape it takes
-    unless another is given."""
+    """Program of a function in the device's language, and in its profile unless another is
+    given."""
     options = device.compile_options.copy()
     if profile is not None:
         options["profile"] = profile
@@ -109,7 +109,7 @@ def compile_for(
 
 
 def list_dialects(device: AnyDevice) -> tuple[Dialect, ...]:
-    """The ways to write a language that a device takes, the default first."""
+    """Dialects that a device accepts, the default first."""
     target = _TARGETS[device.runtime]
     first = target.find_dialect(device.compile_options.get("shader_model"))
     return target.dialects[target.dialects.index(first) :]
@@ -117,5 +117,5 @@ def list_dialects(device: AnyDevice) -> tuple[Dialect, ...]:
 
 @functools.lru_cache(maxsize=256)
 def load_function(function: Function, device: AnyDevice, steps: Steps = USUAL) -> AnyExecutable:
-    """A function compiled for a device by some steps, and built there; the latest are kept."""
+    """Function compiled for a device by some steps, and built there; the latest are kept."""
     return load_on(compile_for(function, device, steps), device)

@@ -1,5 +1,4 @@
-"""Reads regular files of bounded size; writes output files, all of them or none; and says where
-files are kept that can be made again."""
+"""Regular files of bounded size; output files, written all or none; and the cache folder."""
 
 from __future__ import annotations
 
@@ -21,9 +20,8 @@ from dmlc.source import DmlcError, Span
 
 
 def open_regular(path: str | Path, span: Span | None = None) -> BinaryIO:
-    """Opens a file to read, where it is a regular one: a device or a pipe may have no end, or make
-    a reader wait for ever. Raises `DmlcError`, at the place that asks for the file if there is
-    one."""
+    """Opens a regular file for reading: a device or a pipe may have no end, or block a reader for
+    ever. Raises `DmlcError`, at the span that names the file if there is one."""
     try:
         # A pipe that nobody writes to would be waited for already here.
         number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -41,8 +39,8 @@ def open_regular(path: str | Path, span: Span | None = None) -> BinaryIO:
 
 
 def read_bounded(path: str | Path, most_bytes: int, span: Span | None = None) -> bytes:
-    """What a regular file holds, where that is not more than so many bytes. Raises `DmlcError`, as
-    `open_regular` does."""
+    """Contents of a regular file of at most `most_bytes`. Raises `DmlcError`, as `open_regular`
+    does."""
     try:
         with open_regular(path, span) as file:
             content = file.read(most_bytes + 1)
@@ -55,13 +53,12 @@ def read_bounded(path: str | Path, most_bytes: int, span: Span | None = None) ->
 
 
 def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Path]:
-    """Writes files into a folder, which is made if it is not there, and gives their paths.
+    """Writes files into a folder, which is created if necessary, and returns their paths.
 
-    Each is written under a temporary name first; they get their own names when all are there. Where
-    several are to be replaced, all that were there are gone before the first new one has its name:
-    a process that is killed on the way leaves files missing, and never a new one beside an old one.
-    A file that is replaced keeps its permissions. Raises `DmlcError` where the folder cannot be
-    made or written to.
+    Each is written under a temporary name first; all are renamed when all are complete. Where
+    several are to be replaced, all old ones are removed before the first rename: a process that is
+    killed in between leaves files missing, and never a new one beside an old one. A replaced file
+    keeps its permissions. Raises `DmlcError` if the folder cannot be created or written to.
     """
     folder = Path(directory)
     pending: list[tuple[Path, Path]] = []
@@ -100,7 +97,7 @@ def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Pa
 
 
 def _replace(pending: Sequence[tuple[Path, Path]], old: list[tuple[Path, Path]]) -> None:
-    """Gives files their names. `old` becomes where those are that had these names before."""
+    """Renames files. `old` collects the paths of the files that had these names before."""
     for temporary, path in pending if len(pending) > 1 else ():
         if os.path.lexists(path):
             kept = temporary.with_suffix(".old")
@@ -114,8 +111,8 @@ _DEVICES = re.compile(r"((con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])_*)(?=\.
 
 
 def name_file(name: str, suffix: str = "") -> str:
-    """The name of a file that is called after something, on any system: Windows keeps some for
-    devices, whatever comes behind a dot. Different names stay different."""
+    """File name for a name, valid on any system: Windows reserves some for devices, with any
+    suffix. Different names stay different."""
     whole = name + suffix
     return _DEVICES.sub(r"\1_", whole, count=1) if _DEVICES.match(whole) else whole
 
@@ -123,8 +120,7 @@ def name_file(name: str, suffix: str = "") -> str:
 def cache_folder(
     environment: Mapping[str, str] = os.environ, platform: str = sys.platform
 ) -> Path | None:
-    """The user's folder for what dmlc can find out again; None where there is no home. It may not
-    be there yet."""
+    """User's cache folder, which may not exist yet; None without a home folder."""
     if platform == "win32":
         base = environment.get("LOCALAPPDATA") or "~/AppData/Local"
     elif platform == "darwin":
@@ -138,8 +134,7 @@ def cache_folder(
 
 
 def expand_home(path: str) -> Path | None:
-    """A path that may begin with `~`; None where that is nowhere: a user of a container may have
-    no home."""
+    """Path with `~` expanded; None without a home folder, as for a user of a container."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -147,7 +142,7 @@ def expand_home(path: str) -> Path | None:
 
 
 def can_keep_files(folder: Path) -> bool:
-    """Whether files can be kept in a folder, which is made if it is not there."""
+    """Whether files can be kept in a folder, which is created if necessary."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError:
@@ -157,7 +152,7 @@ def can_keep_files(folder: Path) -> bool:
 
 @functools.cache
 def private_folder() -> Path:
-    """A folder that this process alone has, for what it can find out again; it goes with it."""
+    """Cache folder of this process alone, removed at its end."""
     folder, owner = tempfile.mkdtemp(prefix="dmlc-"), os.getpid()
 
     def remove() -> None:

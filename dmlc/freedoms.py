@@ -1,7 +1,7 @@
-"""What a device may do as it likes, and what it does then: numbers that a seed draws.
+"""Freedoms that languages give to devices, and their effects: numbers drawn by a seed.
 
-A number depends on the seed, on what it is for, and on the values it is for, so that a run can be
-repeated. One instruction does the same to the same values always; two instructions may differ.
+A number depends on the seed, on its purpose, and on the values it is for, so that a run can be
+repeated. One instruction always does the same to the same values; two instructions may differ.
 """
 
 from __future__ import annotations
@@ -23,53 +23,52 @@ _HALF = np.uint64(32)
 
 
 class Freedom(enum.StrEnum):
-    """What a language leaves to devices, by the word that switches it on."""
+    """Freedom of devices, by the word that enables it."""
 
     REMAINDERS = "remainders"
-    """Quotients and remainders of signed integers are any number where an operand is negative, and
-    all of them where the divisor is 0."""
+    """Quotients and remainders of signed integers are arbitrary if an operand is negative, and all
+    of them if the divisor is 0."""
     SPECIAL = "special"
-    """Of floats of a width that no mode keeps: comparisons with NaN hold or do not, a minimum, a
-    maximum and a choice by a comparison of its sides is either side, zeros have either sign."""
+    """For floats of a width that no mode keeps: comparisons with NaN hold or not; a minimum, a
+    maximum and a choice by a comparison of its sides give either side; zeros have either sign."""
     DENORMALS = "denormals"
-    """Each instruction takes denormals for zeros or does not, and gives zeros for them or not."""
+    """Each instruction reads denormals as zeros or not, and flushes its results or not."""
     DIVISION = "division"
-    """Quotients and square roots are as far off as the device promises at most."""
+    """Quotients and square roots have the largest errors that the device promises."""
     CONTRACTION = "contraction"
-    """A product that is added is rounded first or not, but for what makes the value of a `precise`
-    local."""
+    """A product that is added is rounded first or not, except in the value of a `precise` local."""
     CONVERSIONS = "conversions"
-    """A float that is NaN or out of range becomes any integer."""
+    """A float that is NaN or out of range converts to any integer."""
     MEMORY = "memory"
-    """Memory that nobody has written holds anything, such as what another tensor left there; what
-    is read beyond a buffer is anything, and what is stored there is dropped."""
+    """Uninitialised memory contains anything, such as another tensor's values; reads out of bounds
+    give anything, and stores out of bounds are dropped."""
     ORDER = "order"
-    """Groups run in any order, and so do kernels that wait for none of the others. What items of a
-    group do between two barriers needs none: a race between them is a fault."""
+    """Groups run in any order, and so do kernels without dependencies. Items of a group have none
+    between two barriers: a race between them is an error."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Taken:
-    """What a simulated device takes in a launch."""
+    """Freedoms that a simulated device takes in a launch."""
 
     seed: int
     freedoms: frozenset[Freedom]
     special: tuple[int, ...]
-    """The widths of floats, in bits, whose NaN, infinities and signs of zeros a mode keeps."""
+    """Widths of floats, in bits, whose NaN, infinities and signs of zeros a mode keeps."""
     quotient: int
-    """The whole units of the last place that a rounded quotient may be moved by."""
+    """Whole units in the last place by which a rounded quotient may be moved."""
     root: int
-    """The same of a square root."""
+    """The same for a square root."""
 
 
 def draw_key(seed: int, *names: object) -> int:
-    """A number of 32 bits for what some names name."""
+    """32-bit hash of some names."""
     text = " ".join(map(str, (seed, *names)))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest())
 
 
 def mix(values: Array, key: int) -> Numbers:
-    """A number of 64 bits for each value, by its bits."""
+    """64-bit hash of each value, by its bits."""
     flat = np.ascontiguousarray(values)
     if flat.dtype.kind == "b":
         flat = flat.view(np.uint8)
@@ -80,7 +79,7 @@ def mix(values: Array, key: int) -> Numbers:
 
 
 def mix_all(operands: tuple[Array, ...], key: int) -> Numbers:
-    """A number of 64 bits for each row of values."""
+    """64-bit hash of each row of values."""
     made = mix(operands[0], key)
     for number, operand in enumerate(operands[1:], 1):
         made = made + mix(operand, key + number) * _ODD
@@ -88,7 +87,7 @@ def mix_all(operands: tuple[Array, ...], key: int) -> Numbers:
 
 
 def draw_bits(count: int, dtype: np.dtype[np.generic], key: int) -> Array:
-    """So many values of a type whose bits are anything."""
+    """Values of a type with random bits."""
     made = mix(np.arange(count), key)
     if dtype.kind == "b":
         return (made & np.uint64(1)).astype(np.bool_)
@@ -96,14 +95,14 @@ def draw_bits(count: int, dtype: np.dtype[np.generic], key: int) -> Array:
 
 
 def flush(values: Array) -> Array:
-    """Zeros of their signs in place of denormals."""
+    """Values with denormals replaced by zeros of their sign."""
     tiny = np.finfo(values.dtype).tiny
     return np.where(np.abs(values) < tiny, np.copysign(values.dtype.type(0), values), values)
 
 
 def step_away(values: Array, numbers: Numbers, most: int) -> Array:
-    """Values that are up to so many units of the last place off; zeros, infinities and NaN stay,
-    and none becomes another of these."""
+    """Values moved by up to `most` units in the last place; zeros, infinities and NaN stay, and no
+    other value becomes one of them."""
     if most < 1:
         return values
     width = values.dtype.itemsize
@@ -116,5 +115,5 @@ def step_away(values: Array, numbers: Numbers, most: int) -> Array:
 
 
 def width_of(dtype: DataType) -> int:
-    """The width of the floats that a type is computed in, in bits."""
+    """Width in bits of the floats that a type is computed in."""
     return 8 * dtype.compute.bytes

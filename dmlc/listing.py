@@ -1,7 +1,5 @@
-"""The listing of an operator or a graph: its text, and what is known of it besides.
-
-`dmlc show` prints it, and editors show it.
-"""
+"""Listing of an operator or a graph: its text, and further facts about it, for `dmlc show` and
+editors."""
 
 from __future__ import annotations
 
@@ -12,12 +10,12 @@ from dmlc.source import Span
 from dmlc.testing.choices import find_choices
 
 _SHOWN = 60
-"""How much of a formula is shown."""
+"""Longest part of a formula that is shown, in characters."""
 
 
 def list_subject(subject: Operator | Graph) -> str:
-    """The lines of a listing. Of an operator of the library they say what others call the same, and
-    of a gradient that is derived what it is at points that have no one derivative."""
+    """Lines of a listing. A library operator has its names elsewhere, and a derived gradient its
+    values at points without a unique derivative."""
     head = f"// {subject.name}\n"
     if isinstance(subject, Graph):
         return head + format_graph(subject.definition.syntax)
@@ -29,7 +27,7 @@ def list_subject(subject: Operator | Graph) -> str:
 
 
 def _quote(span: Span | None) -> str:
-    """A piece of a formula, as a line has room for it."""
+    """Part of a formula, shortened to a line."""
     if span is None:
         return ""
     text = " ".join(span.text.split())

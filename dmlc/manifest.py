@@ -1,4 +1,5 @@
-"""Reads `manifest.json`, for hosts in Python: no program is taken whose files are not its own."""
+"""Reader of `manifest.json`, for hosts in Python: a program with other files than its own is
+refused."""
 
 from __future__ import annotations
 
@@ -13,18 +14,18 @@ from dmlc.program import MANIFEST, MANIFEST_VERSION, describe_file
 from dmlc.source import DmlcError
 
 _MOST_BYTES = 64 << 20
-"""Of a file."""
+"""Largest file in bytes."""
 _Object = dict[str, Any]
 
 
 def read_manifest(directory: str | Path) -> dict[str, Any]:
-    """The manifest of a folder that `Program.write` or `dmlc compile` wrote, as plain data, when
-    every file that it lists is the one that was written with it.
+    """Manifest of a folder written by `Program.write` or `dmlc compile`, as plain data, after a
+    check of every file that it lists.
 
-    A file that is missing, cut short, of another compile or changed since is refused: the sizes and
-    launches of a manifest hold for its own kernels alone. SHA-256 finds them. Raises `DmlcError`
-    that names the file; also where the folder holds no manifest, one of another version, or one
-    without digests, as dmlc wrote before it had any.
+    A file that is missing, truncated, changed, or of another compilation is refused, by its
+    SHA-256: the sizes and launches of a manifest are valid for its own kernels only. Raises
+    `DmlcError` that names the file; also for a folder without a manifest, and for a manifest of
+    another version, or one without digests, as old versions of dmlc wrote.
     """
     folder = Path(expect_path("directory", directory))
     path = folder / MANIFEST
@@ -55,7 +56,7 @@ def read_manifest(directory: str | Path) -> dict[str, Any]:
 
 
 def _list_sources(manifest: _Object, path: Path) -> list[str]:
-    """The files that kernels are in."""
+    """Files of the kernels."""
     found: list[str] = []
     programs = _expect_list(manifest.get("programs", [manifest]), path, "'programs'")
     for program in programs:

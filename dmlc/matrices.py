@@ -1,9 +1,9 @@
-"""Matrix instructions: products of small matrices that the work items of a subgroup make together,
+"""Matrix instructions: products of small matrices computed jointly by the work items of a subgroup,
 such as those of `VK_KHR_cooperative_matrix`.
 
-A program may have kernels that use them beside the plain ones, and says in its manifest what they
-need. A device lists the shapes and types that it has, and the host chooses. How exact the sums are,
-and in which order they are added up, is the device's own: bits depend on it.
+A program may have kernels that use them beside the plain ones, with their requirements in its
+manifest. A device lists its shapes and types, and the host chooses. The precision and order of the
+sums are the device's own, so results are not bit-reproducible between devices.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dmlc.source import UnknownNameError, unknown_name
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
-    """A product that a device lists: `m` by `k` times `k` by `n` elements, added to `m` by `n`."""
+    """Product that a device lists: `m` by `k` times `k` by `n` elements, added to `m` by `n`."""
 
     m: int
     n: int
     k: int
     factors: DataType
     sum: DataType
-    """The type of what is added up, and of what comes out."""
+    """Type of the accumulator and of the result."""
 
     def __str__(self) -> str:
         size = f"{self.m}x{self.n}x{self.k}"
@@ -36,16 +36,16 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Instruction:
-    """A row of the table: a product, and the items of the subgroups that make it together."""
+    """Row of the table: a product, and the size of the subgroups that compute it."""
 
     name: str
     shape: Shape
     subgroup: int
     devices: str
-    """Those that list it, for people."""
+    """Devices that list it, for people."""
 
     def to_json(self) -> dict[str, Any]:
-        """What a manifest says that a kernel needs."""
+        """Requirements of a kernel in a manifest."""
         shape = self.shape
         return {
             "name": self.name,
@@ -70,7 +70,7 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
     _make_row(8, 8, 16, 8, "Intel Arc A"),
     _make_row(8, 8, 8, 8, "lavapipe of Mesa 26"),
 )
-"""The table: what kernels are written for. A device offers more; the largest come first."""
+"""Table of instructions that kernels are written for, the largest first."""
 
 _DENIED = MappingProxyType(
     {
@@ -81,11 +81,11 @@ _DENIED = MappingProxyType(
 with the reason."""
 
 WITHOUT = MappingProxyType({"opencl": "OpenCL C has no matrices of its own"})
-"""Why a target has none."""
+"""Reason that a target has none."""
 
 
 def find_instruction(name: str) -> Instruction:
-    """The row of that name. Raises `UnknownNameError`, naming those there are."""
+    """Row of that name. Raises `UnknownNameError`, which names the known ones."""
     for each in INSTRUCTIONS:
         if each.name == name:
             return each
@@ -93,21 +93,21 @@ def find_instruction(name: str) -> Instruction:
 
 
 def find_denied(device: str) -> str:
-    """Why a device's matrix instructions are not used, by its name and driver; empty where they
-    are."""
+    """Reason that a device's matrix instructions are not used, by its name and driver; empty if
+    they are."""
     found = (why for pattern, why in _DENIED.items() if re.search(pattern, device))
     return next(found, "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Offer:
-    """What a device lists."""
+    """Matrix instructions that a device lists."""
 
     shapes: tuple[Shape, ...] = ()
     subgroups: tuple[int, int] = (0, 0)
-    """The least and the largest number of items of a subgroup that a kernel may ask for."""
+    """Smallest and largest size of a subgroup that a kernel may request."""
     denied: str = ""
-    """Why none of it is used; empty where it is."""
+    """Reason that none of it is used; empty if it is."""
 
     def has(self, wanted: Instruction) -> bool:
         """Whether kernels with an instruction run on the device."""
@@ -115,12 +115,12 @@ class Offer:
         return not self.denied and wanted.shape in self.shapes and least <= wanted.subgroup <= most
 
     def list_usable(self, rows: Sequence[Instruction] = INSTRUCTIONS) -> tuple[Instruction, ...]:
-        """The rows that it has."""
+        """Rows that it supports."""
         return tuple(filter(self.has, rows))
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What it is, for people."""
+        """Description for people."""
         if not self.shapes:
             return ()
         names = [each.name for each in self.list_usable()]
@@ -130,4 +130,4 @@ class Offer:
 
 
 NOTHING = Offer()
-"""Of a device without matrix instructions."""
+"""Offer of a device without matrix instructions."""

@@ -1,4 +1,4 @@
-"""NumPy's files of one array, from anyone. Pickled objects are never read."""
+"""Reader of NumPy's files of one array, from any source. Pickled objects are never read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from dmlc.scalars import Array
 
 _LONGEST_HEADER = 1 << 16
-"""The most bytes of a header that are read: from version 2 on a header may say 4 GiB."""
+"""Largest header that is read, in bytes: since version 2 a header may claim 4 GiB."""
 
 
 def read_npy(file: BinaryIO) -> Array:
-    """The array of a `.npy` file of any version and order, as it is stored. Raises `ValueError`
-    with the reason where it is none, and `OSError` as the file does."""
+    """Array of a `.npy` file of any version and order, as stored. Raises `ValueError` with the
+    reason for an invalid file, and `OSError` as the file does."""
     try:
         start = file.read(12)
         if start[6:7] > b"\1" and int.from_bytes(start[8:], "little") > _LONGEST_HEADER:

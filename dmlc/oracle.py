@@ -1,8 +1,8 @@
-"""What results are held to: the reference's, in time that a person waits for.
+"""Expected results from the reference, in bounded time.
 
-The reference takes every point of a reduction, whatever its guard. On paper a resampling sums all
-of an image for every pixel; here the function is given short loops first (`transform.tighten`),
-which change no point that takes part.
+The reference evaluates every point of a reduction, whatever its guard: formally, a resampling sums
+all of an image for every pixel. Here the reduction domains are narrowed first
+(`transform.tighten`), which changes no point that takes part.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from dmlc.transform.tighten import tighten_bounds
 
 
 def find_expected(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The function's results by name, as `reference.evaluate` gives and refuses them."""
+    """Results of a function by name, with the values and errors of `reference.evaluate`."""
     expect("function", function, Function, "an ir.Function")
     return evaluate(shorten(function), inputs)
 
 
 @functools.lru_cache(maxsize=32)
 def shorten(function: Function) -> Function:
-    """The function as it is evaluated. Kept for the next device, or the next values: it takes
-    longer than small arrays do."""
+    """Function with narrowed reductions. Cached for other devices and values: it takes longer than
+    evaluating small arrays."""
     return function if function.loops else tighten_bounds(simplify(function))
 
 
 def find_work(function: Function) -> int:
-    """The instructions that all stages of a function run over all their points, those of reductions
-    included: what evaluating it takes, as far as sizes are known."""
+    """Number of instructions executed over all points of all stages, reductions included: the work
+    of an evaluation, as far as sizes are known."""
     total = 0
     for stage in function.stages:
         axes = () if stage.reduction is None else stage.reduction.axes

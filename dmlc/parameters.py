@@ -1,7 +1,7 @@
-"""What callers give, held to the kinds that a parameter takes: wrong ones are refused in words.
+"""Checks of the types of callers' arguments, with error messages.
 
-These look at kinds alone (a text, a mapping from texts, a path); what a value means is for the
-function that takes it.
+They check types only (a text, a mapping from texts, a path); the function that takes a value checks
+its meaning.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from dmlc.source import ArgumentError
 T = TypeVar("T")
 
 _SHOWN = 60
-"""The most characters of a value that a message quotes."""
+"""Largest number of characters of a value in a message."""
 
 
 def wrong_kind(
     parameter: str, expected: str, given: object, notes: Sequence[str] = ()
 ) -> ArgumentError:
-    """The error of a value of the wrong kind: `target must be a text, not 5`."""
+    """Error about a value of the wrong type: `target must be a text, not 5`."""
     return ArgumentError(f"{parameter} must be {expected}, not {show_kind(given)}", None, notes)
 
 
 def show_kind(given: object) -> str:
-    """A value as messages name it: itself where it is plain and short, else its type."""
+    """Value in a message: itself if it is plain and short, else its type."""
     if given is None or isinstance(given, bool | int | float | str):
         text = repr(given)
         return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
@@ -45,7 +45,7 @@ def expect(
     expected: str,
     notes: Sequence[str] = (),
 ) -> T:
-    """A value of one of some classes. Raises `ArgumentError` for any other, as all below do."""
+    """Value of one of some classes. Raises `ArgumentError` for any other, as all below do."""
     if isinstance(given, kinds):
         return given
     raise wrong_kind(parameter, expected, given, notes)
@@ -60,7 +60,7 @@ def expect_flag(parameter: str, given: object) -> bool:
 
 
 def expect_integer(parameter: str, given: object, expected: str = "a whole number") -> int:
-    """Anything that stands for a whole number, such as NumPy's; no boolean."""
+    """Integer of anything that represents one, such as NumPy's; no boolean."""
     try:
         if isinstance(given, bool):
             raise TypeError
@@ -83,7 +83,7 @@ def expect_folders(parameter: str, given: object) -> list[Path]:
 
 
 def expect_items(parameter: str, given: object, expected: str) -> Iterable[object]:
-    """Anything that gives items in an order of its own: no text, no mapping, no set."""
+    """Iterable with a defined order: no text, no mapping, no set."""
     if isinstance(given, Iterable) and not isinstance(
         given, str | bytes | bytearray | Mapping | set | frozenset
     ):
@@ -101,7 +101,7 @@ def expect_items(parameter: str, given: object, expected: str) -> Iterable[objec
 def expect_mapping(
     parameter: str, given: object, expected: str, notes: Sequence[str] = ()
 ) -> Mapping[str, object]:
-    """A mapping whose keys are texts."""
+    """Mapping whose keys are texts."""
     if not isinstance(given, Mapping):
         raise wrong_kind(parameter, expected, given, notes)
     for name in cast("Mapping[object, object]", given):

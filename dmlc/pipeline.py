@@ -65,26 +65,25 @@ from dmlc.transform.traffic import total
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps from a function to its kernels that settle how these compute, and never what.
-    Whoever tests the compiler or a driver puts others in their place."""
+    """Steps from a function to its kernels that determine how these compute, and never the results.
+    Tests of the compiler or of a driver replace them."""
 
     fuse: Callable[[Function, int, Budget], Fusion] = fuse
-    """Which stages share a kernel: see `fuse.fuse`."""
+    """Fusion of stages into kernels: see `fuse.fuse`."""
     lower: Callable[[Function, Group, Profile, Limits], tuple[Kernel, ...]] = lower_group
-    """The kernels of a group of stages, as they are rendered: see `group.lower_group`."""
+    """Lowering of a group of stages to kernels: see `group.lower_group`."""
     schedule: Source | None = None
-    """Schedules of a person's own for some kernels: see `loops.sections`. With it, `lower` is the
-    usual one."""
+    """User's schedules for some kernels: see `loops.sections`. With them, `lower` is the
+    default."""
     instructions: tuple[Instruction, ...] = ()
-    """The matrix instructions that kernels are made for besides the plain ones, which devices
-    choose of."""
+    """Matrix instructions for additional kernels, of which devices choose."""
     gpu_class: str | None = None
-    """The class of GPUs whose rows of the schedule table serve; None: those for any GPU."""
+    """Class of GPUs whose rows of the schedule table are used; None for those for any GPU."""
     table: Source | None = None
-    """Rows of a person's own: see `schedules.table`."""
+    """User's rows: see `schedules.table`."""
     joins: bool = True
-    """Whether one kernel goes through all steps of a loop over time where that takes less time than
-    launches for each step."""
+    """Whether one kernel executes all steps of a loop over time if that is faster than launches for
+    each step."""
 
 
 USUAL = Steps()
@@ -135,7 +134,7 @@ def compile(
 
 
 def as_source(given: str | Source | None, name: str = "schedule") -> Source | None:
-    """A file of schedules, or a table of them, as a caller gives it: its text, maybe with a
+    """Schedule file, or schedule table, from a caller's argument: its text, optionally with a
     name."""
     if given is None or isinstance(given, Source):
         return given
@@ -148,7 +147,7 @@ def read_steps(
     gpu_class: str | None = None,
     schedules: str | Source | None = None,
 ) -> Steps:
-    """The steps that a caller asks for: see `compile`."""
+    """Steps for a caller's options: see `compile`."""
     if gpu_class is not None:
         expect_text("gpu_class", gpu_class)
     return Steps(
@@ -161,7 +160,7 @@ def read_steps(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Compile:
-    """`compile` with everything but a schedule."""
+    """Arguments of `compile` except the schedule."""
 
     function: Function
     target: str
@@ -177,7 +176,7 @@ class _Compile:
         return dataclasses.replace(program, remake=self)
 
     def _make(self, dialect: Dialect, schedule: Source | None) -> Program:
-        """The program in a dialect."""
+        """Program in a dialect."""
         lowered = _lower(self.function, dialect, self.shape, Steps(schedule=schedule))
         program = _render(self.function, lowered, dialect, self.shape, self.root_signature)
         kernels = (dataclasses.replace(k, float_controls=self.widths) for k in program.kernels)
@@ -191,20 +190,20 @@ class _Compile:
 def _with_matrices(
     plain: Dialect, rows: Sequence[Instruction], make: Callable[[Dialect], Program]
 ) -> Program:
-    """The program in a dialect, with the kernels of those that have matrix instructions besides."""
+    """Program in a dialect, with additional kernels that use matrix instructions."""
     others = [use_matrices(plain, row) for row in rows]
     return functools.reduce(Program.with_alternatives, map(make, others), make(plain))
 
 
 def read_instructions(given: Sequence[str]) -> tuple[Instruction, ...]:
-    """The matrix instructions that a caller names, each once."""
+    """Matrix instructions that a caller names, without repetition."""
     items = expect_items("matrix_instructions", given, "a list of names")
     names = [expect_text("each of matrix_instructions", name) for name in items]
     return tuple(dict.fromkeys(map(find_instruction, names)))
 
 
 def _read_widths(given: Sequence[int] | None, dialect: Dialect) -> tuple[int, ...]:
-    """The widths of floats that a caller names, in rising order."""
+    """Float widths that a caller names, in ascending order."""
     if given is None:
         return FLOAT_WIDTHS
     expected = "a list of 16, 32 and 64, or some of these"
@@ -228,8 +227,8 @@ def compile_by(
     shader_model: str | None = None,
     interpreted: bool = False,
 ) -> Program:
-    """The program that some steps make of a function; with `interpreted`, one that keeps its
-    kernels for a simulated device. Raises as `compile` does."""
+    """Program of a function by some steps; with `interpreted`, one that keeps its kernels for a
+    simulated device. Raises as `compile` does."""
     dialect, shape = _find_kind(target, profile, shader_model, steps)
 
     def make(dialect: Dialect) -> Program:
@@ -241,15 +240,16 @@ def compile_by(
 
 @throttle_garbage_collection()
 def explain(function: Function, target: str = "opencl", profile: str | None = None) -> Report:
-    """What `compile` makes of a function, and why: bytes and kernels before and after fusion.
-    Whatever the profile is, its warnings are of what GPUs do slowly. Raises as `compile` does."""
+    """Report on the program that `compile` makes of a function: bytes and kernels before and after
+    fusion, with reasons. Its warnings are about slow code on GPUs, whatever the profile. Raises as
+    `compile` does."""
     return _explain(function, target, profile)[0]
 
 
 @throttle_garbage_collection()
 def trace(function: Function, target: str = "opencl", profile: str | None = None) -> Trace:
-    """What each pass makes of a function, and `explain`'s report and `compile`'s program of it.
-    Raises as `compile` does."""
+    """Function after each pass, with `explain`'s report and `compile`'s program of it. Raises as
+    `compile` does."""
     report, program = _explain(function, target, profile)
     return Trace(report, tuple(list_passes(function, target, profile)), program)
 
@@ -257,8 +257,8 @@ def trace(function: Function, target: str = "opencl", profile: str | None = None
 def list_passes(
     function: Function, target: str = "opencl", profile: str | None = None
 ) -> Iterator[tuple[str, Function]]:
-    """The passes before fusion, as `compile` runs them: the name of each of `rewrite.PASSES` and
-    the function after it."""
+    """Passes before fusion in the order of `compile`: the name of each of `rewrite.PASSES` and the
+    function after it."""
     _, shape = _find_kind(target, profile)
     expect("function", function, Function, "an ir.Function")
     return run_passes(function, shape.row, walks=shape.walks)
@@ -277,7 +277,7 @@ def _explain(function: Function, target: str, profile: str | None) -> tuple[Repo
 
 
 def find_fusion(function: Function, target: str = "opencl", profile: str | None = None) -> Fusion:
-    """The stages that `compile` makes kernels of, and how it groups them."""
+    """Fusion of `compile`: the stages that become kernels, in groups."""
     dialect, shape = _find_kind(target, profile)
     expect("function", function, Function, "an ir.Function")
     function.refuse_loops(_APART)
@@ -287,7 +287,7 @@ def find_fusion(function: Function, target: str = "opencl", profile: str | None 
 def list_subjects(
     function: Function, target: str = "opencl", profile: str | None = None
 ) -> list[Subject]:
-    """What the kernels of a function are to the schedule table, but those that no row is for.
+    """Kernels of a function in the terms of the schedule table, without those that no row is for.
     Raises as `find_fusion` does."""
     dialect, shape = _find_kind(target, profile)
     fusion = find_fusion(function, target, profile)
@@ -303,8 +303,8 @@ def describe_kernels(
     as_json: bool = False,
     steps: Steps = USUAL,
 ) -> str:
-    """The kernel IR that `compile` renders, as text for people, or as a JSON list of kernels.
-    Raises as `compile` does."""
+    """Kernel IR that `compile` renders, as text for people, or as a JSON list of kernels. Raises as
+    `compile` does."""
     _, kernels = make_kernels(function, target, profile, steps=steps)
     if as_json:
         return f"[{', '.join(map(kernel_to_json, kernels))}]"
@@ -314,7 +314,7 @@ def describe_kernels(
 def describe_schedules(
     function: Function, target: str, profile: str | None = None, steps: Steps = USUAL
 ) -> str:
-    """The script of each kernel that `compile` renders, as `compile` takes them. Raises as
+    """Script of each kernel that `compile` renders, in the form that `compile` accepts. Raises as
     `compile` does."""
     dialect, shape = _find_kind(target, profile, steps=steps)
     _, groups = join_parts(function, _lower(function, dialect, shape, steps, apart=True))
@@ -325,7 +325,7 @@ def describe_schedules(
 def describe_nests(
     function: Function, target: str, profile: str | None = None, steps: Steps = USUAL
 ) -> str:
-    """The loops of each kernel that `compile` renders, one per line. Raises as `compile` does."""
+    """Loops of each kernel that `compile` renders, one per line. Raises as `compile` does."""
     nests: dict[str, Nest] = {}
     lines: list[str] = []
     for kernel in find_nests(function, target, profile, nests, steps):
@@ -342,8 +342,8 @@ def find_nests(
     nests: dict[str, Nest],
     steps: Steps = USUAL,
 ) -> tuple[Kernel, ...]:
-    """The kernels of a function; the nest of each goes into `nests`, by the kernel's title. Those
-    whose statements are written by hand have none. Raises as `compile` does."""
+    """Kernels of a function; the nest of each is added to `nests`, by the kernel's title. Kernels
+    with handwritten statements have none. Raises as `compile` does."""
     dialect, shape = _find_kind(target, profile, steps=steps)
     _, groups = join_parts(function, _lower(function, dialect, shape, steps, nests, apart=True))
     return tuple(kernel for group in groups for kernel in group)
@@ -358,8 +358,8 @@ def make_kernels(
     steps: Steps = USUAL,
     matrix_instruction: str | None = None,
 ) -> tuple[Function, tuple[Kernel, ...]]:
-    """The function as fusion leaves it, and its kernels in execution order, as `compile` renders
-    them: the plain ones, or those with a matrix instruction. Raises as `compile` does."""
+    """Function after fusion, and its kernels in execution order, as `compile` renders them: the
+    plain ones, or those with a matrix instruction. Raises as `compile` does."""
     dialect, shape = _find_kind(target, profile, shader_model, steps)
     if matrix_instruction is not None:
         dialect = use_matrices(dialect, find_instruction(matrix_instruction))
@@ -375,7 +375,7 @@ def compile_kernels(
     shader_model: str | None = None,
     steps: Steps = USUAL,
 ) -> tuple[Program, Function, tuple[Kernel, ...]]:
-    """The results of `compile` and of `make_kernels`, lowered once."""
+    """Results of `compile` and of `make_kernels`, lowered once."""
     dialect, shape = _find_kind(target, profile, shader_model, steps)
     lowered = _lower(function, dialect, shape, steps)
     program = _render(function, lowered, dialect, shape)
@@ -384,7 +384,7 @@ def compile_kernels(
 
 
 def make_budget(shape: Profile, limits: Limits) -> Budget:
-    """The budget of fusion on a kind of device, in an output language."""
+    """Budget of fusion for a device profile, in an output language."""
     return Budget(
         shape.bytes_per_operation,
         shape.launch_bytes,
@@ -407,7 +407,7 @@ def _find_kind(
     shader_model: str | None = None,
     steps: Steps = USUAL,
 ) -> tuple[Dialect, Profile]:
-    """The output language and the kind of device that a caller names, with its rows of the schedule
+    """Output language and device profile of a caller's arguments, with its rows of the schedule
     table."""
     expect_text("target", target, "the name of a target")
     for name, text in (("profile", profile), ("shader_model", shader_model)):
@@ -427,9 +427,9 @@ def _lower(
     *,
     apart: bool = False,
 ) -> tuple[Lowered, ...]:
-    """The passes between the two IRs, each followed by the verifier: the kernels of each group of
-    each part. The usual steps put the nest of each kernel into `seen`, by what it is called. Those
-    that one kernel is joined of stand by themselves where they are wanted `apart`."""
+    """Lowers between the two IRs, with the verifier after each pass: returns the kernels of each
+    group of each part. The default steps add the nest of each kernel to `seen`, by title. With
+    `apart`, kernels that would be joined into one stay separate."""
     verify(function)
     function = drop_marks(function)
     if not dialect.limits.has_wide_positions:
@@ -467,7 +467,7 @@ def _lower(
 def _lower_part(
     part: Part, fusion: Fusion, dialect: Dialect, shape: Profile, steps: Steps, own: Sections
 ) -> Lowered:
-    """The kernels of each group of a part."""
+    """Kernels of each group of a part."""
 
     def make(
         function: Function, group: Group, profile: Profile, own: Sections
@@ -484,9 +484,8 @@ def _lower_part(
 
 
 def _is_short(fusion: Fusion, shape: Profile) -> bool:
-    """Whether one work group does what a step of a loop does in less time than the kernels of the
-    step take to be launched. It computes as fast as a core does, or as one of the groups that keep
-    a GPU busy."""
+    """Whether one work group executes a step of a loop faster than the step's kernels are launched,
+    at the speed of a core, or of one of the groups that keep a GPU busy."""
     moved = total(move for group in fusion.groups for move in fusion.list_moves(group))
     if moved is None:
         return False
@@ -497,7 +496,7 @@ def _is_short(fusion: Fusion, shape: Profile) -> bool:
 
 
 def _join_steps(lowered: Lowered, limits: Limits) -> Lowered | None:
-    """A part of a function with one kernel for all steps of its loop, where there can be one."""
+    """Part of a function with one kernel for all steps of its loop, or None."""
     part, fusion, groups = lowered
     kernels, one_step = [kernel for group in groups for kernel in group], fusion.function.one_step
     joined = None if one_step is None or not kernels else join_steps(kernels, one_step, limits)
@@ -525,7 +524,7 @@ def _render(
     root_signature: bool = True,
     interpreted: bool = False,
 ) -> Program:
-    """The program of a function as it was bound, from the kernels of each part."""
+    """Program of a function as it was bound, from the kernels of each part."""
     fused, kernels = join_parts(function, lowered)
     origins: list[Origin] = []
     repeats: list[Repeat] = []

@@ -1,8 +1,8 @@
-"""Processes that dmlc starts, none of which runs or imports what lies in the folder that it starts
-in; and commands that it suggests, in which no name is more than a word.
+"""Child processes of dmlc, which do not run or import files of the folder they start in; and
+suggested commands, in which each name is one word.
 
-Python itself puts that folder first among those that `python -m` and `python -c` search, so that a
-`numpy.py` in it, which came with someone's files, would run.
+Python itself puts that folder first in the path of `python -m` and `python -c`, so that a foreign
+`numpy.py` in it would run.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _SAFE = "PYTHONSAFEPATH"
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module in a process of its own. One that imports dmlc is to have
+    """Command that runs a module in a process of its own. One that imports dmlc needs
     `python_environment`."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def python_environment(given: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables of such a process: it finds modules where this one does. The empty entry of
-    `sys.path`, which is whatever folder a process is in, is left out."""
+    """Environment of such a process: it finds modules where this one does. The empty entry of
+    `sys.path`, which is the current folder, is left out."""
     folders = dict.fromkeys(os.path.abspath(path) for path in sys.path if path)
     return {**given, "PYTHONPATH": os.pathsep.join(folders), _SAFE: "1"}
 
@@ -34,9 +34,8 @@ def python_environment(given: Mapping[str, str] = os.environ) -> dict[str, str]:
 def find_program(
     name: str, environment: Mapping[str, str] = os.environ, platform: str = sys.platform
 ) -> str | None:
-    """Where a program is, in the folders of PATH; None where it is in none. The working directory
-    is none of them: Windows looks there first, as `shutil.which` does on it, and so does a PATH
-    with a `.` on any system."""
+    """Path of a program in the folders of PATH, or None. The working directory is excluded: Windows
+    searches it first, as `shutil.which` does there, and so does a PATH with a `.` on any system."""
     windows = platform == "win32"
     folders = environment.get("PATH", os.defpath).split(";" if windows else ":")
     suffixes = environment.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";") if windows else [""]
@@ -50,8 +49,8 @@ def find_program(
 
 @contextlib.contextmanager
 def isolating_workers() -> Generator[None]:
-    """Has the processes that `multiprocessing` starts meanwhile not search the folder they start
-    in. Their command is its own, so the environment tells them."""
+    """Keeps the processes that `multiprocessing` starts during the block from importing from the
+    folder they start in. Their command cannot be changed, so the environment tells them."""
     before = os.environ.get(_SAFE)
     os.environ[_SAFE] = "1"
     try:
@@ -64,8 +63,8 @@ def isolating_workers() -> Generator[None]:
 
 
 def spell_command(*words: str | Path, platform: str = sys.platform) -> str:
-    """A command as a shell takes it, for people to copy: each word is quoted where it must be, and
-    no path is taken for an option."""
+    """Command for a shell, to be copied: each word is quoted if necessary, and no path is taken for
+    an option."""
     spelt = [
         os.path.join(".", word) if isinstance(word, Path) and str(word).startswith("-") else word
         for word in words

@@ -1,8 +1,8 @@
-"""A compiled program: everything a host needs to run it, as data.
+"""Compiled program: everything a host needs to run it, as data.
 
-A `Program` holds sources and how to launch them. Both runtimes, and programs that know nothing
-of dmlc, work from it: the same content goes out as `manifest.json` (`Program.manifest`).
-It knows no IR; nothing here depends on how the kernels were made.
+A `Program` has sources and their launches. All runtimes, and hosts that know nothing of dmlc, work
+from it: `manifest.json` has the same content (`Program.manifest`). It knows no IR; nothing here
+depends on how the kernels were made.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from dmlc.source import (
 )
 
 VERSION = __version__
-"""The compiler's version, which generated files and manifests carry."""
+"""Version of the compiler in generated files and manifests."""
 
 MANIFEST_VERSION = 1
 MANIFEST = "manifest.json"
-"""The name of a manifest's file."""
+"""File name of a manifest."""
 
 FLOAT_WIDTHS = (16, 32, 64)
-"""The widths of floats, in bits."""
+"""Widths of floats in bits."""
 
 Extent: TypeAlias = int | str
 
@@ -51,13 +51,13 @@ class Role(enum.Enum):
     OUTPUT = "output"
     SCRATCH = "scratch"
     CONSTANT = "constant"
-    """The same values in every run: the program has them."""
+    """Tensor with the same values in every run, which the program contains."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """A tensor of the program. `extents` are sizes, some of which may be symbols: known at run
-    time. Where the one symbol counts all elements, any packed array with that many is meant, of any
+    """Tensor of the program. `extents` are sizes, some of which may be symbols, known at run time.
+    If the one symbol counts all elements, any packed array with that many is accepted, of any
     shape."""
 
     name: str
@@ -65,22 +65,22 @@ class TensorSpec:
     dtype: DataType
     extents: tuple[Extent, ...]
     strides: tuple[int, ...] | None = None
-    """In elements; None is packed, last axis fastest."""
+    """Strides in elements; None for packed, last axis fastest."""
     in_place: tuple[str, ...] = ()
-    """Of an output: the inputs whose memory it may be stored over, element for element."""
+    """For an output: inputs whose memory it may be stored over, element for element."""
     values: tuple[bool | int | float, ...] = ()
-    """Of a constant: its elements, the last axis fastest."""
+    """For a constant: its elements, last axis fastest."""
     offset: int | None = None
-    """Of scratch: where it lies in the one allocation that all scratch may share, in bytes; None
-    where a size is known at run time only, and for all else."""
+    """For scratch: byte offset in the one allocation that all scratch may share; None if a size is
+    known only at run time, and for all other tensors."""
     lifetime: tuple[int, int] | None = None
-    """Of scratch: the numbers of the kernels that use it first and last. Others whose lifetimes
-    are apart from this may lie in the same bytes."""
+    """For scratch: numbers of the kernels that use it first and last. Scratch tensors with disjoint
+    lifetimes may share memory."""
 
     @property
     def bytes(self) -> int | None:
-        """The bytes its buffer holds at least, rounded up to 4 as DirectML does; None where
-        sizes are known at run time only."""
+        """Least size of its buffer in bytes, rounded up to 4 as DirectML does; None if sizes are
+        known only at run time."""
         sizes = [e for e in self.extents if isinstance(e, int)]
         if len(sizes) != len(self.extents):
             return None
@@ -95,11 +95,11 @@ class TensorSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BufferBinding:
-    """A buffer argument of a kernel, in the order of the kernel's arguments. What its `slot` is
-    the number of, the language says."""
+    """Buffer argument of a kernel, in the order of the kernel's arguments. The meaning of `slot`
+    depends on the language."""
 
     name: str
-    """The name in the kernel's source."""
+    """Name in the kernel's source."""
     tensor: str
     dtype: DataType
     written: bool
@@ -107,21 +107,20 @@ class BufferBinding:
     slot: int
     """OpenCL: the argument. HLSL: the register, `t<slot>` when read, `u<slot>` when written."""
     structure_bytes: int = 0
-    """HLSL and OpenCL: the bytes of what the buffer counts in, at a multiple of which it begins.
-    More than the tensor's element where several share a word or are moved at once."""
+    """HLSL and OpenCL: size in bytes, and alignment, of the unit that the buffer is indexed in.
+    More than the tensor's element if several share a word or are accessed together."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScalarBinding:
-    """A scalar argument. OpenCL: argument number `slot`. HLSL: at `offset` bytes of cbuffer b0."""
+    """Scalar argument. OpenCL: argument number `slot`. HLSL: at `offset` bytes of cbuffer b0."""
 
     name: str
-    """The name in the kernel's source."""
+    """Name in the kernel's source."""
     value: str | int
-    """What it is: a number fixed at compile time; or a sum of products of symbols and numbers, in
-    C."""
+    """Value: a number fixed at compile time; or a sum of products of symbols and numbers, in C."""
     bits: int
-    """An unsigned integer of 32 or 64 bits."""
+    """Width of the unsigned integer: 32 or 64."""
     slot: int
     offset: int
 
@@ -140,13 +139,13 @@ class Dispatch:
     group_size: int
     row: int | None = None
     shape: tuple[int, int, int] | None = dataclasses.field(default=None, repr=False)
-    """The work items of a group along x, y and z, in a kernel of others; None: all along x."""
+    """Work items in a group along x, y and z, in a foreign kernel; None: all along x."""
     grid: tuple[int, int, int] | None = dataclasses.field(default=None, repr=False)
-    """The groups along x, y and z, in a kernel of others, in place of what `count` comes to."""
+    """Groups along x, y and z, in a foreign kernel, instead of those computed from `count`."""
 
     @property
     def items(self) -> tuple[int, int, int]:
-        """The work items of a group along x, y and z."""
+        """Work items in a group along x, y and z."""
         return self.shape or (self.group_size, 1, 1)
 
     @property
@@ -155,7 +154,7 @@ class Dispatch:
         return "?" in str(self.count)
 
     def groups(self, sizes: dict[str, int]) -> tuple[int, int, int]:
-        """The number of groups along x, y and z, with symbols bound by `sizes`."""
+        """Number of groups along x, y and z, with symbols bound by `sizes`."""
         if self.grid is not None:
             return self.grid
         count = evaluate_size(self.count, sizes)
@@ -166,14 +165,13 @@ class Dispatch:
 
 
 STEP = "step"
-"""The value of a scalar argument that numbers the steps of a loop."""
+"""Value of a scalar argument that is the index of a loop's step."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Repeat:
-    """Kernels, by their numbers, that run again and again: from the first to the last of them, so
-    many times, with a barrier between. Their scalars `step` count the times from 0 up, or from
-    the last down where it goes `backwards`."""
+    """Loop over kernels, from number `first` to `last`, run `steps` times, with a barrier in
+    between. Their scalars `step` count from 0 up, or from the last step down if `backwards`."""
 
     first: int
     last: int
@@ -181,26 +179,26 @@ class Repeat:
     backwards: bool = False
 
     def numbers(self) -> range:
-        """The steps, in order."""
+        """Steps in execution order."""
         return range(self.steps)[:: -1 if self.backwards else 1]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of a kernel's launch on a GPU, counted without running it."""
+    """Figures of a kernel's launch on a GPU, counted without running it."""
 
     groups: int
     threads: int
     steps: float | None
-    """Loads, and turns of loops without any, of the thread that has most; None where elements of
-    tensors decide."""
+    """Loads, and iterations of loops without any, of the busiest thread; None if they depend on
+    tensors' elements."""
     total_steps: float | None
-    """Those of all threads."""
+    """Steps of all threads."""
     reads_per_output: float
-    """Elements that all threads load, for each of the largest tensor that the kernel writes."""
+    """Elements that all threads load, per element of the largest tensor that the kernel writes."""
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as plain data for JSON: counts are whole, and ratios are rounded."""
+        """Plain data for JSON: counts are whole, and ratios are rounded."""
         return dataclasses.asdict(self) | {
             "steps": None if self.steps is None else round(self.steps),
             "total_steps": None if self.total_steps is None else round(self.total_steps),
@@ -210,45 +208,45 @@ class Figures:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Origin:
-    """The part of the compiled function that a kernel computes."""
+    """Part of the compiled function that a kernel computes."""
 
     stages: tuple[str, ...] = ()
-    """The stages it stores or reduces, by name. What it computes where it reads it has none."""
+    """Names of the stages it stores or reduces, without inlined ones."""
     reasons: tuple[str, ...] = ()
-    """Why fusion put them together, and kept others apart: clauses of a sentence."""
+    """Reasons of fusion for combining them, and for keeping others apart: clauses of a sentence."""
     traffic: tuple[int, int] | None = None
-    """The bytes it reads and writes, a tensor as a whole in every pass over it; None where a size
-    is known at run time only."""
+    """Bytes read and written, a tensor as a whole in every pass over it; None if a size is known
+    only at run time."""
     figures: Figures | None = None
-    """Of a kernel for GPUs; None where a size is known at run time only, too."""
+    """Figures of a kernel for GPUs; None also if a size is known only at run time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unfused:
-    """The compiled function without fusion: each stage a kernel of its own."""
+    """Compiled function without fusion: each stage a kernel of its own."""
 
     kernels: int
     traffic: tuple[int, int] | None
-    """The bytes read and written in all, as those of an `Origin`."""
+    """Bytes read and written in all, as those of an `Origin`."""
 
 
 class Interpreted(Protocol):
-    """The source of a rendered kernel, to be interpreted."""
+    """Kernel in a form that can be interpreted."""
 
     def run(
         self, source: KernelSource, memories: Sequence[Any], sizes: Mapping[str, int], taken: Any, /
     ) -> None:
-        """One launch on flat arrays, one for each buffer in order; `sizes` has the symbols, and
-        `taken` the freedoms that the device takes."""
+        """Runs one launch on flat arrays, one for each buffer in order; `sizes` has the symbols,
+        and `taken` the freedoms that the device takes."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KernelSource:
-    """One kernel: its source text (a whole file), entry point, arguments and launch."""
+    """Kernel: its source text (a whole file), entry point, arguments and launch."""
 
     name: str
-    """Unique in the program; a safe file stem."""
+    """Name, unique in the program; a safe file stem."""
     entry_point: str
     source: str = dataclasses.field(repr=False)
     buffers: tuple[BufferBinding, ...]
@@ -256,50 +254,51 @@ class KernelSource:
     dispatch: Dispatch
     after: tuple[int, ...] = ()
     """Numbers of earlier kernels whose stores this one reads, or which last used memory that it
-    stores over: a barrier stands between. Those that used it before are waited for by these."""
+    stores over: a barrier is needed after them. They in turn wait for earlier users."""
     shader_model: str = ""
-    """HLSL: the shader model it is written for, as in `6.2`."""
+    """HLSL: shader model it is written for, as in `6.2`."""
     origin: Origin = Origin()
     row: str = dataclasses.field(default="", repr=False)
-    """The row of the schedule table that its numbers are of; empty: of none."""
+    """Row of the schedule table that its numbers are from, or empty."""
     float_controls: tuple[int, ...] = FLOAT_WIDTHS
-    """HLSL: the widths of floats, in bits, of which its SPIR-V asks drivers to keep NaN, infinities
+    """HLSL: float widths, in bits, for which its SPIR-V requests that drivers keep NaN, infinities
     and the signs of zeros."""
     interpreted: Interpreted | None = dataclasses.field(default=None, compare=False, repr=False)
-    """The kernel that a simulated device runs in place of the source."""
+    """Kernel that a simulated device runs instead of the source."""
     matrix: Instruction | None = dataclasses.field(default=None, repr=False)
-    """HLSL: the matrix instruction that it uses. Its source is for Vulkan alone."""
+    """HLSL: matrix instruction that it uses. Its source is for Vulkan only."""
     spirv: bytes = dataclasses.field(default=b"", repr=False)
-    """HLSL: its SPIR-V, where others compiled it and there is no source."""
+    """HLSL: SPIR-V of a foreign kernel without a source."""
     alternatives: tuple[KernelSource, ...] = dataclasses.field(default=(), repr=False)
-    """Kernels that do the same on the same buffers, of which a host may run the first that the
-    device has all for, in place of this one."""
+    """Equivalent kernels on the same buffers. A host may replace this one by the first that its
+    device supports."""
 
     def choose(self, offer: Offer) -> KernelSource:
-        """The kernel that suits a device's matrix instructions."""
+        """First alternative supported by a device's matrix instructions, or this kernel."""
         usable = (k for k in self.alternatives if k.matrix is not None and offer.has(k.matrix))
         return next(usable, self)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Language:
-    """An output language as far as hosts are concerned: its names, and what a manifest says of a
-    kernel in it besides what it says of every kernel."""
+    """Output language as hosts see it: its names, and its own fields in the manifest of a
+    kernel."""
 
     target: str
-    """The word that asks for it, such as `hlsl`."""
+    """Target name, such as `hlsl`."""
     title: str
-    """Its name for people, such as `HLSL`."""
+    """Name for people, such as `HLSL`."""
     suffix: str
-    """Of a source file, with its dot."""
+    """Suffix of a source file, with its dot."""
     list_needs: Callable[[str], list[str]]
-    """What a source asks of a device that not every one has: `64-bit integers`, say."""
+    """Required device features of a source that not every device has: `64-bit integers`, for
+    example."""
     describe_buffer: Callable[[BufferBinding], dict[str, Any]]
-    """Where a buffer is bound."""
+    """Fields of a buffer's binding."""
     describe_scalar: Callable[[ScalarBinding], dict[str, Any]]
     describe_kernel: Callable[[KernelSource], dict[str, Any]]
     notes: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str], hash=False)
-    """The fields of a manifest about a whole program."""
+    """Fields of a manifest about a whole program."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -312,40 +311,41 @@ class Program:
     tensors: tuple[TensorSpec, ...]
     kernels: tuple[KernelSource, ...]
     max_count: int
-    """The largest value a symbol may take (index width and chunking set it)."""
+    """Largest value of a symbol, limited by the index width and by windows."""
     elementwise: bool = False
-    """Whether all tensors are packed and of one size, and each element of a result comes from the
-    elements at its own position alone, wherever that is: then a host may run the program on one
-    stretch of its tensors after another, where they exceed what one launch can reach."""
+    """Whether all tensors are packed and of one size, and each element of a result depends only on
+    the elements at the same index: a host may then run the program on ranges of its tensors that
+    exceed one launch."""
     effort: float = 1.0
-    """About how much longer it takes than moving the bytes of its tensors once. A hint for a host
-    that has several ways to run it; the manifest leaves it out."""
+    """Approximate time relative to moving the bytes of its tensors once. A hint for a host that has
+    several ways to run it; the manifest omits it."""
     checks: tuple[str, ...] = ()
-    """What its kernels take to hold of its symbols, as conditions in C such as `N != 1`."""
+    """Assumptions of its kernels about its symbols, as conditions in C such as `N != 1`."""
     unfused: Unfused | None = None
-    """None where kernels were written by hand."""
+    """Function without fusion; None for foreign kernels."""
     repeats: tuple[Repeat, ...] = ()
-    """The kernels that run again and again, in order. None of them are another's."""
+    """Loops over kernels, in order and disjoint."""
     gpu_class: str = ""
-    """The class of GPUs that it was compiled for; empty: for any."""
+    """Class of GPUs that it was compiled for; empty for any."""
     warnings: tuple[Diagnostic, ...] = dataclasses.field(default=(), compare=False, repr=False)
-    """What may not be meant, and what its kernels do slowly, with the place in the source and a
-    cure."""
+    """Warnings about likely errors, and about slow code in its kernels, with the source location
+    and a cure."""
     remake: Callable[[Source], Program] | None = dataclasses.field(
         default=None, compare=False, repr=False
     )
-    """Compiles the same again with schedules of a person's own; None where this process has not
-    compiled it from a function."""
+    """Compiles the same function with given schedules; None if this process has not compiled it
+    from a function."""
 
     def with_schedule(self, text: str, filename: str = "<schedule>") -> Program:
-        """The same program with schedules of your own: what `dmlc ir --schedule` prints, altered.
+        """Compiles the same function with your own schedules: the output of `dmlc ir --schedule`,
+        edited.
 
-        `text` has sections, each of which begins with `kernel NAME` and goes on with the calls that
-        make the kernel's loops, one to a line. Kernels without a section keep the schedules they
-        have without any; what an earlier `with_schedule` said is no longer so. Raises `DmlcError`,
-        with `filename` and the place in the text, for a call that would change a result or has
-        nothing to work on, and for kernels that there are not; and `UnsupportedError` where the
-        program was not compiled from a function by this process.
+        `text` has sections, each of which begins with `kernel NAME`, followed by the calls that
+        make the kernel's loops, one per line. Kernels without a section have their default
+        schedules, whatever an earlier `with_schedule` said. Raises `DmlcError`, with `filename` and
+        the span in the text, for a call that would change a result or has nothing to apply to, and
+        for unknown kernels; and `UnsupportedError` if this process has not compiled the program
+        from a function.
         """
         expect_text("text", text)
         expect_text("filename", filename)
@@ -354,8 +354,8 @@ class Program:
         return self.remake(Source(filename, text))
 
     def with_alternatives(self, other: Program) -> Program:
-        """The same program, whose kernels may give way to those of another one, kernel by kernel,
-        that use matrix instructions."""
+        """Program whose kernels have those of another program that use matrix instructions as
+        alternatives."""
         kernels: list[KernelSource] = []
         for kernel, made in zip(self.kernels, other.kernels, strict=True):
             if made.matrix is not None:
@@ -367,8 +367,8 @@ class Program:
         return dataclasses.replace(self, kernels=tuple(kernels))
 
     def choose(self, offer: Offer) -> Program:
-        """The same program with the kernels that suit a device's matrix instructions, and no
-        others."""
+        """Program with the kernels that suit a device's matrix instructions, and no
+        alternatives."""
         chosen = (
             dataclasses.replace(kernel.choose(offer), after=kernel.after, alternatives=())
             for kernel in self.kernels
@@ -377,13 +377,13 @@ class Program:
 
     @property
     def matrices(self) -> tuple[Instruction, ...]:
-        """The matrix instructions that its kernels use, or may use on devices that have them."""
+        """Matrix instructions that its kernels or their alternatives use."""
         every = (each for kernel in self.kernels for each in (kernel, *kernel.alternatives))
         return tuple(dict.fromkeys(each.matrix for each in every if each.matrix is not None))
 
     @property
     def target(self) -> str:
-        """The target it was compiled for: `opencl`, `hlsl`, ..."""
+        """Target it was compiled for: `opencl`, `hlsl`, ..."""
         return self.language.target
 
     def __repr__(self) -> str:
@@ -395,7 +395,7 @@ class Program:
         )
 
     def tensor(self, name: str) -> TensorSpec:
-        """The tensor of that name. Raises `UnknownNameError`."""
+        """Tensor of that name. Raises `UnknownNameError`."""
         expect_text("name", name, "the name of a tensor")
         for tensor in self.tensors:
             if tensor.name == name:
@@ -412,7 +412,7 @@ class Program:
 
     @property
     def alignments(self) -> dict[str, int]:
-        """The bytes at a multiple of which tensors begin, where these are more than an element."""
+        """Required alignments of tensors in bytes, where these exceed an element."""
         found: dict[str, int] = {}
         for binding in (b for kernel in self.kernels for b in kernel.buffers):
             if binding.structure_bytes > binding.dtype.bytes:
@@ -430,25 +430,24 @@ class Program:
 
     @property
     def scratch_bytes(self) -> int:
-        """The size of the allocation that scratch with an offset lies in."""
+        """Size of the shared allocation of scratch tensors in bytes."""
         placed = [(t.offset, t.bytes) for t in self.scratch]
         return max((at + size for at, size in placed if at is not None and size), default=0)
 
     @property
     def peak_scratch(self) -> int | None:
-        """The most bytes that memory between kernels takes; None where a size is known at run
-        time only."""
+        """Peak size of scratch in bytes; None if a size is known only at run time."""
         return None if any(t.offset is None for t in self.scratch) else self.scratch_bytes
 
     def refuse_repeats(self, why: str) -> None:
-        """Raises `UnsupportedError` where kernels run again and again; `why` is a clause that says
-        who cannot have that."""
+        """Raises `UnsupportedError` if there are loops over kernels; `why` is a clause that names
+        who cannot run them."""
         if self.repeats:
             steps = counted(self.repeats[0].steps, "step")
             raise UnsupportedError(f"{self.name} has a loop of {steps}, and {why}", code="E0901")
 
     def order(self) -> Iterator[tuple[int, dict[str, int]]]:
-        """The numbers of the kernels in the order they run, each with what its scalars take besides
+        """Numbers of the kernels in execution order, each with the values of its scalars besides
         the sizes: the step."""
         number = 0
         for repeat in self.repeats:
@@ -460,8 +459,7 @@ class Program:
 
     @property
     def traffic(self) -> tuple[int, int] | None:
-        """The bytes read and written by all kernels; None where a size is known at run time
-        only."""
+        """Bytes read and written by all kernels; None if a size is known only at run time."""
         found = [kernel.origin.traffic for kernel in self.kernels]
         known = [each for each in found if each is not None]
         if len(known) < len(found):
@@ -470,8 +468,8 @@ class Program:
 
     def scratch_homes(self) -> dict[str, str]:
         """For hosts that bind whole buffers only: for each scratch tensor with an offset, the
-        largest of those of its type that begin where it does. They are never needed together, so
-        that this one's buffer may hold them all."""
+        largest one of its type at the same offset. Their lifetimes are disjoint, so that the buffer
+        of that one may hold them all."""
         placed = [t for t in self.scratch if t.offset is not None]
         homes: dict[tuple[int | None, DataType], TensorSpec] = {}
         for tensor in sorted(placed, key=lambda t: -(t.bytes or 0)):
@@ -487,14 +485,14 @@ class Program:
 
     @property
     def counted(self) -> str | None:
-        """The symbol that counts the elements of all tensors of run-time size, whatever their
-        shape; None where symbols are sizes of axes, or there are none."""
+        """Symbol that counts the elements of all tensors of run-time size, whatever their shape;
+        None if symbols are sizes of axes, or there are none."""
         symbols = self.symbols
         own = (t.extents for t in self.tensors if any(isinstance(e, str) for e in t.extents))
         return symbols[0] if len(symbols) == 1 and all(e == symbols for e in own) else None
 
     def manifest(self) -> dict[str, Any]:
-        """The program as plain data: `manifest.json`, as `docs/reference/manifest.md` has it."""
+        """Plain data of the program: `manifest.json`, defined in `docs/reference/manifest.md`."""
         return {
             "version": MANIFEST_VERSION,
             "generator": f"dmlc {VERSION}",
@@ -596,25 +594,23 @@ class Program:
         }
 
     def list_files(self) -> dict[str, bytes]:
-        """The kernels' sources as `write` writes them, by the names of their files."""
+        """Sources of the kernels as `write` writes them, by file name."""
         every = (each for kernel in self.kernels for each in (kernel, *kernel.alternatives))
         return {self.file_name(kernel): kernel.source.encode() for kernel in every}
 
     def file_name(self, kernel: KernelSource) -> str:
-        """The name of the file that `write` puts a kernel's source in."""
+        """File name of a kernel's source for `write`."""
         expect("kernel", kernel, KernelSource, "a kernel of the program")
         return name_file(kernel.name, self.language.suffix)
 
     def write(self, directory: str | Path) -> list[Path]:
-        """Writes the kernels' sources and `manifest.json`, and gives their paths.
-
-        All files appear, or none. Raises `DmlcError` where the folder cannot be made or written.
-        """
+        """Writes the kernels' sources and `manifest.json`, and returns their paths. All files
+        appear, or none. Raises `DmlcError` if the folder cannot be created or written to."""
         return write_programs([self], expect_path("directory", directory))
 
 
 def list_sharing(tensors: Sequence[TensorSpec]) -> dict[str, tuple[str, ...]]:
-    """The scratch tensors that lie in bytes of each, itself included."""
+    """Scratch tensors that share memory with each, itself included."""
     placed = sorted(
         (t.offset, t.offset + (t.bytes or 0), t.name) for t in tensors if t.offset is not None
     )
@@ -636,11 +632,8 @@ def write_programs(
     more: Mapping[str, bytes] = MappingProxyType({}),
 ) -> list[Path]:
     """Writes programs for several targets into one folder: all sources, `more` files by name, and
-    one `manifest.json`.
-
-    With one program the manifest is that program's own; with more, `programs` in it lists them.
-    Raises `DmlcError` where the folder cannot be made or written to.
-    """
+    one `manifest.json`. With one program the manifest is that program's own; with more, `programs`
+    in it lists them. Raises `DmlcError` if the folder cannot be created or written to."""
     sources = {name: text for p in programs for name, text in p.list_files().items()}
     whole = describe_programs(programs, more)
     text = json.dumps(whole, indent=2) + "\n"
@@ -650,8 +643,8 @@ def write_programs(
 def describe_programs(
     programs: Sequence[Program], more: Mapping[str, bytes] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """The manifest of programs in one folder with `more` files: the program's own, or for several
-    targets each one's in a list. `files` has all that lie beside it."""
+    """Manifest of programs in one folder with `more` files: the program's own, or for several
+    targets a list of theirs. `files` lists all files in the folder."""
     found = [p.manifest() for p in programs]
     files = {name: said for each in found for name, said in each["files"].items()}
     files |= _describe_files(more)
@@ -666,7 +659,7 @@ def describe_programs(
 
 
 def describe_file(content: bytes) -> dict[str, Any]:
-    """What a manifest says of a file: who has another one is told so."""
+    """Size and digest of a file for a manifest, so that a host detects a different one."""
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
@@ -675,7 +668,7 @@ def _describe_files(contents: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def constant_buffer_bytes(scalars: tuple[ScalarBinding, ...]) -> int:
-    """The size of a constant buffer that holds these scalars: whole rows of 16 bytes."""
+    """Size of a constant buffer with these scalars in bytes: whole rows of 16."""
     used = max((s.offset + s.bits // 8 for s in scalars), default=0)
     return -(-used // 16) * 16
 
@@ -697,7 +690,7 @@ def _describe_tensor(tensor: TensorSpec) -> dict[str, Any]:
 
 
 def _describe_open(tensor: TensorSpec) -> dict[str, Any]:
-    """The elements and bytes of a tensor of run-time size as formulas."""
+    """Elements and bytes of a tensor of run-time size as formulas."""
     if tensor.bytes is not None:
         return {}
     elements = multiply(tensor.extents)
@@ -714,7 +707,7 @@ def _describe_scratch(tensor: TensorSpec) -> dict[str, Any]:
 
 
 def _list_values(tensor: TensorSpec) -> list[bool | int | float | str]:
-    """A constant's elements as JSON spells them; what it cannot is a string, as `"inf"`."""
+    """Elements of a constant for JSON; those that JSON lacks are strings, such as `"inf"`."""
     return [str(v) if isinstance(v, float) and not math.isfinite(v) else v for v in tensor.values]
 
 
@@ -741,7 +734,7 @@ def _describe_dispatch(dispatch: Dispatch) -> dict[str, Any]:
 
 
 def _list_formulas(dispatch: Dispatch) -> list[str]:
-    """The groups along x, y and z in C, over unsigned integers of 64 bits."""
+    """Groups along x, y and z in C, over unsigned 64-bit integers."""
     total = str(dispatch.count)
     if dispatch.per_group > 1:
         total = f"({dispatch.count} + {dispatch.per_group - 1}) / {dispatch.per_group}"

@@ -1,7 +1,5 @@
-"""How far long work has come, for a listener: the command shows it, a library says nothing.
-
-Work is a phase with a name and a number of items. A phase inside another one is not told of.
-"""
+"""Progress of long work, for a listener: the command shows it, a library does not. Work is a phase
+with a name and a number of items. A nested phase is not reported."""
 
 from __future__ import annotations
 
@@ -13,8 +11,8 @@ from typing import TypeAlias, TypeVar
 _Item = TypeVar("_Item")
 
 Listener: TypeAlias = Callable[[str, int, int], None]
-"""Takes the name of a phase, how many of its items are done, and how many there are. The last call
-of a phase has both numbers equal; one that an error ends has no such call."""
+"""Callback with the name of a phase, the number of its finished items, and the number of all. Both
+numbers are equal in the last call of a phase, unless an error ends it."""
 
 _listener: contextvars.ContextVar[Listener | None] = contextvars.ContextVar(
     "listener", default=None
@@ -23,7 +21,7 @@ _listener: contextvars.ContextVar[Listener | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def listening(listener: Listener) -> Generator[None]:
-    """Has a listener told of the work of this thread meanwhile."""
+    """Reports the work of this thread to a listener during the block."""
     token = _listener.set(listener)
     try:
         yield
@@ -32,8 +30,8 @@ def listening(listener: Listener) -> Generator[None]:
 
 
 def track(phase: str, items: Sequence[_Item]) -> Iterator[_Item]:
-    """The items, one after the other, of which the listener is told. `phase` is a participle and
-    what it is about, as in "building kernels"."""
+    """Items in order, with reports to the listener. `phase` is a participle and its object, as in
+    "building kernels"."""
     listener = _listener.get()
     if listener is None:
         yield from items

@@ -1,12 +1,11 @@
-"""The oracle: evaluates tensor IR in NumPy, plainly and slowly.
+"""Reference evaluator: tensor IR in NumPy, simple and slow.
 
 Floats are computed in float64 from the inputs as stored, and rounded once, to nearest even, to the
-type of the result; constants are as the function has them. What depends on positions alone is
-computed in its own type instead, as `ir.positions` has it: it selects what is read, and how much
-of it, and must come out alike everywhere. Between stages a float keeps its 64 bits, unless the
-stage between is FLOAT16 or BFLOAT16: that is read as stored. A cast to FLOAT32 from another type
-rounds, as devices do. Integers compute in their own type and wrap. Every backend is tested against
-this.
+type of the result; constants are the function's own. A value that depends on indices alone is
+computed in its own type instead, as determined by `ir.positions`: it selects what is read, and must
+be the same everywhere. Between stages a float keeps its 64 bits, unless the stage between is
+FLOAT16 or BFLOAT16, which is read as stored. A cast to FLOAT32 from another type rounds, as devices
+do. Integers compute in their own type and wrap. Every backend is tested against this.
 """
 
 from __future__ import annotations
@@ -47,16 +46,16 @@ from dmlc.sizes import Shapes
 from dmlc.source import DmlcError, InternalError, unknown_name
 
 _BLOCK = 1 << 17
-"""Points evaluated at a time, over a stage's domain and its reduction together."""
+"""Number of points evaluated at a time, over a stage's domain and its reduction together."""
 
 
 def evaluate(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The function's results by name, each packed, in its stage's type and sizes.
+    """Results of a function by name, each packed, in its stage's type and sizes.
 
-    `inputs` has an array of each parameter's type and sizes, by name. Symbols have the sizes that
-    they stand for in these; where one counts the elements of all tensors, these take arrays of any
-    one shape, and results have it too. Raises `DmlcError` where an input is missing, unknown, or of
-    another type or shape.
+    `inputs` has an array of each parameter's type and sizes, by name. Symbols have the sizes of
+    these arrays; if one counts the elements of all tensors, these take arrays of any one shape, and
+    results have it too. Raises `DmlcError` for an input that is missing, unknown, or of another
+    type or shape.
     """
     expect("function", function, Function, "an ir.Function")
     tensors, sizes, shape = _bind(function, inputs)
@@ -97,7 +96,8 @@ def _as_array(name: str, given: object) -> Array:
 def _bind(
     function: Function, inputs: Mapping[str, Array]
 ) -> tuple[dict[str, Array], dict[str, int], tuple[int, ...]]:
-    """The parameters' arrays, the sizes of symbols, and the shape of what one symbol counts."""
+    """Arrays of the parameters, values of symbols, and the shape of the elements that one symbol
+    counts."""
     known = [p.name for p in function.parameters]
     for name in expect_mapping("inputs", inputs, "a mapping of inputs' names to arrays"):
         if name not in known:
@@ -148,7 +148,7 @@ def _bind(
 def _evaluate_loop(
     function: Function, loop: Loop, tensors: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """The stages of a loop, and what each was at the step before, as computed step by step."""
+    """Stages of a loop, and their delayed tensors, computed step by step."""
     stages = [s for name in loop.stages if (s := function.stage(name)) is not None]
     found: dict[str, Array] = {}
     for each in (*stages, *loop.delays):
@@ -173,9 +173,9 @@ def _evaluate_stage(
     placed: Container[str],
     here: slice | None = None,
 ) -> Array:
-    """The values of a stage as computed, box by box: floats in float64, but in their own type
-    those that depend on positions alone, and on what these find in the tensors `placed`. Only those
-    at the places `here` along its first axis, if they are given."""
+    """Values of a stage, box by box: floats in float64, but in their own type those that depend on
+    indices alone, and on elements of the tensors `placed`. With `here`, only those at these indices
+    along its first axis."""
     reduction = stage.reduction
     domain = [e for e in stage.extents if isinstance(e, int)]
     axes_of = () if reduction is None else reduction.axes
@@ -199,7 +199,7 @@ def _evaluate_stage(
 
 
 def _number(dtype: DataType) -> np.dtype[Any]:
-    """What values of a compute type are held in here."""
+    """NumPy type that holds values of a compute type here."""
     return np.dtype(np.float64) if dtype.is_float else dtype.dtype
 
 
@@ -207,7 +207,7 @@ _Box = tuple[slice, ...]
 
 
 def _boxes(domain: list[int], most: int, here: slice | None = None) -> Iterator[_Box]:
-    """Boxes of at most `most` points that tile a domain, or the places `here` along its first
+    """Boxes of at most `most` points that tile a domain, or the indices `here` along its first
     axis, in order."""
     if here is not None:
         yield from ((here, *box) for box in _boxes(domain[1:], most))
@@ -226,7 +226,7 @@ def _boxes(domain: list[int], most: int, here: slice | None = None) -> Iterator[
 
 
 def _open_mesh(box: _Box) -> list[Array]:
-    """The positions along each axis of a box, shaped to broadcast against one another."""
+    """Indices along each axis of a box, shaped to broadcast against one another."""
     rank = len(box)
     return [
         np.arange(part.start, part.stop, dtype=np.int64).reshape((-1,) + (1,) * (rank - 1 - axis))
@@ -237,7 +237,7 @@ def _open_mesh(box: _Box) -> list[Array]:
 # Reductions --------------------------------------------------------------------------------
 
 _Blocks = Iterator[tuple[int, Array, Array | None]]
-"""The number of the first point; values and guard, with the points along the last axis."""
+"""Index of the first point; values and guard, with the points along the last axis."""
 
 
 def _blocks(
@@ -248,7 +248,7 @@ def _blocks(
     tensors: Mapping[str, Array],
     shape: tuple[int, ...],
 ) -> _Blocks:
-    """Runs of the points of a reduction, last axis fastest, for every element of a box."""
+    """Blocks of the points of a reduction, last axis fastest, for every element of a box."""
     outer = {index: positions[..., None] for index, positions in axes.items()}
     count = math.prod(extents)
     step = max(1, _BLOCK // max(1, math.prod(shape)))
@@ -282,7 +282,7 @@ def _fold_values(combiner: str, dtype: DataType, shape: tuple[int, ...], blocks:
 def _fold_in_order(
     combiner: str, dtype: DataType, shape: tuple[int, ...], blocks: _Blocks
 ) -> Array:
-    """Folds in its own type, point by point, what depends on positions alone."""
+    """Sequential fold, in its own type, of values that depend on indices alone."""
     identity = np.asarray(combiner_identity(combiner, dtype), dtype.dtype)
     total: Array = np.full(shape, identity)
     for _, values, guard in blocks:
@@ -295,8 +295,8 @@ def _fold_in_order(
 
 
 def _fold_pairs(combiner: str, values: Array) -> Array:
-    """Folds the last axis by neighbours, which gives what folding from the left gives where the
-    order of operands decides (which zero a `max` keeps)."""
+    """Pairwise fold of the last axis, which equals the fold from the left where the order of
+    operands matters (which zero a `max` keeps)."""
     evaluate_pair = COMBINERS[combiner].evaluate
     while values.shape[-1] > 1:
         even = values.shape[-1] // 2 * 2
@@ -308,7 +308,7 @@ def _fold_pairs(combiner: str, values: Array) -> Array:
 def _fold_positions(
     combiner: str, dtype: DataType, shape: tuple[int, ...], blocks: _Blocks
 ) -> Array:
-    """The number of the first most extreme point, or 0 where there is none."""
+    """Index of the first most extreme point, or 0 if there is none."""
     limit = "min" if combiner == "argmin" else "max"
     identity = np.asarray(combiner_identity(limit, dtype), _number(dtype))
     best: Array = np.full(shape, identity)
@@ -338,11 +338,11 @@ def _isnan(values: Array) -> Array:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is the same of a body for every block of points."""
+    """Properties of a body that are the same for every block of points."""
 
     body: Body
     index_only: tuple[bool, ...]
-    """Of each value, whether it depends on no element."""
+    """For each value, whether it depends on no element."""
     dying: list[list[int]]
     """For each instruction, the values that nothing after it reads."""
 
@@ -361,7 +361,7 @@ def _list_dying(body: Body) -> list[list[int]]:
 def _evaluate_body(
     plan: _Plan, axes: Mapping[Index, Array], tensors: Mapping[str, Array]
 ) -> tuple[Array, Array | None]:
-    """The result and the guard over some points; both broadcast against the points."""
+    """Result and guard at some points; both broadcast against the points."""
     body, index_only = plan.body, plan.index_only
     values: dict[int, Array] = {}
     for at, instruction in enumerate(body.instructions):
@@ -387,7 +387,7 @@ def _evaluate_instruction(
     body: Body,
     tensors: Mapping[str, Array],
 ) -> Array:
-    """An instruction that depends on elements of tensors."""
+    """Instruction that depends on elements of tensors."""
     match instruction:
         case Constant() | Index() | Symbol() | Step():
             raise InternalError("a constant, an index or a size depends on no element")
@@ -414,7 +414,7 @@ def _evaluate_instruction(
 
 
 def _widen(values: Array, dtype: DataType) -> Array:
-    """Values of a compute type as they are held here."""
+    """Values of a compute type in their representation here."""
     if values.dtype == DataType.BFLOAT16.dtype:
         values = convert(values, DataType.FLOAT32)
     return values.astype(_number(dtype), copy=False)

@@ -1,8 +1,8 @@
-"""What fusion did to a function, as plain data: each stage as a kernel of its own, and then the
-kernels there are, the bytes each moves, and why it is one.
+"""Report on the fusion of a function, as plain data: each stage as a kernel of its own, and then
+the actual kernels, the bytes each moves, and the reasons for it.
 
 Pictures and texts are made from the report, and the manifest from the same counts. Bytes are those
-of tensors as a whole, in every pass over them; what caches save is not known here.
+of tensors as a whole, in every pass over them; savings by caches are not counted.
 """
 
 from __future__ import annotations
@@ -27,100 +27,99 @@ from dmlc.transform.traffic import Move, add_moves, count_bytes, list_moves, tot
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Launch:
-    """One of the kernels that compute the stages of a group: what it does, and in how many work
-    items."""
+    """Kernel of a group's stages: its work, and its work items."""
 
     name: str
-    """That of the program's kernel."""
+    """Name of the program's kernel."""
     stages: tuple[str, ...]
-    """What it computes, or reduces a part of, by name."""
+    """Names of the stages it computes, or reduces a part of."""
     fresh: tuple[str, ...]
-    """Those of `stages` that it computes from their operands. The others it combines from the
-    parts that a kernel before it has left in memory."""
+    """Those of `stages` that it computes from their operands. The others are combined from partial
+    results that an earlier kernel has stored."""
     moves: tuple[Move, ...]
-    """The bytes read and written, by tensor."""
+    """Bytes read and written, by tensor."""
     parts: tuple[tuple[str, DataType, int | str], ...]
     """Memory between the kernels of its group: name, data type and number of elements."""
     groups: int | None
-    """None where a size is known at run time only, as for all counts here."""
+    """Number of groups; None if a size is known only at run time, as for all counts here."""
     group_size: int
     steps: float | None
-    """Loads, and turns of loops without any, of the work item that has most; None also where
-    elements of tensors decide."""
+    """Loads, and iterations of loops without any, of the busiest work item; None also if they
+    depend on tensors' elements."""
     operations: float | None
-    """On floats, at the points that take part."""
+    """Operations on floats, at the points that are not guarded out."""
     count: int | str = 0
-    """What work items are for, by number or by sizes that are known at run time: of these, a group
-    has `per_group`."""
+    """Number of items of work, or a formula of sizes known at run time: each group has `per_group`
+    of them."""
     per_group: int = 1
     walk: str = ""
-    """How work items share the elements out, in words."""
+    """Distribution of the elements over work items, in words."""
     apart: str = ""
-    """Why its group has more kernels than this, in words."""
+    """Reason that its group has several kernels, in words."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Work:
-    """What is computed together: before fusion one stage, after it the stages of one group."""
+    """Stages computed together: before fusion one stage, after it those of one group."""
 
     stages: tuple[str, ...]
-    """What it stores or reduces, by name."""
+    """Names of the stages it stores or reduces."""
     inlined: tuple[str, ...]
-    """What it computes where it reads it: no memory holds these."""
+    """Names of the inlined stages, which take no memory."""
     near: tuple[str, ...]
-    """Those of `stages` that take no memory either: nothing else reads them."""
+    """Those of `stages` that take no memory either, since nothing else reads them."""
     kernels: tuple[str, ...]
-    """The program's kernels that do it, in order: mostly one. None before fusion."""
+    """Program's kernels that compute it, in order: mostly one. None before fusion."""
     reason: str
     moves: tuple[Move, ...]
-    """The bytes read and written, by tensor."""
+    """Bytes read and written, by tensor."""
     figures: tuple[Figures, ...] = ()
-    """Of each of `kernels`, where they are for a GPU and sizes are known."""
+    """Figures of each of `kernels`, if they are for a GPU and sizes are known."""
     launches: tuple[Launch, ...] = ()
-    """One for each of `kernels`."""
+    """Launch of each of `kernels`."""
 
     def traffic(self) -> tuple[int, int] | None:
-        """The bytes read and written in all; None where a size is known at run time only."""
+        """Bytes read and written in all; None if a size is known only at run time."""
         return total(self.moves)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scratch:
-    """Memory between kernels: where it lies in the one allocation all share."""
+    """Memory between kernels, with its offset in the shared allocation."""
 
     tensor: str
     bytes: int | None
-    """None where a size is known at run time only."""
+    """Size in bytes; None if a size is known only at run time."""
     offset: int | None
-    """In bytes; None where a size is known at run time only: then it has memory of its own."""
+    """Offset in bytes; None if a size is known only at run time: it then has memory of its own."""
     lifetime: tuple[int, int] | None
-    """The numbers of the kernels that use it first and last."""
+    """Numbers of the kernels that use it first and last."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """A function before and after fusion."""
+    """Function before and after fusion."""
 
     name: str
     before: tuple[Work, ...]
     after: tuple[Work, ...]
     scratch: tuple[Scratch, ...]
     peak_scratch: int | None
-    """The bytes of the one allocation that holds all memory between kernels."""
+    """Size in bytes of the allocation for all memory between kernels."""
     function: Function
-    """The function that was compiled, with the stages of `before`."""
+    """Compiled function, with the stages of `before`."""
     fusion: Fusion
-    """What `after` was made of."""
+    """Fusion that `after` describes."""
     warnings: tuple[Diagnostic, ...] = ()
-    """What kernels for a GPU do slowly."""
+    """Warnings about slow code of kernels for a GPU."""
 
     def traffic(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-        """The bytes read and written in all, before and after."""
+        """Bytes read and written in all, before and after."""
         before, after = ([m for w in side for m in w.moves] for side in (self.before, self.after))
         return total(before), total(after)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain data for JSON."""
+        """Plain data for JSON."""
         return {
             "name": self.name,
             "before": [_describe_work(w) for w in self.before],
@@ -132,20 +131,20 @@ class Report:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trace:
-    """A function on its way to a program: as each pass left it."""
+    """Function on its way to a program: after each pass."""
 
     report: Report
-    """Of fusion, and of the kernels it led to."""
+    """Report of the fusion, and of its kernels."""
     passes: tuple[tuple[str, Function], ...]
-    """The passes before fusion, in order, and the function after each."""
+    """Passes before fusion, in order, and the function after each."""
     program: Program
 
 
 def make_report(
     function: Function, fusion: Fusion, kernels: Sequence[Sequence[Kernel]], program: Program
 ) -> Report:
-    """The report of a function as it was bound; `kernels` are those that each group has become,
-    group by group, and in this order those of the program."""
+    """Report of a function as it was bound; `kernels` are those of each group, group by group, and
+    in this order those of the program."""
     before = tuple(
         Work((s.name,), (), (), (), "a kernel of its own", list_moves(function, (s.name,)))
         for s in function.stages
@@ -175,7 +174,7 @@ def make_report(
 
 
 def _make_launch(function: Function, kernel: Kernel, name: str) -> Launch:
-    """What a kernel of a function does, which has that name in its program."""
+    """Launch of a kernel of a function, which has that name in its program."""
     counted = count_steps(kernel, function.tables)
     fresh = tuple(dict.fromkeys(n for members in kernel.passes for n in members))
     parts = [b for b in kernel.buffers if b.count is not None]
@@ -200,7 +199,7 @@ def _make_launch(function: Function, kernel: Kernel, name: str) -> Launch:
 
 
 def _count_all_operations(function: Function, names: Sequence[str]) -> float | None:
-    """The operations of some stages; None where a size is known at run time only."""
+    """Operations of some stages; None if a size is known only at run time."""
     stages = [stage for stage in map(function.stage, names) if stage is not None]
     for stage in stages:
         axes = () if stage.reduction is None else stage.reduction.axes
@@ -210,8 +209,8 @@ def _count_all_operations(function: Function, names: Sequence[str]) -> float | N
 
 
 def count_operations(function: Function, stage: Stage) -> float:
-    """The operations on floats of a stage whose sizes are known, at the points that take part. A
-    product and its sum are one in FLOAT32."""
+    """Operations on floats of a stage with known sizes, at the points that are not guarded out. A
+    product and its sum count as one in FLOAT32."""
     own = sum(
         isinstance(i, Apply) and _is_float(stage.body.instructions[i.operands[0]])
         for i in stage.body.instructions
@@ -239,8 +238,8 @@ def find_origins(
     counted: Sequence[Steps | None] = (),
     times: int = 1,
 ) -> list[Origin]:
-    """What each kernel was made of, group by group; `counted` are the steps of each for a GPU. The
-    kernels run so many times."""
+    """Origin of each kernel, group by group; `counted` are the steps of each for a GPU. The kernels
+    run `times` times."""
     steps = iter(counted)
     return [
         Origin(
@@ -255,12 +254,12 @@ def find_origins(
 
 
 def _repeat(traffic: tuple[int, int] | None, times: int) -> tuple[int, int] | None:
-    """The bytes that are read and written in so many runs."""
+    """Bytes read and written in several runs."""
     return None if traffic is None else (traffic[0] * times, traffic[1] * times)
 
 
 def find_figures(function: Function, kernel: Kernel, steps: Steps | None) -> Figures | None:
-    """The figures of a kernel of a function, given what its launch does."""
+    """Figures of a kernel of a function, from the steps of its launch."""
     if steps is None:
         return None
     return Figures(
@@ -273,7 +272,7 @@ def find_figures(function: Function, kernel: Kernel, steps: Steps | None) -> Fig
 
 
 def count_outputs(function: Function, kernel: Kernel) -> int:
-    """The elements of the largest tensor that a kernel of a function writes, at least 1."""
+    """Elements of the largest tensor that a kernel of a function writes, at least 1."""
     tensors = function.tensors()
     sizes = [1]
     for buffer in kernel.buffers:
@@ -288,15 +287,15 @@ def count_outputs(function: Function, kernel: Kernel) -> int:
 
 
 def count_unfused(function: Function) -> Unfused:
-    """What a function as it was bound moves with each stage as a kernel of its own."""
+    """Traffic of a function as it was bound, with each stage as a kernel of its own."""
     moves = [m for s in function.stages for m in list_moves(function, (s.name,))]
     return Unfused(len(function.stages), total(moves))
 
 
 def list_kernel_moves(function: Function, kernel: Kernel) -> tuple[Move, ...]:
-    """The bytes that a kernel of a function reads and writes, by tensor. What several of its
-    passes read counts for each; what stays in registers takes no memory, nor what it computes.
-    What is read in no pass, as by kernels of text, is read once."""
+    """Bytes that a kernel of a function reads and writes, by tensor. Reads count in each of its
+    passes; values in registers and inlined ones take no memory. A tensor read in no pass, as by
+    foreign kernels, is read once."""
     tensors = function.tensors()
     read = {b.name for b in kernel.buffers if b.access is not Access.WRITE}
     moves = [
@@ -318,7 +317,7 @@ def list_kernel_moves(function: Function, kernel: Kernel) -> tuple[Move, ...]:
 
 
 def _count_elements(buffer: Buffer) -> int | None:
-    """The bytes of memory between two kernels; None where they are known at run time only."""
+    """Bytes of memory between two kernels; None if known only at run time."""
     return buffer.count * buffer.dtype.bytes if isinstance(buffer.count, int) else None
 
 

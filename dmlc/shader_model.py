@@ -1,9 +1,6 @@
-"""Shader models: which one generated HLSL is written for, what its compiler has to be told, and
-what it asks of a device.
-
-6.2 has 16-bit types, where a device supports them in full; 6.0 runs everywhere, and stores such
-values two to a word.
-"""
+"""Shader models of generated HLSL: the compiler's arguments, and the requirements on a device. 6.2
+has 16-bit types, if a device supports them in full; 6.0 runs everywhere, and stores such values two
+to a word."""
 
 from __future__ import annotations
 
@@ -13,18 +10,18 @@ from collections.abc import Iterable
 from types import MappingProxyType
 
 SHADER_MODELS: tuple[str, ...] = ("6.2", "6.0")
-"""The shader models that HLSL is generated for, the default first."""
+"""Shader models that HLSL is generated for, the default first."""
 
 DRAFTS = MappingProxyType(
     {"6.10": "no DXC that packages of Python have compiles it: HLSL for it is text alone"}
 )
-"""The shader models that HLSL is generated for, and not compiled, with the reason."""
+"""Shader models that HLSL is generated for, and not compiled, with the reason."""
 
 _NATIVE_16BIT = re.compile(r"\b(?:float|int|uint)16_t[1-4]?\b")
 
 
 def needs_16bit_types(source: str) -> bool:
-    """Whether HLSL uses 16-bit types. Asked for native ones, the compiler demands 16-bit
+    """Whether HLSL uses 16-bit types. With native ones enabled, the compiler requires 16-bit
     arithmetic of every device that runs the shader, whether it is used or not."""
     return _NATIVE_16BIT.search(source) is not None
 
@@ -35,18 +32,18 @@ _NEEDS = {
     "FLOAT64": re.compile(r"\bdouble[1-4]?\b"),
 }
 NEEDS: tuple[str, ...] = tuple(_NEEDS)
-"""All that `list_needs` may find."""
+"""Possible results of `list_needs`."""
 _COMMENT = re.compile(r"//[^\n]*")
 
 
 def list_needs(source: str) -> list[str]:
-    """What HLSL uses that a device need not have: `64-bit integers`, `16-bit types`, `FLOAT64`."""
+    """Optional device features that HLSL uses: `64-bit integers`, `16-bit types`, `FLOAT64`."""
     code = _COMMENT.sub("", source)
     return [need for need, pattern in _NEEDS.items() if pattern.search(code)]
 
 
 def dxc_arguments(source: str, entry_point: str, shader_model: str) -> list[str]:
-    """What DXC has to be told to compile HLSL as it is meant, whatever it is compiled to."""
+    """Arguments of DXC common to DXIL and SPIR-V."""
     profile = f"cs_{shader_model.replace('.', '_')}"
     arguments = ["-T", profile, "-E", entry_point, "-HV", "2021"]
     # Before 6.2 there are none, and the compiler refuses to be asked for them.
@@ -56,12 +53,12 @@ def dxc_arguments(source: str, entry_point: str, shader_model: str) -> list[str]
 
 
 def dxil_arguments(source: str, entry_point: str, shader_model: str) -> list[str]:
-    """The same for DXIL: without `-Gis` it is compiled for fast arithmetic."""
+    """Arguments of DXC for DXIL: without `-Gis` it is compiled for fast arithmetic."""
     return [*dxc_arguments(source, entry_point, shader_model), "-Gis"]
 
 
 def spirv_arguments(source: str, entry_point: str, shader_model: str) -> list[str]:
-    """The same for SPIR-V, but for where its bindings lie."""
+    """Arguments of DXC for SPIR-V, except the shifts of its bindings."""
     made = [*dxc_arguments(source, entry_point, shader_model), "-spirv"]
     # Without the last of these, wave operations ask for a vendor's extension.
     made += ["-fspv-target-env=vulkan1.1", "-fspv-extension=KHR"]
@@ -72,23 +69,23 @@ def spirv_arguments(source: str, entry_point: str, shader_model: str) -> list[st
 
 _MATRICES = re.compile(r"\bvk::SpirvOpaqueType<4456,")
 _MEMORY_MODEL = "-Oconfig=-O,--upgrade-memory-model"
-"""The usual optimizations, and then a pass of SPIRV-Tools: matrices demand Vulkan's memory model,
+"""Usual optimizations, followed by a pass of SPIRV-Tools: matrices require Vulkan's memory model,
 and DXC by itself writes modules for that of GLSL."""
 
 
 def uses_matrices(source: str) -> bool:
-    """Whether HLSL has matrix instructions, so that it is for Vulkan alone."""
+    """Whether HLSL has matrix instructions, so that it is for Vulkan only."""
     return _MATRICES.search(source) is not None
 
 
 def is_signed(container: bytes) -> bool:
-    """Whether the header of DXIL holds a digest, without which retail Direct3D refuses."""
+    """Whether DXIL has a digest in its header, which retail Direct3D requires."""
     return container[:4] == b"DXBC" and any(container[4:20])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RegisterShifts:
-    """Where the registers of each class begin among Vulkan's bindings, which they share."""
+    """First binding of each register class in Vulkan, where the classes share one numbering."""
 
     t: int = 0
     u: int = 16
@@ -96,14 +93,14 @@ class RegisterShifts:
 
     @classmethod
     def for_counts(cls, t: int, u: int) -> RegisterShifts:
-        """Shifts under which `t` read-only and `u` written buffers do not meet."""
+        """Shifts that keep `t` read-only and `u` written buffers apart."""
         first_u = max(16, t)
         return cls(0, first_u, first_u + max(16, u))
 
     @classmethod
     def for_registers(cls, registers: Iterable[tuple[int, bool]]) -> RegisterShifts:
-        """Shifts that keep registers apart, each a number and whether it is written; the usual
-        ones where these do."""
+        """Shifts that keep registers apart, each given by its number and whether it is written; the
+        usual ones if sufficient."""
         counts = {False: 0, True: 0}
         for number, written in registers:
             counts[written] = max(counts[written], number + 1)

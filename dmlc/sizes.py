@@ -1,10 +1,9 @@
-"""Sizes that are known at run time only: sums of products of symbols and whole numbers.
+"""Sizes known only at run time: sums of products of symbols and whole numbers.
 
-A symbol is 1 or more. A sum has one form, whatever it was made from, so that equal sizes are equal
-values; a sum without symbols is an integer. A quotient that is rounded down stands in it as a
-symbol does; what it divides has no negative part, so that division without a sign gives it. Its
-text is C: `64 * N + 1`, `3 * ((N + 63) / 64)`. What symbols stand for, and who binds them, is not
-known here.
+A symbol is 1 or more. A sum has a normal form, so that equal sizes are equal values; a sum without
+symbols is an integer. A quotient rounded down is a factor like a symbol; its dividend has no
+negative part, so that unsigned division computes it. The text of a size is C: `64 * N + 1`, `3 *
+((N + 63) / 64)`. This module does not know the values of symbols.
 """
 
 from __future__ import annotations
@@ -22,43 +21,44 @@ from typing import TypeAlias
 from dmlc.source import DmlcError, InternalError
 
 TYPICAL = 1024
-"""What a symbol is taken for where costs are weighed."""
+"""Assumed value of a symbol in cost estimates."""
 
 LARGEST = 2**31 - 2**16
-"""The most that a symbol, or the elements of a tensor that has one, may come to at run time: then
-positions have 32 bits, also those that windows reach beyond a tensor, and do not wrap while the
-last group is rounded up."""
+"""Largest value at run time of a symbol, and of the number of elements of a tensor that has one:
+indices then fit in 32 bits, also those of windows beyond a tensor, and do not wrap when the last
+group is rounded up."""
 
 MOST_TERMS = 256
-"""The most products that a size is a sum of: a product of sums has as many as theirs multiplied."""
+"""Largest number of products in a size: a product of sums has as many as theirs multiplied."""
 MOST_FACTORS = 64
-"""The most symbols in one product."""
+"""Largest number of symbols in one product."""
 LARGEST_NUMBER = 2**127
-"""No number in a size is as large."""
+"""Bound on the numbers in a size."""
 _MOST_CHARACTERS = 1 << 16
 _DEEPEST = 64
-"""So many parentheses may stand in one another."""
+"""Largest nesting of parentheses."""
 _MOST_PARTS = 1 << 14
-"""A bound of a size is looked for in no more parts than this."""
+"""Largest number of parts in the search for a size's bound."""
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|([-+*/()]))", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Size:
-    """A sum of products, each of symbols and one number."""
+    """Sum of products, each of symbols and one number."""
 
     terms: tuple[tuple[tuple[str, ...], int], ...]
-    """Sorted: the symbols of each product, sorted too, and its number, which is not 0."""
+    """Terms in sorted order: the symbols of each product, sorted too, and its number, which is not
+    0."""
 
     @staticmethod
     def of(symbol: str) -> Size:
-        """The size that a symbol is."""
+        """Size of a symbol."""
         return Size((((symbol,), 1),))
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """Those that it depends on, in order of first use."""
+        """Symbols that it depends on, in order of first use."""
         return list_symbols(" ".join(s for symbols, _ in self.terms for s in symbols))
 
     def __add__(self, other: Measure) -> Measure:
@@ -84,27 +84,27 @@ class Size:
         return self * other
 
     def divide(self, by: int) -> Measure | None:
-        """The quotient; None where it is no size, whatever the symbols are."""
+        """Quotient; None if it is no size for all values of the symbols."""
         if any(n % by for _, n in self.terms):
             return None
         return Size(tuple((symbols, n // by) for symbols, n in self.terms))
 
     def bounds(self) -> tuple[float, float]:
-        """The least and the most that it is known to be, without regard to `LARGEST`."""
+        """Least and largest known value, without regard to `LARGEST`."""
         return _least(self.terms), -_least(tuple((symbols, -n) for symbols, n in self.terms))
 
     def part_negative(self) -> tuple[Measure, Measure]:
-        """What is taken from it, and what that is taken from: neither is negative."""
+        """Magnitude of its negative terms, and its positive terms: neither is negative."""
         taken = _collect((symbols, -n) for symbols, n in self.terms if n < 0)
         return taken, self + taken
 
     def evaluate(self, sizes: Mapping[str, int]) -> int:
-        """What it is where symbols have these sizes."""
+        """Value for these values of the symbols."""
         return sum(n * math.prod(_find(s, sizes) for s in symbols) for symbols, n in self.terms)
 
     def sort_terms(self) -> Iterator[tuple[tuple[str, ...], int]]:
-        """The terms as they are written: what is added stands first where there is such, for C has
-        no negative sizes."""
+        """Terms in text order: positive ones first if there are any, since sizes in C are
+        unsigned."""
         first = next((term for term in self.terms if term[1] > 0), self.terms[0])
         yield first
         yield from (term for term in self.terms if term is not first)
@@ -120,7 +120,7 @@ class Size:
 
 
 def _find(symbol: str, sizes: Mapping[str, int]) -> int:
-    """What a symbol stands for, or a quotient."""
+    """Value of a symbol, or of a quotient."""
     if symbol not in sizes and part_choice(symbol) is not None:
         return evaluate_size(symbol, sizes)
     quotient = None if symbol in sizes else part_quotient(symbol)
@@ -131,7 +131,7 @@ def _find(symbol: str, sizes: Mapping[str, int]) -> int:
 
 
 Measure: TypeAlias = int | Size
-"""A number of elements, known when a program is made or when it runs."""
+"""Number of elements, known at compile time or at run time."""
 
 
 def _terms(of: Measure) -> tuple[tuple[tuple[str, ...], int], ...]:
@@ -139,7 +139,7 @@ def _terms(of: Measure) -> tuple[tuple[tuple[str, ...], int], ...]:
 
 
 def _collect(terms: Iterable[tuple[tuple[str, ...], int]]) -> Measure:
-    """The sum of products in its one form: those of most symbols first, numbers last."""
+    """Normal form of a sum of products: those of most symbols first, numbers last."""
     found: dict[tuple[str, ...], int] = {}
     for symbols, number in terms:
         found[symbols] = found.get(symbols, 0) + number
@@ -162,19 +162,19 @@ def _too_large() -> DmlcError:
 
 
 def measure(extent: int | str) -> Measure:
-    """An extent as a size: a number, or what its text spells."""
+    """Size of an extent: a number, or the value of its text."""
     if isinstance(extent, int):
         return extent
     return parse_size(extent) if part_choice(extent) is None else Size.of(extent)
 
 
 def as_extent(size: Measure) -> int | str:
-    """A size as the extent of an axis: a number, or its text."""
+    """Extent of a size: a number, or its text."""
     return size if isinstance(size, int) else str(size)
 
 
 def multiply(extents: Iterable[int | str | Size]) -> Measure:
-    """The product of extents."""
+    """Product of extents."""
     product: Measure = 1
     for extent in extents:
         product = (measure(extent) if isinstance(extent, str) else extent) * product
@@ -182,7 +182,7 @@ def multiply(extents: Iterable[int | str | Size]) -> Measure:
 
 
 def divide_down(size: Measure, by: int) -> Measure:
-    """A quotient, rounded down."""
+    """Quotient, rounded down."""
     if isinstance(size, int):
         return size // by
     whole = _collect((symbols, n // by) for symbols, n in size.terms)
@@ -207,12 +207,12 @@ def divide_down(size: Measure, by: int) -> Measure:
 
 
 def divide_up(size: Measure, by: int) -> Measure:
-    """A quotient, rounded up."""
+    """Quotient, rounded up."""
     return divide_down(size + (by - 1), by)
 
 
 def divide_exactly(size: Measure, by: Measure) -> Measure | None:
-    """The quotient of two sizes; None where it is no size, whatever the symbols are, or by 0."""
+    """Quotient of two sizes; None if it is no size for all values of the symbols, and by 0."""
     if isinstance(by, int):
         if isinstance(size, Size):
             return size.divide(by) if by else None
@@ -236,7 +236,7 @@ def divide_exactly(size: Measure, by: Measure) -> Measure | None:
 
 
 def replace_symbols(size: Measure, values: Mapping[str, Measure]) -> Measure:
-    """A size with other sizes in place of some symbols, also in what its quotients divide."""
+    """Size with other sizes substituted for some symbols, also inside quotients."""
     total: Measure = 0
     for symbols, number in _terms(size):
         product: Measure = number
@@ -251,8 +251,8 @@ def replace_symbols(size: Measure, values: Mapping[str, Measure]) -> Measure:
 
 
 def solve_equal(one: Measure, other: Measure) -> tuple[str, Measure] | None:
-    """A symbol and what it is where two sizes are equal; None where no symbol stands alone in
-    their difference."""
+    """Symbol and its value that make two sizes equal; None if no symbol stands alone in their
+    difference."""
     terms = _terms(one - other)
     for symbols, number in sorted(terms, reverse=True):
         alone = len(symbols) == 1 and abs(number) == 1 and part_quotient(symbols[0]) is None
@@ -263,13 +263,13 @@ def solve_equal(one: Measure, other: Measure) -> tuple[str, Measure] | None:
 
 
 def list_measured(size: Measure) -> tuple[str, ...]:
-    """The symbols that a size is made of, none where it is a number."""
+    """Symbols of a size; empty for a number."""
     return size.symbols if isinstance(size, Size) else ()
 
 
 @functools.lru_cache(4096)
 def part_quotient(symbol: str) -> tuple[Measure, int] | None:
-    """What a quotient divides, and by what; None for a symbol."""
+    """Dividend and divisor of a quotient; None for a symbol."""
     if not symbol.startswith("("):
         return None
     divided, _, by = symbol[1:-1].rpartition(" / ")
@@ -277,19 +277,19 @@ def part_quotient(symbol: str) -> tuple[Measure, int] | None:
 
 
 def is_multiple(size: Measure, of: int) -> bool:
-    """Whether a size is a multiple of a number, whatever the symbols are."""
+    """Whether a size is a multiple of a number for all values of the symbols."""
     if isinstance(size, int):
         return size % of == 0
     return size.divide(of) is not None
 
 
 def find_least(size: Measure) -> float:
-    """The least that a size is known to be."""
+    """Lower bound of a size."""
     return size.bounds()[0] if isinstance(size, Size) else size
 
 
 def has_quotients(size: Measure) -> bool:
-    """Whether something in a size is divided."""
+    """Whether a size contains a quotient."""
     return any(symbol.startswith("(") for symbols, _ in _terms(size) for symbol in symbols)
 
 
@@ -298,8 +298,8 @@ _Terms: TypeAlias = tuple[tuple[tuple[str, ...], int], ...]
 
 @functools.lru_cache(4096)
 def _least(given: _Terms) -> float:
-    """The least that a sum may be: by its quotients as they are, or by what they divide. It is
-    kept, for what quotients divide may have quotients in turn."""
+    """Lower bound of a sum, with its quotients bounded as they are, or by their dividends. It is
+    cached, since dividends may contain quotients."""
     found = _least_of(given, exact=False)
     if any(symbol.startswith("(") for symbols, _ in given for symbol in symbols):
         return max(found, _least_of(given, exact=True))
@@ -307,8 +307,8 @@ def _least(given: _Terms) -> float:
 
 
 def _least_of(terms: _Terms, *, exact: bool) -> float:
-    """The same. A symbol is 1 and something that is 0 or more; where all parts of the sum are
-    added, 1 alone is the least."""
+    """Lower bound with each symbol as 1 plus a nonnegative number; if all terms are added, its
+    least is at 1."""
     if not exact and all(n >= 0 for symbols, n in terms if symbols):
         # Each part is least where its symbols are.
         return math.ceil(sum(n * math.prod(map(_least_symbol, symbols)) for symbols, n in terms))
@@ -344,7 +344,7 @@ def _least_of(terms: _Terms, *, exact: bool) -> float:
 
 
 def _least_symbol(symbol: str) -> int:
-    """The least that a symbol is, or a quotient by what it divides."""
+    """Least value of a symbol, or of a quotient from its dividend."""
     quotient = part_quotient(symbol)
     return 1 if quotient is None else _floor_least(*quotient)
 
@@ -355,7 +355,7 @@ def _floor_least(divided: Measure, by: int) -> int:
 
 
 def pack_strides(extents: Sequence[int | str | Size]) -> tuple[Measure, ...]:
-    """The strides, in elements, of a packed tensor of these sizes: last axis fastest."""
+    """Strides in elements of a packed tensor of these sizes: last axis fastest."""
     strides: list[Measure] = []
     step: Measure = 1
     for extent in reversed(extents):
@@ -366,7 +366,7 @@ def pack_strides(extents: Sequence[int | str | Size]) -> tuple[Measure, ...]:
 
 
 def known(sizes: Iterable[Measure]) -> tuple[int, ...]:
-    """Sizes all of which are numbers. Raises `InternalError` where one is not."""
+    """Sizes that are all numbers. Raises `InternalError` for any other."""
     given = tuple(sizes)
     found = tuple(size for size in given if isinstance(size, int))
     if len(found) < len(given):
@@ -375,11 +375,11 @@ def known(sizes: Iterable[Measure]) -> tuple[int, ...]:
 
 
 Taken: TypeAlias = tuple[tuple[str, int], ...]
-"""What some symbols are taken for where costs are weighed."""
+"""Assumed values of some symbols in cost estimates."""
 
 
 def estimate(size: int | str | Size, taken: Taken = ()) -> int:
-    """About how much a size is: symbols are what they are `taken` for, or else `TYPICAL`."""
+    """Estimate of a size: symbols have the values in `taken`, or else `TYPICAL`."""
     found = measure(size) if isinstance(size, str) else size
     return found.evaluate(_Typical(taken)) if isinstance(found, Size) else found
 
@@ -401,7 +401,7 @@ class _Typical(dict[str, int]):
 
 @functools.lru_cache(4096)
 def parse_size(text: str) -> Measure:
-    """The size that a text spells, as `str` gives it. Raises `DmlcError`."""
+    """Size of a text in the form of `str`. Raises `DmlcError`."""
     if len(text) > _MOST_CHARACTERS:
         raise DmlcError(f"a size of {len(text):,} characters is too long", code="E0807")
     reader = _Reader(text)
@@ -420,7 +420,7 @@ def _cut(text: str) -> str:
 
 
 class _Reader:
-    """Reads the text of a size, from its first token on; what is none gives None."""
+    """Parser of the text of a size, from its first token on; returns None for an invalid one."""
 
     def __init__(self, text: str) -> None:
         self.tokens: deque[str] = deque()
@@ -482,7 +482,7 @@ def _refuse_large(size: Measure | None) -> None:
 
 
 def evaluate_size(size: int | str, sizes: Mapping[str, int]) -> int:
-    """What a size comes to, given as a number or as a text; also one that `choose_size` made."""
+    """Value of a size given as a number or as a text, also of one made by `choose_size`."""
     if isinstance(size, int):
         return size
     if size in sizes:
@@ -505,7 +505,7 @@ _CONDITION = re.compile(r"(.+?) (==|!=|<=|>=|<|>) (.+)")
 
 
 def write_condition(left: Measure, relation: str, right: Measure) -> str:
-    """A comparison of sizes in C, with nothing taken from anything: sizes have no sign there."""
+    """Comparison of sizes in C, without subtractions: sizes are unsigned there."""
     difference = left - right
     terms = _terms(difference)
     quotient = part_quotient(terms[0][0][0]) if len(terms[0][0]) == 1 else None
@@ -523,7 +523,7 @@ def write_condition(left: Measure, relation: str, right: Measure) -> str:
 
 
 def part_condition(condition: str) -> tuple[str, str, str]:
-    """The parts of what `write_condition` wrote: a size, how it compares, and another. Raises
+    """Parts of a condition by `write_condition`: a size, the relation, and another size. Raises
     `DmlcError` for any other text."""
     match = _CONDITION.fullmatch(condition)
     if match is None:
@@ -534,13 +534,13 @@ def part_condition(condition: str) -> tuple[str, str, str]:
 
 
 def holds(condition: str, sizes: Mapping[str, int]) -> bool:
-    """Whether a condition that `write_condition` wrote holds. Raises `DmlcError` for any other."""
+    """Whether a condition by `write_condition` holds. Raises `DmlcError` for any other."""
     left, relation, right = part_condition(condition)
     return _RELATIONS[relation](evaluate_size(left, sizes), evaluate_size(right, sizes))
 
 
 def read_counted(conditions: Iterable[str]) -> list[Measure]:
-    """What is 0 or more where conditions hold that `write_condition` wrote."""
+    """Sizes that are nonnegative where conditions by `write_condition` hold."""
     found: list[Measure] = []
     for condition in conditions:
         match = _CONDITION.fullmatch(condition)
@@ -556,8 +556,8 @@ def read_counted(conditions: Iterable[str]) -> list[Measure]:
 
 
 def choose_size(condition: str, size: int | str, otherwise: int | str) -> int | str:
-    """A size in C that is another where a condition that `write_condition` wrote does not hold:
-    `(N < 9 ? 4 * N : 0)`. Programs have such sizes, and no tensor of a function has."""
+    """Size in C that depends on a condition by `write_condition`: `(N < 9 ? 4 * N : 0)`. Programs
+    have such sizes, and no tensor of a function does."""
     return size if size == otherwise else f"({condition} ? {size} : {otherwise})"
 
 
@@ -566,8 +566,7 @@ _MOST_CHOICES = 64
 
 @functools.lru_cache(4096)
 def part_choice(size: str) -> tuple[str, str, str] | None:
-    """The condition of what `choose_size` made, what there is where it holds, and what elsewhere;
-    None for any other size."""
+    """Condition and both values of a size by `choose_size`; None for any other size."""
     condition, asked, rest = size[1:-1].partition(" ? ")
     if not asked or (size[0], size[-1]) != ("(", ")"):
         return None
@@ -580,7 +579,7 @@ def part_choice(size: str) -> tuple[str, str, str] | None:
 
 
 def check_count(size: str) -> str:
-    """A size in C, also one that `choose_size` made. Raises `DmlcError` for any other text."""
+    """Size in C, also one by `choose_size`. Raises `DmlcError` for any other text."""
     if size.count("?") > _MOST_CHOICES:
         raise DmlcError(f"a size is chosen among {_MOST_CHOICES} at most")
     choice = part_choice(size)
@@ -595,7 +594,7 @@ def check_count(size: str) -> str:
 
 
 def refuse_sizes(name: str, conditions: Iterable[str], sizes: Mapping[str, int]) -> None:
-    """Raises `DmlcError` where sizes break a condition that something was made under."""
+    """Raises `DmlcError` for sizes that break a condition that something was compiled for."""
     for condition in conditions:
         if not holds(condition, sizes):
             values = " and ".join(f"{s} is {sizes[s]}" for s in list_symbols(condition))
@@ -607,28 +606,28 @@ def refuse_sizes(name: str, conditions: Iterable[str], sizes: Mapping[str, int])
 
 
 def list_symbols(text: str) -> tuple[str, ...]:
-    """The symbols in the text of a size or a condition, in order of first use."""
+    """Symbols in the text of a size or a condition, in order of first use."""
     return tuple(dict.fromkeys(re.findall(r"[A-Za-z_]\w*", text)))
 
 
 def find_symbols(extents: Iterable[int | str]) -> tuple[str, ...]:
-    """The symbols that extents are made of, in order of first use."""
+    """Symbols in extents, in order of first use."""
     texts = [extent for extent in extents if isinstance(extent, str)]
     return list_symbols(" ".join(texts)) if texts else ()
 
 
 class Shapes:
-    """The sizes of symbols, learnt from the shapes of arrays one after the other."""
+    """Values of symbols, inferred from the shapes of arrays one after the other."""
 
     def __init__(self) -> None:
         self.sizes: dict[str, int] = {}
         self._places: dict[str, str] = {}
         self._made: list[tuple[str, int, str]] = []
-        """Sizes made of symbols that were not all known: each with what is there, and the place."""
+        """Sizes of symbols that were not all known: each with the given value, and its location."""
 
     def match(self, name: str, extents: Sequence[int | str], shape: Sequence[int]) -> str | None:
-        """Why an array has not the sizes that its tensor has; None where it has, and symbols have
-        been learnt from it. A size that is made of others is held to them once they are known."""
+        """Reason that an array does not have its tensor's sizes; None if it has, with symbols
+        inferred from it. A size made of several symbols is checked once they are known."""
         shown = ", ".join(map(str, extents))
         if len(shape) != len(extents):
             return (
@@ -659,7 +658,7 @@ class Shapes:
         return self._find_broken()
 
     def _find_broken(self) -> str | None:
-        """What is wrong with the sizes that are made of others which are known by now."""
+        """Error in the sizes whose symbols are known by now."""
         for made in list(self._made):
             extent, size, place = made
             symbols = list_symbols(extent)

@@ -1,7 +1,7 @@
-"""Where text came from, and how a mistake in it is shown.
+"""Sources, spans, and diagnostics.
 
-Every later stage keeps the `Span` its nodes came from, so that an error found while binding or
-lowering still points at the line the user wrote. Nothing here interprets the text.
+Every later stage keeps the `Span` of its nodes, so that an error found while binding or lowering
+still points at the user's line. Nothing here interprets the text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Source:
         return line, offset - self._line_starts[line - 1] + 1
 
     def line_text(self, line: int) -> str:
-        """The text of a 1-based line, without its line break."""
+        """Text of a 1-based line, without its line break."""
         start = self._line_starts[line - 1]
         end = self._line_starts[line] if line < len(self._line_starts) else len(self.text)
         return self.text[start:end].rstrip("\r\n")
@@ -66,7 +66,7 @@ class Span:
 
     @property
     def end_column(self) -> int:
-        """The column of the first character behind the range, on `end_line`."""
+        """Column of the first character after the range, on `end_line`."""
         return self.source.locate(self.end)[1]
 
     @property
@@ -74,36 +74,36 @@ class Span:
         return self.source.text[self.start : self.end]
 
     def to(self, other: Span) -> Span:
-        """The range from the start of this span to the end of `other`."""
+        """Span from the start of this one to the end of `other`."""
         return Span(self.source, self.start, max(self.end, other.end))
 
     def part(self, start: int, end: int) -> Span:
-        """The range of some characters of this one, counted from its start."""
+        """Span of some characters of this one, counted from its start."""
         return Span(self.source, self.start + start, self.start + end)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Edit:
-    """A part of a source, empty where something is inserted, and the text to put in its place."""
+    """Replacement of a span of a source, empty for an insertion, by a text."""
 
     span: Span
     text: str
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """A text with edits made, of which none overlaps another."""
+    """Text after edits that do not overlap."""
     for edit in sorted(edits, key=lambda edit: edit.span.start, reverse=True):
         text = text[: edit.span.start] + edit.text + text[edit.span.end :]
     return text
 
 
 Fix: TypeAlias = tuple[Edit, ...]
-"""Edits that together mend a mistake. None overlaps another."""
+"""Edits that together correct an error. They do not overlap."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Note:
-    """A further remark on a diagnostic, with a place of its own if it has one."""
+    """Note of a diagnostic, with a span of its own if it has one."""
 
     message: str
     span: Span | None = None
@@ -111,22 +111,21 @@ class Note:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One mistake: what is wrong, where, and what would mend it (`notes`). A warning is of what
-    may well be meant."""
+    """Error or warning: message, span, and cure (`notes`). A warning is about a likely error that
+    may be intended."""
 
     message: str
     span: Span | None = None
     notes: tuple[Note, ...] = ()
     warning: bool = False
     code: str | None = None
-    """The kind of mistake: a name such as `E0401` (`W0001` of a warning), which stays the
-    same while messages change. `dmlc explain E0401` tells more of it."""
+    """Code of the kind of diagnostic: `E0401`, or `W0001` for a warning, which stays the same while
+    messages change. `dmlc explain E0401` describes it."""
     fixes: tuple[Fix, ...] = ()
-    """Each of which carries a cure out, the likeliest first; editors offer them."""
+    """Fixes, each of which carries out a cure, the most likely first; editors offer them."""
 
     def render(self) -> str:
-        """The text shown to a person: place, message, code, source line with the span
-        underlined."""
+        """Text for a person: location, message, code, source line with the span underlined."""
         kind = "warning" if self.warning else "error"
         said = f"{kind}: {self.message}" + (f" [{self.code}]" if self.code else "")
         if self.span is None:
@@ -147,7 +146,7 @@ _EXCERPT_WIDTH = 120
 
 
 def _excerpt(span: Span) -> list[str]:
-    """The source line of a span with a caret line below it, cut to a readable width."""
+    """Source line of a span with a caret line below it, shortened to a readable width."""
     line, column = span.source.locate(span.start)
     text = span.source.line_text(line)
     first = max(0, column - 1 - _EXCERPT_WIDTH // 2) if len(text) > _EXCERPT_WIDTH else 0
@@ -160,8 +159,8 @@ def _excerpt(span: Span) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Text as a terminal shows all of it and obeys none: only line breaks and tabs are left of what
-    cannot be printed, such as escapes and marks that turn the direction of writing."""
+    """Text without terminal control: of unprintable characters, such as escapes and marks of
+    writing direction, only line breaks and tabs remain."""
     if text.isprintable():
         return text
     return "".join(
@@ -171,13 +170,11 @@ def printable(text: str) -> str:
 
 
 class DmlcError(Exception):
-    """A mistake in what the user gave: one or more diagnostics, most important first.
-
-    `str(error)` is what the command line shows.
-    """
+    """Error in the user's input: one or more diagnostics, most important first. `str(error)` is the
+    text of the command line."""
 
     usual_code: ClassVar[str | None] = None
-    """The code of its diagnostics that have none of their own."""
+    """Code of its diagnostics that have none of their own."""
 
     def __init__(
         self,
@@ -202,14 +199,14 @@ class DmlcError(Exception):
 
 
 class ArgumentError(DmlcError, TypeError):
-    """A value of a kind that a parameter does not take; the message names the parameter."""
+    """Value of a type that a parameter does not accept; the message names the parameter."""
 
     usual_code = "E0903"
     __str__ = DmlcError.__str__
 
 
 class UnknownNameError(DmlcError, KeyError):
-    """A name that nothing here has; its notes say the nearest known ones."""
+    """Unknown name; the notes have the nearest known ones."""
 
     __str__ = DmlcError.__str__
 
@@ -221,33 +218,33 @@ class UnsupportedError(DmlcError):
 
 
 class UnavailableError(DmlcError):
-    """A device or an outside tool that is needed and not there; notes say how to get it."""
+    """Required device or external tool that is missing; the notes have the cure."""
 
     usual_code = "E0902"
 
 
 class InternalError(Exception):
-    """The compiler broke its own rules: a bug in dmlc, never the user's fault."""
+    """Violation of the compiler's own invariants: a bug in dmlc, never the user's error."""
 
 
 def list_names(names: Sequence[str], most: int = 8) -> str:
-    """Names as one line has room for them: `X, Y`; where there are many, the first of them."""
+    """Names on one line: `X, Y`; of many, the first ones."""
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def join_words(words: Iterable[str], joint: str = "or") -> str:
-    """Words as a sentence has them: `A`, `A or B`, `A, B or C`."""
+    """List in a sentence: `A`, `A or B`, `A, B or C`."""
     *rest, last = (*words,) or ("",)
     return f"{', '.join(rest)} {joint} {last}" if rest else last
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """So many of something: `1 value`, `3 values`."""
+    """Number with its noun: `1 value`, `3 values`."""
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest to a misspelt one, or None if nothing is close."""
+    """Known name closest to a misspelt one, or None if none is close."""
     folded = {c.lower(): c for c in reversed(list(known))}
     if name.lower() in folded:
         return folded[name.lower()]
@@ -272,8 +269,8 @@ _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def _nearest_by_words(name: str, known: Iterable[str]) -> str | None:
-    """The shortest known name that has all the words of a name and more, `ACTIVATION_RELU` for
-    `RELU`; of one family first. None for short names, and where there is none."""
+    """Shortest known name that has all the words of a name and more, `ACTIVATION_RELU` for `RELU`;
+    those of one family first. None for short names, and if there is none."""
     family, _, own = name.rpartition(".")
     words = {w.lower() for w in _NAME_WORD.findall(own)}
     if len(own) < 4 or not words:
@@ -283,9 +280,9 @@ def _nearest_by_words(name: str, known: Iterable[str]) -> str | None:
 
 
 def _unabbreviated(name: str, known: Iterable[str]) -> str | None:
-    """The shortest known name that a name is short for: it is made of the beginnings of all its
-    words, two letters of each at least, `CUMULATIVE_SUMMATION` for `CUMSUM`; of its own family,
-    where it has one."""
+    """Shortest known name that a name abbreviates: it consists of prefixes of all its words, each
+    of at least two letters, `CUMULATIVE_SUMMATION` for `CUMSUM`; of its own family, if it has
+    one."""
     family, _, own = name.rpartition(".")
     short = own.replace("_", "").lower()
     if len(short) < 4:
@@ -299,7 +296,7 @@ def _unabbreviated(name: str, known: Iterable[str]) -> str | None:
 
 
 def _is_short_for(short: str, words: Sequence[str]) -> bool:
-    """Whether a text is the beginnings of several words, one after another."""
+    """Whether a text is a concatenation of prefixes of several words, in order."""
     ends = {0}
     for word in words:
         ends = {
@@ -310,7 +307,7 @@ def _is_short_for(short: str, words: Sequence[str]) -> bool:
 
 
 UNKNOWN_NAME = "E0201"
-"""The code of a name that nothing has, where no other code says more."""
+"""Code of an unknown name without a more specific code."""
 
 
 def unknown_name(
@@ -322,11 +319,8 @@ def unknown_name(
     cure: str | None = None,
     meant: str | None = None,
 ) -> Diagnostic:
-    """The diagnostic for a name that is not among the known ones.
-
-    `what` names the kind of thing, as in `unknown tensor 'Imput'`; `cure` says how to write it, or
-    `meant` is the name for it, where that is known of such a name.
-    """
+    """Diagnostic of an unknown name. `what` is the kind of thing, as in `unknown tensor 'Imput'`;
+    `cure` is the advice for this name, or `meant` its correction, if known."""
     candidates = list(known)
     suggestion = None if cure else meant or nearest(name, candidates[:5000])
     if cure is not None:
@@ -343,8 +337,8 @@ def unknown_name(
 
 
 def replace_word(span: Span | None, old: str, new: str | None) -> tuple[Fix, ...]:
-    """The fix that writes another word for one that stands once in a range, as part of no other;
-    none where there is no such place, or nothing to write."""
+    """Fix that replaces a word that occurs once in a span, as no part of another; empty if it does
+    not, or without a replacement."""
     if span is None or new is None or not old:
         return ()
     found = [*re.finditer(rf"(?<!\w){re.escape(old)}(?!\w)", span.text)]

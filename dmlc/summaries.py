@@ -1,8 +1,6 @@
-"""What lists say of the built-in operators, in a few words each, kept in `library/index.json`.
-
-To list the library must not mean to parse it. `python docs/build.py` writes the index. An entry
-counts only while its file is the one it was made from: of any other file there is none here.
-"""
+"""Summaries of the built-in operators, stored in `library/index.json`, so that listing the library
+does not parse it. `python docs/build.py` writes the index. An entry for a changed file is
+ignored."""
 
 from __future__ import annotations
 
@@ -17,28 +15,28 @@ if TYPE_CHECKING:
     from dmlc.language.definitions import OperatorDefinition
 
 FOLDER = Path(__file__).resolve().parent / "library"
-"""Where the built-in operators lie, in a folder per family."""
+"""Folder of the built-in operators, with a folder per family."""
 INDEX = FOLDER / "index.json"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Summary:
-    """One operator, as `dmlc ops` shows it."""
+    """Summary of an operator for `dmlc ops`."""
 
     types: tuple[str, ...]
-    """The data types that its tensors may have at the newest feature level."""
+    """Data types that its tensors may have at the newest feature level."""
     ranks: tuple[int, ...]
     forward: str | None
-    """The operator it is the gradient of."""
+    """Operator it is the gradient of."""
     differentiable: bool
-    """Whether it is given floating-point numbers and gives some."""
+    """Whether it has both floating-point inputs and floating-point outputs."""
     tensors: tuple[str, ...]
-    """Its tensors, by name, at the newest feature level."""
+    """Names of its tensors at the newest feature level."""
     attributes: tuple[str, ...]
 
 
 def list_files() -> dict[str, Path]:
-    """The files of the built-in operators by qualified name, sorted. Reads none of them."""
+    """Files of the built-in operators by qualified name, sorted, without reading them."""
     found = {
         f"{path.parent.name}.{path.stem}": path
         for path in FOLDER.glob("*/*.dml")
@@ -48,7 +46,7 @@ def list_files() -> dict[str, Path]:
 
 
 def summarize(definition: OperatorDefinition) -> Summary:
-    """The summary of an operator that has been read."""
+    """Summary of an operator's definition."""
     tensors = definition.newest.tensors
     types = [t.name for tensor in tensors for t in tensor.dtypes]
     if definition.combinations:
@@ -66,7 +64,7 @@ def summarize(definition: OperatorDefinition) -> Summary:
 
 
 def read_index() -> dict[str, Summary]:
-    """The summaries of the files that are as they were when the index was written."""
+    """Summaries of the files that are unchanged since the index was written."""
     if not INDEX.is_file():
         return {}
     entries: dict[str, dict[str, Any]] = json.loads(INDEX.read_text("utf-8"))
@@ -86,7 +84,7 @@ def read_index() -> dict[str, Summary]:
 
 
 def write_index(definitions: Iterable[OperatorDefinition]) -> str:
-    """The text of an index of some built-in operators, a line for each."""
+    """Text of an index of some built-in operators, with a line for each."""
     files = list_files()
     lines = [_write_entry(d.name, files[d.name], summarize(d)) for d in definitions]
     return "{\n" + ",\n".join(lines) + "\n}\n"
@@ -98,5 +96,5 @@ def _write_entry(name: str, path: Path, summary: Summary) -> str:
 
 
 def _digest(path: Path) -> str:
-    """What tells one version of a file from another."""
+    """Digest of a file's content."""
     return hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()

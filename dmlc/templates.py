@@ -1,4 +1,4 @@
-"""The Jinja2 templates of `templates/`, which generated text is made of."""
+"""Jinja2 templates of `templates/` for generated text."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Filters: TypeAlias = tuple[tuple[str, Callable[..., str]], ...]
 
 @functools.cache
 def load_template(name: str, filters: Filters = ()) -> jinja2.Template:
-    """A file of `templates/`. What a page or a picture shows is escaped. A name that it uses and is
-    not given is an error."""
+    """Template of a file of `templates/`. Values in pages and pictures are escaped. A missing value
+    is an error."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(resource_path("templates")),
         autoescape=name.partition(".")[2] in ("html.j2", "svg.j2"),

@@ -258,7 +258,7 @@ def test_packed_arrays_of_any_size_share_one_kernel() -> None:
     plans = []
     for shape in ((7,), (2, 9), (3, 1, 4)):
         result(arrays(shape))
-        call = api._Call(
+        call = api._RunRequest(
             dmlc.operator(NAME), receive(arrays(shape), {}), {}, {}, devices.find_device("opencl")
         )
         plans.append(api._plans.find(call._signature()))
@@ -469,7 +469,7 @@ def test_graphs_run(device: str) -> None:
 def test_graphs_are_compiled_once_for_the_same_sizes() -> None:
     graph = dmlc.parse(GRAPH).graphs["g"]
     given = graph_inputs()
-    calls = [api._Call(graph, receive(given, {}), {}, {"K": k}, None) for k in (2, 2, 3)]
+    calls = [api._RunRequest(graph, receive(given, {}), {}, {"K": k}, None) for k in (2, 2, 3)]
     first, second, third = (call._signature() for call in calls)
     assert first == second
     assert first != third

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dmlc"
 
 ORDER = (
-    "collection", "source", "diagnostics", "parameters", "resources", "templates", "files",
+    "collection", "source", "lazy", "diagnostics", "parameters", "resources", "templates", "files",
     "processes", "progress", "sizes", "scalars", "index", "npy", "freedoms", "matrices", "language",
     "summaries", "library", "ir", "transform", "binding", "catalog", "building", "reference",
     "oracle", "kernel", "loops", "schedules", "lowering", "shader_model", "buffer_plan", "program",
@@ -70,8 +70,8 @@ OWNERS = {
 values are: everywhere but in the places below."""
 
 WITHOUT_NUMPY = (
-    "source", "diagnostics", "parameters", "resources", "templates", "files", "processes",
-    "progress", "sizes", "language", "summaries", "library", "program",
+    "source", "lazy", "diagnostics", "parameters", "resources", "templates", "files",
+    "processes", "progress", "sizes", "language", "summaries", "library", "program",
 )  # fmt: skip
 
 LATE_IMPORTS = {

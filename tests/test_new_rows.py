@@ -20,7 +20,7 @@ import pytest
 
 from dmlc.language.attribute_types import ATTRIBUTE_TYPES, AttributeType
 from dmlc.scalars import OPERATIONS, Record
-from dmlc.scalars.functions import TABLE
+from dmlc.scalars.functions import REGISTRY
 
 _ROW = """
 import json
@@ -216,4 +216,4 @@ def test_a_record_without_a_field_is_an_error_that_names_it(
 
 def test_an_operation_has_one_record() -> None:
     with pytest.raises(ValueError, match="two records of the scalar operation 'exp'"):
-        TABLE.add(OPERATIONS["exp"])
+        REGISTRY.add(OPERATIONS["exp"])

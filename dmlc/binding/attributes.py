@@ -1,7 +1,7 @@
-"""Attribute values as callers give them, as the values expressions compute with.
+"""Attribute values: conversion from a caller's form to compile-time constants.
 
 Enums are given by name or by value, numbers are range-checked (a FLOAT is rounded to float32, a
-NUMBER is kept as it is), arrays have their length checked, and defaults are worked out.
+NUMBER is kept as it is), arrays have their length checked, and defaults are evaluated.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dmlc.scalars import DataType, as_data_type
 from dmlc.source import ArgumentError, Diagnostic, DmlcError, Note, unknown_name
 
 MOST_ENTRIES = 1024
-"""The most values of an array attribute, and tensors of an array of tensors. Formulas read each
-entry when they are bound, so an array of them is a setting and never data."""
+"""Largest length of an array attribute, and of an array of tensors. A formula reads each entry at
+bind time, so such an array holds settings, not data."""
 
 
 class Open(enum.Enum):
-    """What a caller gives in place of an attribute's value to leave it open until kernels run."""
+    """Marker given in place of an attribute's value: the value is an argument of the kernels."""
 
     OPEN = "open"
 
@@ -41,8 +41,8 @@ OPEN = Open.OPEN
 def list_opened(
     definition: OperatorDefinition, given: Mapping[str, object], diagnostics: list[Diagnostic]
 ) -> tuple[str, ...]:
-    """The attributes that a caller leaves open, in the order of the table; adds a diagnostic for
-    each that has to be known."""
+    """Names of the attributes that are given as `OPEN`, in table order; adds a diagnostic for each
+    whose value must be known at bind time."""
     found: list[str] = []
     for attribute in definition.attributes:
         if given.get(attribute.name) is not OPEN:
@@ -63,7 +63,7 @@ def list_opened(
 def given_attributes(
     definition: OperatorDefinition, given: Mapping[str, object], diagnostics: list[Diagnostic]
 ) -> dict[str, Constant]:
-    """The values of the attributes given; adds a diagnostic for each that cannot be."""
+    """Values of the attributes given, converted; adds a diagnostic for each that is refused."""
     names = [a.name for a in definition.attributes]
     found: dict[str, Constant] = {}
     for name, value in given.items():
@@ -83,9 +83,9 @@ def given_attributes(
 def complete_attributes(
     binding: Binding, refused: Iterable[str], diagnostics: list[Diagnostic]
 ) -> dict[str, Constant]:
-    """Every attribute's value in table order: those given, then defaults, which may depend on
-    the tensors and on attributes above them. The length of an array that is given needs no value
-    and no default. `refused` are not reported again."""
+    """Value of every attribute in table order: the one given, or else its default, which may depend
+    on the tensors and on attributes above it. An array length that follows from a given array needs
+    neither. Attributes in `refused` are not reported again."""
     found: dict[str, Constant] = {}
     skipped = set(refused)
     evaluator = Evaluator(dataclasses.replace(binding, attributes=found))
@@ -116,8 +116,8 @@ def complete_attributes(
 
 
 def any_member(attribute: AttributeDefinition) -> EnumValue | DataType | None:
-    """What tells the evaluator whose members bare names are: those of an enum, or data types; None
-    of an attribute that is neither."""
+    """Value that selects the enum, or the data types, in which bare names are looked up; None for
+    an attribute that is neither."""
     enum = attribute.enum
     if attribute.type.what is What.TYPE:
         return DataType.FLOAT32
@@ -127,8 +127,8 @@ def any_member(attribute: AttributeDefinition) -> EnumValue | DataType | None:
 def _waits_for_array(
     binding: Binding, attribute: AttributeDefinition, refused: Container[str]
 ) -> bool:
-    """Whether an attribute is open only because the array whose length it is was refused, or is
-    missing, which is what will be reported."""
+    """Whether an attribute is missing only because it is the length of an array that is refused or
+    missing; that array is reported instead."""
     if attribute.name in binding.attributes or attribute.default is not None:
         return False
     arrays = binding.operator.arrays_of_length(attribute.name)
@@ -137,7 +137,7 @@ def _waits_for_array(
 
 
 def _length_given(binding: Binding, name: str) -> int | None:
-    """How many values an array has that is given and whose length is that attribute."""
+    """Length of the given array whose declared length is that attribute; None without one."""
     arrays = (binding.attributes.get(a.name) for a in binding.operator.arrays_of_length(name))
     return next((len(a) for a in arrays if isinstance(a, tuple)), None)
 
@@ -152,14 +152,15 @@ def check_length(attribute: AttributeDefinition, value: Constant, evaluator: Eva
 
 
 def convert(attribute: AttributeDefinition, given: object) -> Constant:
-    """A caller's value (plain Python, NumPy, or already converted) as the attribute's type."""
+    """Converts a caller's value (plain Python, NumPy, or already converted) to the attribute's
+    type."""
     if not attribute.is_array:
         return _convert_one(attribute, given)
     try:
         items = expect_items(attribute.name, given, "")
     except ArgumentError:
         raise _wrong(attribute, given, "a list of values") from None
-    # What has no length of its own may have no end.
+    # An iterable without a length may be infinite.
     taken = list(itertools.islice(items, MOST_ENTRIES + 1))
     if len(taken) > MOST_ENTRIES:
         count = f"{len(given):,}" if isinstance(given, Sized) else f"more than {MOST_ENTRIES:,}"
@@ -171,7 +172,7 @@ def convert(attribute: AttributeDefinition, given: object) -> Constant:
 
 
 def _plain(given: object) -> object:
-    """A NumPy scalar as Python's own; anything else as it is."""
+    """Converts a NumPy scalar to Python's own type; returns anything else unchanged."""
     if isinstance(given, bool):
         return given
     if issubclass(type(given), np.bool_):
@@ -218,7 +219,7 @@ def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:
 
 
 def _convert_number(attribute: AttributeDefinition, value: object) -> Constant:
-    """A number, by what the attribute's type holds."""
+    """Converts a number to the element type of the attribute."""
     holds = attribute.type.holds
     if holds is Holds.FLOAT:
         return _convert_float(attribute, value)
@@ -228,8 +229,8 @@ def _convert_number(attribute: AttributeDefinition, value: object) -> Constant:
 
 
 def convert_enum(attribute: AttributeDefinition, value: object) -> EnumValue:
-    """The member of an attribute's enum that a name, a number or a member stands for. Raises
-    `DmlcError` where it is none."""
+    """Member of an attribute's enum, from its name, its number or a member. Raises `DmlcError` for
+    an unknown one."""
     enum = attribute.enum
     if enum is None:
         raise DmlcError(f"attribute '{attribute.name}' has no enum", code="E0804")
@@ -286,7 +287,7 @@ def _convert_integer(attribute: AttributeDefinition, value: object) -> int:
 
 
 def _check_values(attribute: AttributeDefinition, value: Constant) -> None:
-    """Holds a number or a boolean to the table's `Values`, where that lists plain literals."""
+    """Checks a number or a boolean against the plain literals in the table's `Values` column."""
     if attribute.values is None:
         return
     listed = [_literal(text) for text in attribute.values]
@@ -313,7 +314,7 @@ def _literal(text: str) -> Constant | None:
 
 
 def _declared(attribute: AttributeDefinition, diagnostic: Diagnostic) -> Diagnostic:
-    """The diagnostic with a note of the attribute it is about."""
+    """Diagnostic with a note at the attribute's declaration."""
     note = Note(f"attribute '{attribute.name}' is declared here", attribute.span)
     return dataclasses.replace(diagnostic, notes=(*diagnostic.notes, note))
 

@@ -1,7 +1,5 @@
-"""How shapes meet, which axes `like:` names, and where `squeeze` and `unsqueeze` put axes.
-
-Pure arithmetic on ranks and sizes; making nodes of it is the builder's work.
-"""
+"""Axis arithmetic on ranks and sizes: broadcasting, the axes that `like:` reduces, `squeeze` and
+`unsqueeze`. No nodes are made here."""
 
 from __future__ import annotations
 
@@ -29,10 +27,8 @@ def join_shapes(
 def reduce_like(
     shape: tuple[ir.Extent, ...], like: tuple[ir.Extent, ...], operand: Span, target: Span
 ) -> list[int]:
-    """The axes to fold so that a shape comes to another's: those where only that one's size is 1.
-
-    An axis of size 1 stays, and repeats. Raises `DmlcError` where the sizes do not fit.
-    """
+    """Axes to reduce so that a shape becomes another's: those whose size in the other is 1. An axis
+    of size 1 is kept and broadcasts. Raises `DmlcError` if the sizes do not fit."""
     grows = any(a == 1 and b != 1 for a, b in zip(shape, like, strict=False))
     if len(shape) != len(like) or join_shapes(shape, like) is None or grows:
         raise DmlcError(
@@ -47,8 +43,8 @@ def reduce_like(
 def move_axes(
     name: str, shape: tuple[ir.Extent, ...], axes: tuple[int, ...], span: Span, place: Span
 ) -> tuple[list[int], int]:
-    """For `squeeze` and `unsqueeze`: where each axis of a shape goes (-1: dropped), and the rank
-    of the result. Raises `DmlcError`."""
+    """Result axis of each axis of a shape under `squeeze` or `unsqueeze` (-1: removed), and the
+    rank of the result. Raises `DmlcError`."""
     if name == "squeeze":
         rank = len(shape) - len(axes)
         dropped = settle_axes(axes, len(shape), f"a tensor of {len(shape)} dimensions", place)

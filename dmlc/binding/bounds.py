@@ -1,9 +1,9 @@
-"""Proves that what a stage reads by index lies inside its tensors.
+"""Bounds check of a stage's indexed reads.
 
-Positions that depend on index variables alone are evaluated over their extents where intervals do
-not tell, with the stage's guard known to hold. What other conditions keep inside, `guards` has held
-inside by now. What is not proved is the author's mistake, and names the read, the axis, its size
-and how far the position reaches where its conditions hold.
+An index that depends on index variables alone is enumerated over their extents if interval
+arithmetic does not prove it, under the stage's guard. `guards` has already clamped the reads that
+only other conditions keep in bounds. An unproved read is an error that names the read, the axis,
+its size and the range of the index.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dmlc import ir
 from dmlc.binding.builder import Builder
 from dmlc.binding.emission import Emission
-from dmlc.binding.reads import Place
+from dmlc.binding.reads import ReadSite
 from dmlc.binding.values import span_text
 from dmlc.index.intervals import Interval
 from dmlc.ir.inside import find_outside
@@ -28,10 +28,10 @@ def check_reads(
     emission: Emission,
     extents: Mapping[str, tuple[ir.Extent, ...]],
 ) -> None:
-    """Raises `DmlcError` with every read of a stage that may leave its tensor, and notes what is
-    known of the whole numbers it holds. `extents` are the tensors'; the sizes of a tensor that is
-    not among them are not known yet."""
-    # In the order of the emission, where each read has a known place.
+    """Raises `DmlcError` for every read of a stage that may be out of bounds, and records the range
+    of the whole numbers that the stage holds. `extents` maps tensors to their extents; a tensor
+    that is missing has unknown extents and is not checked."""
+    # In the order of the emission, where each read has a known site.
     body = ir.Body(emission.instructions, emission.result, emission.guard)
     probe = ir.Stage(stage.name, stage.dtype, stage.extents, body, stage.reduction)
     ranges = Ranges.of(probe, builder.positions.ranges)
@@ -43,26 +43,26 @@ def check_reads(
         load = body.instructions[number]
         if not isinstance(load, ir.Load) or load.tensor not in extents:
             continue
-        sizes, place = extents[load.tensor], builder.reads.places[node]
+        sizes, site = extents[load.tensor], builder.reads.sites[node]
         outside = find_outside(probe, load, ranges, sizes)
-        found += (_leaves(place, axis, sizes[axis], reach) for axis, reach in outside)
+        found += (_leaves(site, axis, sizes[axis], reach) for axis, reach in outside)
     if found:
         raise DmlcError(found)
 
 
-def _leaves(place: Place, axis: int, size: ir.Extent, reach: Interval) -> Diagnostic:
+def _leaves(site: ReadSite, axis: int, size: ir.Extent, reach: Interval) -> Diagnostic:
     if isinstance(size, str):
         return Diagnostic(
-            f"{span_text(place.span)} may leave its tensor: the size '{size}' of axis {axis} is "
+            f"{span_text(site.span)} may leave its tensor: the size '{size}' of axis {axis} is "
             "left open, and the position is not known to lie below it: clamp the position, give a "
             "value for what lies outside with 'else', or give the size a number",
-            place.positions[axis],
-            place.notes,
+            site.positions[axis],
+            site.notes,
             code="E0403",
         )
-    if place.reach:
-        # The same read may stand in several places, some of which are right.
-        low, high = (max(reach[0], place.reach[axis][0]), min(reach[1], place.reach[axis][1]))
+    if site.reach:
+        # Equal reads may have several sites, some of which are in bounds.
+        low, high = (max(reach[0], site.reach[axis][0]), min(reach[1], site.reach[axis][1]))
         reach = (low, high) if low < 0 or high >= size else reach
     if math.isinf(reach[0]) and math.isinf(reach[1]):
         where = "at positions that are not known at compile time"
@@ -72,10 +72,10 @@ def _leaves(place: Place, axis: int, size: ir.Extent, reach: Interval) -> Diagno
         high = "" if math.isinf(reach[1]) else str(reach[1])
         where = f"at {low} to {high}" if low != high else f"at {low}"
         cure = "leave points out with 'where', or give a value for them with 'else'"
-    text = span_text(place.span)
+    text = span_text(site.span)
     return Diagnostic(
         f"{text} may leave its tensor: axis {axis} has size {size}, and is read {where}: {cure}",
-        place.positions[axis],
-        place.notes,
+        site.positions[axis],
+        site.notes,
         code="E0403",
     )

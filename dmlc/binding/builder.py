@@ -1,7 +1,5 @@
-"""`Builder`: what makes the nodes of one function, each kind by a part that owns its own state.
-
-It knows types and shapes, not the operator language.
-"""
+"""`Builder`: creates the nodes of one function. It knows types and shapes, and no syntax of the
+language. Each kind of node has a part of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the mistakes of a binding are raised, and shown where a graph calls an operator."""
+"""Errors of a binding: raised together, and relocated to the call in a graph."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from dmlc.language.definitions import OperatorDefinition
 from dmlc.source import Diagnostic, DmlcError, Note, Span
 
 _OPEN = re.compile(r"the sizes of (?:output )?'(\w+)'")
-"""How messages begin of sizes that a caller of `bind` has to give."""
+"""Beginning of the messages about sizes that a caller of `bind` must give."""
 
 
 _MOST_ERRORS = 20
 
 
 def raise_mistakes(diagnostics: Iterable[Diagnostic], kind: type[DmlcError] = DmlcError) -> None:
-    """Raises the first mistakes, each once, if there are any."""
+    """Raises the first diagnostics, without duplicates; returns if there are none."""
     found = list(dict.fromkeys(diagnostics))
     if found:
         raise kind(found[:_MOST_ERRORS])
 
 
 def explain_at_call(error: DmlcError, operator: OperatorDefinition, call: syntax.Call) -> DmlcError:
-    """The error of a bound operator as one of the call: it stands at the argument that is wrong,
-    or at the operator's name, and the operator's own line is a note."""
+    """Error of a bound operator, relocated to its call: at the wrong argument, or else at the
+    operator's name. The operator's own line becomes a note."""
     given = {a.name.text: a.value.span for a in call.arguments if a.name is not None}
     outputs = [t.name for t in operator.newest.outputs]
     made: list[Diagnostic] = []
@@ -45,8 +45,8 @@ def explain_at_call(error: DmlcError, operator: OperatorDefinition, call: syntax
 def explain_at(
     error: DmlcError, operator: OperatorDefinition, span: Span, given: Mapping[str, Span]
 ) -> DmlcError:
-    """The error of a bound operator as one of the place that it is bound for: it stands where what
-    is wrong is `given`, or else there, and the operator's own line is a note."""
+    """Error of a bound operator, relocated to the span in `given` of what is wrong, or else to
+    `span`. The operator's own line becomes a note."""
     declared = {t.span: t.name for level in operator.levels for t in level.tensors}
     declared |= {a.span: a.name for a in operator.attributes}
     made: list[Diagnostic] = []

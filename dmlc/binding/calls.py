@@ -1,8 +1,6 @@
-"""Evaluates calls: functions of the file, which are inlined, and those of the language, as
-`language.builtins` has them; reductions of whole tensors and folds of arrays.
-
-An argument of an inlined function is evaluated once, however often the function uses it.
-"""
+"""Evaluation of calls: functions of the file, which are inlined, builtins (`language.builtins`),
+reductions of whole tensors and folds of arrays. An argument of an inlined function is evaluated
+once, however often the function uses it."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ _MOST_CALLS = 20_000
 
 
 class Calls:
-    """The calls among the expressions that `on` evaluates; an `Evaluation` for the entries."""
+    """Evaluator of calls; `on` evaluates their arguments."""
 
     def __init__(
         self, on: Evaluating, index: IndexNotation, functions: Mapping[str, Builtin]
@@ -49,11 +47,11 @@ class Calls:
         self._arrays = TensorArrays(on, index)
         self._inlined = 0
         self._deriving: set[str] = set()
-        """The functions the formulas of whose gradients are evaluated: there, the derivative of
-        such a function is that of its body."""
+        """Functions with a gradient section whose gradient formulas are being evaluated. Inside
+        these formulas, the function's derivative is that of its body."""
 
     def call(self, call: syntax.Call, scope: Scope, decided: bool) -> Step[Value]:
-        """The value of a call, which may be undecided unless it is to be `decided`."""
+        """Value of a call. It may be `Undecided` unless `decided`."""
         if not isinstance(call.function, syntax.Reference):
             raise DmlcError(
                 "only a function's name can be called here", call.function.span, code="E0208"
@@ -98,8 +96,8 @@ class Calls:
             raise type(error)([_called(d, call.span) for d in error.diagnostics]) from None
 
     def _inline_with_gradients(self, function: FunctionDefinition, scope: Scope) -> Step[Value]:
-        """The value of a function, which moves with the parameters that it has gradients for by
-        these alone, and with the others as its body does."""
+        """Value of a function with a gradient section. Its derivatives are the given ones for the
+        parameters listed there, and those of its body for the others."""
         given, span = dict(scope.parameters), function.body.span
         for gradient in function.gradients:
             name = gradient.parameter.text
@@ -156,12 +154,12 @@ class Calls:
         return tensor in self._on.binding.tensors
 
     def is_since(self, level: str) -> bool:
-        """Whether the operator is bound at a feature level, or at a newer one."""
+        """Whether the operator is bound at this feature level or a newer one."""
         asked, wanted = (level_number(name) for name in (self._on.binding.level, level))
         return asked is None or wanted is None or asked >= wanted
 
     def whole_sizes(self, value: Value, span: Span) -> tuple[Measure, ...]:
-        """An array as sizes, some of which may be left open. Raises `DmlcError`."""
+        """Array as sizes, which may be open. Raises `DmlcError`."""
         items = value if isinstance(value, tuple) else ()
         opened = {n: v.size for n, v in enumerate(items) if isinstance(v, OpenSize) and v.over == 1}
         if not opened:
@@ -174,7 +172,7 @@ class Calls:
             raise refuse_open(given.values, given.span)
 
     def flatten(self, places: Value, sizes: tuple[Measure, ...], span: Span) -> Value:
-        """The number of a place among all of a shape's."""
+        """Row-major linear index of a multi-dimensional index."""
         if not isinstance(places, tuple) or len(places) != len(sizes):
             count = f"{len(places)} values" if isinstance(places, tuple) else "one value"
             raise DmlcError(
@@ -193,7 +191,7 @@ class Calls:
         return self.fold(REDUCTIONS["sum"], terms, span)
 
     def unflatten(self, number: Value, sizes: tuple[Measure, ...], span: Span) -> Value:
-        """The place along each axis of a shape that a number counts to."""
+        """Multi-dimensional index of a row-major linear index."""
         known = tuple(size for size in sizes if isinstance(size, int))
         single = isinstance(number, int) and not isinstance(number, bool)
         if isinstance(number, int) and single and len(known) == len(sizes):
@@ -251,7 +249,7 @@ class Calls:
     def _reduce(
         self, reduction: Reduction, call: syntax.Call, scope: Scope, decided: bool
     ) -> Step[Value]:
-        """`all(Scales > 0)` folds a compile-time array, and `sum(e...)` a pack."""
+        """Fold of a compile-time array, `all(Scales > 0)`, or of a pack, `sum(e...)`."""
         name, argument = reduction.name, call.arguments[0].value
         known = not reduction.booleans
         value: Value
@@ -280,7 +278,7 @@ class Calls:
         return self._on.settle(folded) if decided else folded
 
     def fold(self, reduction: Reduction, values: Sequence[Value], span: Span) -> Value:
-        """One value of all entries, from the first to the last."""
+        """Fold of the entries, from the first to the last."""
         name = reduction.name
         if not reduction.folds or (name == "mean" and not values):
             raise DmlcError(f"'{name}' does not fold an array", span, code="E0303")
@@ -345,7 +343,7 @@ class Calls:
 
 
 def _called(diagnostic: Diagnostic, call: Span) -> Diagnostic:
-    """A mistake in an inlined function with the call around it, the innermost calls first."""
+    """Diagnostic of an inlined function with notes of the calls around it, the innermost first."""
     note = Note("called from here", call)
     if sum(n.message == note.message for n in diagnostic.notes) >= MOST_NOTES:
         return diagnostic

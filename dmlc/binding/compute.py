@@ -1,13 +1,12 @@
-"""The `compute` section of an operator, for one binding, as a tensor IR function.
+"""Lowering of the `compute` section of one binding to a tensor IR function.
 
-Each local becomes a stage of its compute type, named as the user's local; a local that only
-renames something, or that holds no tensor, becomes none. Each output becomes a stage of the
-output's own type. A later statement that reads an output reads the value before it is rounded.
+Each local becomes a stage of its compute type, under its own name; a local that only renames
+something, or that holds no tensor, becomes none. Each output becomes a stage of the output's own
+type. A later statement that reads an output reads the value before it is rounded. A statement in
+index notation, `T[i...] = e`, is a stage over its index variables.
 
-A statement in index notation, `T[i...] = e`, is a stage over its index variables.
-
-Each reduction becomes a stage too, of its compute type, and is computed once however often it
-stands: the stage of the local or the output it defines, or one named after what it folds
+Each reduction becomes a stage too, of its compute type, and is computed once however often it is
+written: the stage of the local or the output that it defines, or one named after its operand
 (`dY_sum`); in index notation, over the index variables it depends on. `mean` is a sum, divided by
 the number of values where the mean is read.
 """
@@ -37,7 +36,7 @@ from dmlc.source import DmlcError, Span, UnsupportedError, counted, unknown_name
 
 
 def lower_compute(binding: Binding) -> ir.Function:
-    """The bound function. Raises `DmlcError` with every independent mistake found."""
+    """Bound function. Raises `DmlcError` with every independent error."""
     lowering = Lowering(binding)
     lowering.run()
     lowering.raise_errors()
@@ -45,8 +44,8 @@ def lower_compute(binding: Binding) -> ir.Function:
 
 
 def infer_outputs(binding: Binding, wanted: Sequence[str]) -> Mapping[str, Shape]:
-    """The shapes that `compute` gives to outputs whose sizes are open. Raises `DmlcError` where a
-    mistake keeps it from following one of those wanted; None stands for a value without a shape."""
+    """Shapes that `compute` gives to the outputs in `wanted`, whose sizes are not given; None for a
+    value without a shape. Raises `DmlcError` if an error prevents the inference."""
     lowering = Lowering(binding)
     lowering.run()
     if any(name not in lowering.inferred for name in wanted):
@@ -55,8 +54,8 @@ def infer_outputs(binding: Binding, wanted: Sequence[str]) -> Mapping[str, Shape
 
 
 def lower_condition(binding: Binding, difference: syntax.Difference) -> ir.Function | bool:
-    """The condition of a section `differs`, as the function of its elements, or as what it is for
-    all of them. It may name what `compute` defines. Raises `DmlcError` where it cannot be
+    """Condition of a `differs` section: a function of its elements, or its value if it is the same
+    for all of them. It may name what `compute` defines. Raises `DmlcError` if it cannot be
     evaluated."""
     lowering = Lowering(binding)
     if binding.operator.compute is not None:
@@ -66,7 +65,7 @@ def lower_condition(binding: Binding, difference: syntax.Difference) -> ir.Funct
 
 
 class Lowering(StageMaker):
-    """The statements of one binding as stages, in order."""
+    """Lowering of the statements of one binding to stages, in order."""
 
     def __init__(self, binding: Binding) -> None:
         super().__init__(binding)
@@ -79,7 +78,7 @@ class Lowering(StageMaker):
         self.inferred: dict[str, Shape] = {}
         self.last_read = _last_reads(binding)
         self.opened = 0
-        """The number of the first stage of the recurrence at hand."""
+        """Index of the first stage of the open recurrence."""
 
     def run(self) -> None:
         operator = self.binding.operator
@@ -116,7 +115,7 @@ class Lowering(StageMaker):
             self.evaluator.locals[name] = error  # Nobody has asked for it, unless it is read.
 
     def assign(self, statement: syntax.Assignment, number: int) -> Value:
-        """Defines a name, and gives what reading it means from here on."""
+        """Lowers an assignment, and returns the value that later reads of its name have."""
         name = statement.name.text
         tensor = self.binding.tensors.get(name)
         if tensor is None and self.binding.members(name):
@@ -142,8 +141,8 @@ class Lowering(StageMaker):
         indices: Sequence[syntax.Binding],
         tensor: BoundTensor | None,
     ) -> tuple[Scope, tuple[Variable, ...]]:
-        """The index variables of `T[n, y...] = e`: over the sizes stated, or else over T's own,
-        where a pack takes the axes that the others leave: none of an output without sizes."""
+        """Index variables of `T[n, y...] = e`, with the extents stated, or else T's own; a pack
+        takes the axes that the other variables leave. Returns none for an output without sizes."""
         place = _head(statement)
         if self.binding.symbolic:
             raise self.evaluator.needs_sizes("index notation", place)
@@ -191,7 +190,7 @@ class Lowering(StageMaker):
         return Scope(names, depth=len(variables)), tuple(variables)
 
     def check_element(self, value: Value, statement: syntax.Assignment) -> None:
-        """Holds what an indexed statement assigns to being one element."""
+        """Checks that an indexed statement assigns one element."""
         name, place = statement.name.text, statement.value.span
         if isinstance(value, tuple):
             count = len(value)
@@ -212,7 +211,7 @@ class Lowering(StageMaker):
     # Recurrences --------------------------------------------------------------------------
 
     def open_recurrence(self, recurrence: Recurrence) -> None:
-        """Has the names of a recurrence stand for what there is of them at each step."""
+        """Binds the names that a recurrence defines to their values at the current step."""
         try:
             self.note_recurrence(recurrence)
         except DmlcError as error:
@@ -259,8 +258,8 @@ class Lowering(StageMaker):
         self.find_types(own)
 
     def find_types(self, statements: Sequence[syntax.Assignment]) -> None:
-        """Finds the types of what a recurrence defines: those that its formulas have, where what
-        they read of it takes the type of what it meets."""
+        """Infers the types of what a recurrence defines from its formulas, where a read of the
+        recurrence itself takes the type of the other operand."""
         recurrent = self.evaluator.recurrent
         failed: DmlcError | None = None
         for _ in statements:
@@ -282,12 +281,12 @@ class Lowering(StageMaker):
                 raise failed
         for own in recurrent.values():
             own.dtype = own.dtype or DataType.FLOAT32
-            # What types were found by is none of its reads.
+            # The reads made during the inference do not count.
             own.defined = own.delayed = False
 
     def find_type(self, statement: syntax.Assignment) -> DataType | None:
-        """The type of what a statement of a recurrence defines, None for a number of any type: with
-        what is not known yet as numbers, or else as booleans."""
+        """Type of what a statement of a recurrence defines, or None for a number of any type.
+        Values of unknown type count as numbers first, then as booleans."""
         recurrent = [own for own in self.evaluator.recurrent.values() if not own.number]
         try:
             return self.find_value_type(statement)
@@ -318,7 +317,7 @@ class Lowering(StageMaker):
         statement: syntax.Assignment,
         variables: tuple[Variable, ...],
     ) -> Value:
-        """The stage of a name that takes part in a recurrence."""
+        """Stage of a name that a recurrence defines."""
         dtype = recurrent.dtype or DataType.FLOAT32
         place = statement.value.span
         if isinstance(value, Node) and value.dtype is not dtype and not value.takes_type:
@@ -336,7 +335,7 @@ class Lowering(StageMaker):
         return made
 
     def close_recurrence(self) -> Sequence[Value]:
-        """Makes a loop of the stages that a recurrence has become."""
+        """Makes a loop of the stages of a recurrence."""
         names = dict(self.evaluator.recurrent)
         self.evaluator.recurrent.clear()
         if names and all(own.defined for own in names.values()):
@@ -351,7 +350,7 @@ class Lowering(StageMaker):
     def define_local(
         self, value: Value, statement: syntax.Assignment, variables: tuple[Variable, ...] | None
     ) -> Value:
-        """A stage for a local that is a tensor. By index, what has no type of its own is INT32,
+        """Stage of a local that is a tensor. A number without a type, defined by index, is INT32,
         INT64 or FLOAT32."""
         name, place = statement.name.text, statement.value.span
         if variables is None:
@@ -407,7 +406,7 @@ class Lowering(StageMaker):
     def define_array(
         self, members: list[BoundTensor], statement: syntax.Assignment, number: int
     ) -> Value:
-        """Defines the entries of an array of outputs: what `split` gives, or `[e...]`."""
+        """Defines the entries of an array of outputs from `split` or `[e...]`."""
         if statement.indices is not None:
             message = (
                 f"'{statement.name.text}' is an array of tensors, and is defined as a whole: by "
@@ -429,7 +428,8 @@ class Lowering(StageMaker):
         return value
 
     def decide(self, statement: syntax.Assignment) -> ir.Function | bool:
-        """The function that gives a condition alone, or what the condition is for all elements."""
+        """Function of a condition alone, or the condition's value if it is the same for all
+        elements."""
         name, place = statement.name.text, statement.value.span
         scope, variables = TOP, None
         if statement.indices is not None:
@@ -454,14 +454,14 @@ class Lowering(StageMaker):
 
 
 def _head(statement: syntax.Assignment) -> Span:
-    """The place of `T[i...]` in `T[i...] = e`."""
+    """Span of `T[i...]` in `T[i...] = e`."""
     name, value = statement.name.span, statement.value.span
     end = name.source.text.rfind("]", name.end, value.start) + 1
     return Span(name.source, name.start, end)
 
 
 def _last_reads(binding: Binding) -> dict[str, int]:
-    """The last statement that reads each name's value; asking for its sizes is no reading."""
+    """Last statement that reads each name's value. A read of its sizes does not count."""
     found: dict[str, int] = {}
     for number, statement in enumerate(binding.operator.compute or ()):
         facts: set[int] = set()

@@ -1,7 +1,7 @@
-"""Holds the tensors of a binding to the operator's tables and constraints.
+"""Checks of a binding's tensors against the operator's tables and constraints.
 
-Every check adds a diagnostic and goes on, so that one binding reports all its mistakes. A broken
-constraint is quoted as the file has it, with its place and the values that broke it.
+Every check adds a diagnostic and goes on, so that one binding reports all its errors. The
+diagnostic of a broken constraint quotes it, with its span and the values that broke it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Diagnostics = list[Diagnostic]
 
 
 def check_tensor(tensor: BoundTensor, diagnostics: Diagnostics) -> None:
-    """Holds what is known of a tensor to its row of the table: data type, rank, layout."""
+    """Checks the data type, rank and strides of a tensor, as far as known, against its table
+    row."""
     definition, name, sizes = tensor.definition, tensor.name, tensor.sizes
     if tensor.dtype is not None and tensor.dtype not in definition.dtypes:
         permitted = join_words(t.name for t in definition.dtypes)
@@ -54,8 +55,8 @@ def check_tensor(tensor: BoundTensor, diagnostics: Diagnostics) -> None:
 
 
 def check_constraints(binding: Binding, diagnostics: Diagnostics) -> None:
-    """Every constraint of the operator, on tensors whose types and sizes are all known (or, in a
-    symbolic binding, whose sizes are all the same unknown)."""
+    """Checks every constraint of the operator, on tensors of known types and sizes. In a symbolic
+    binding all sizes are the same unknown."""
     check_types(binding, diagnostics)
     check_shapes(binding, diagnostics)
     for constraint in binding.operator.constraints:
@@ -64,7 +65,7 @@ def check_constraints(binding: Binding, diagnostics: Diagnostics) -> None:
 
 
 def check_shapes(binding: Binding, diagnostics: Diagnostics) -> None:
-    """The `Dimensions` column and the sentences, on tensors whose sizes are known by now."""
+    """Checks the `Dimensions` column and the sentences, on tensors of known sizes."""
     unify_dimensions(binding, diagnostics)
     for constraint in binding.operator.constraints:
         if isinstance(constraint, syntax.Sentence):
@@ -72,7 +73,7 @@ def check_shapes(binding: Binding, diagnostics: Diagnostics) -> None:
 
 
 def check_types(binding: Binding, diagnostics: Diagnostics) -> None:
-    """Holds the data types to the rows of the `types` table."""
+    """Checks the data types against the rows of the `types` table."""
     combinations = binding.operator.combinations
     if not combinations:
         return
@@ -123,7 +124,7 @@ def _check_sentence(binding: Binding, sentence: syntax.Sentence, diagnostics: Di
 
 
 def _facts(tensors: list[BoundTensor], fact: str) -> dict[str, Constant]:
-    """What is known of a fact by now, by tensor."""
+    """Known values of a fact, by tensor."""
     found: dict[str, Constant] = {}
     for tensor in tensors:
         if fact == "DataType" and tensor.dtype is not None:
@@ -135,7 +136,7 @@ def _facts(tensors: list[BoundTensor], fact: str) -> dict[str, Constant]:
 
 
 def _show_facts(fact: str, facts: dict[str, Constant]) -> str:
-    """Who has what, tensors with the same value together."""
+    """Text of a fact's values; tensors with the same value are listed together."""
     groups: dict[Constant, list[str]] = {}
     for name, value in facts.items():
         groups.setdefault(value, []).append(name)
@@ -164,7 +165,7 @@ def _broadcasts(sizes: tuple[Extent, ...], target: tuple[Extent, ...]) -> bool:
 def check_requirement(
     binding: Binding, requirement: syntax.Require, diagnostics: Diagnostics
 ) -> None:
-    """Evaluates one `require`; an array of booleans must be true throughout."""
+    """Checks one `require`; an array of booleans must be true in every entry."""
     evaluator = Evaluator(binding)
     evaluator.requires = True
     try:
@@ -193,7 +194,7 @@ def check_requirement(
 
 
 def holds(value: Constant) -> bool:
-    """Whether a condition is true, for arrays at every element."""
+    """Whether a condition is true; of an array, whether every entry is."""
     return all(holds(v) for v in value) if isinstance(value, tuple) else value is True
 
 
@@ -204,7 +205,7 @@ def _is_boolean(value: Constant) -> bool:
 
 
 def _values_read(evaluator: Evaluator, condition: syntax.Expression) -> list[str]:
-    """`Epsilon is -1.0`, for each attribute and fact a condition reads."""
+    """Text such as `Epsilon is -1.0` for each attribute and fact that a condition reads."""
     found: dict[str, None] = {}
     for part in subexpressions(condition):
         attribute = isinstance(part, syntax.Reference) and part.name in evaluator.binding.attributes
@@ -231,8 +232,8 @@ def _values_read(evaluator: Evaluator, condition: syntax.Expression) -> list[str
 
 
 def unify_dimensions(binding: Binding, diagnostics: Diagnostics) -> None:
-    """Holds sizes to the `Dimensions` column: a name means one size, or one shape, everywhere, and
-    1 where a tensor leaves it out that another has."""
+    """Checks sizes against the `Dimensions` column. Equal names must have equal sizes, or shapes;
+    an optional dimension that a tensor omits counts as 1."""
     shapes: dict[str, BoundTensor] = {}
     sizes: dict[str, tuple[BoundTensor, Extent]] = {}
     left_out: list[tuple[BoundTensor, str]] = []

@@ -1,9 +1,8 @@
-"""The types of values: what meets what, and as what.
+"""Type conversions of values.
 
-A value may still be *weak*: made of numbers alone (`X > 0 ? 1 : 0`), it takes the type of what it
-meets. What is computed from index variables is *soft*: whole numbers are computed as INDEX and
-fractions as FLOAT32, in the order written, and the outcome is converted to the type of what it
-meets.
+A *weak* value is made of numbers alone (`X > 0 ? 1 : 0`), and takes the type of the other operand.
+A *soft* value is computed from index variables: whole numbers as INDEX and fractions as FLOAT32, in
+the order written; the result is converted to the type of the other operand.
 """
 
 from __future__ import annotations
@@ -26,13 +25,14 @@ _BOOL, _INDEX = DataType.BOOL, DataType.INDEX
 
 
 class Conversions:
-    """Makes values of one type of values of another."""
+    """Converter of values to data types; `unify` finds the common type of operands."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
 
     def adapt(self, value: Value, to: DataType, span: Span) -> Node:
-        """The value in a compute type: one that takes types takes it on, any other must have it."""
+        """Value in a compute type: a weak or soft one is converted, any other must have that type
+        already."""
         if not isinstance(value, Node):
             return self._constant(value, to, span)
         found = value.dtype
@@ -98,7 +98,8 @@ class Conversions:
         return made[value]
 
     def _make_position(self, node: Node, to: DataType, span: Span) -> Node:
-        """The position a fold gives, in a type; in a float by way of an integer that holds it."""
+        """Index that a fold returns, in a data type; for a float it is converted through an integer
+        type that holds every index."""
         count = count_points(node)
         kind = to if to.is_integer else position_type(node)
         largest = int(np.iinfo(kind.dtype).max)
@@ -126,7 +127,7 @@ class Conversions:
         return self._constant(value, _BOOL if isinstance(value, bool) else DataType.FLOAT32, span)
 
     def _open(self, value: OpenSize) -> Node:
-        """A size that is left open, or a fraction of one."""
+        """Open size, or a fraction of one, as a node."""
         size = self._nodes.size(value.size)
         if value.over == 1:
             return size
@@ -137,8 +138,8 @@ class Conversions:
         return self._nodes.apply(OPERATIONS["div"], operands, DataType.FLOAT32, None, soft=True)
 
     def cast(self, value: Node, to: DataType, span: Span) -> Node:
-        """What `cast(x, TYPE)` gives: a value of the compute type of a type, which for a 16-bit
-        float is rounded to what that type holds."""
+        """Result of `cast(x, TYPE)`: a value of the compute type of TYPE, rounded to TYPE if that
+        is a 16-bit float."""
         if isinstance(value.dtype, Weak):
             weak_to = DataType.INT64 if value.dtype is Weak.INTEGER else DataType.FLOAT32
             value = self._adapt_weak(value, to.compute if to.is_float else weak_to, span)
@@ -147,12 +148,12 @@ class Conversions:
         return self.convert(value, to, to.name)
 
     def convert(self, value: Node, to: DataType, named: str = "", *, soft: bool = False) -> Node:
-        """A conversion; `named` is the type that a cast names, for those who ask for it, also
-        where nothing is computed."""
+        """Conversion node. `named` is the type that a cast names; it is recorded for `graph_stages`
+        even if nothing is computed."""
         return self._nodes.add(Node(Form.CAST, named, (value,), to.compute, value.shape, soft=soft))
 
     def drop_rounding(self, value: Node, stored: DataType) -> Node:
-        """A value that is stored in a type, without a cast to that type: to store it rounds it."""
+        """Value to be stored in a type, without a final cast to that type: the store rounds it."""
         if value.form is not Form.CAST or value.payload != stored.name:
             return value
         operand, compute = value.operands[0], stored.compute
@@ -160,7 +161,7 @@ class Conversions:
 
 
 def unify(given: Sequence[Value], spans: Sequence[Span], span: Span) -> ValueType:
-    """The one type operands share: their strong type, or a weak one if none has any."""
+    """Common type of operands: their strong type, or a weak one if all are weak."""
     strong: dict[DataType, None] = {}
     soft: dict[ValueType, None] = {}
     for value, place in zip(given, spans, strict=True):
@@ -179,28 +180,28 @@ def unify(given: Sequence[Value], spans: Sequence[Span], span: Span) -> ValueTyp
 
 
 def count_points(fold: Node) -> int:
-    """The number of values that a fold folds into one."""
+    """Number of values that a fold reduces to one."""
     if fold.form is Form.REDUCE:
         extents: Sequence[ir.Extent] = [v.extent for v in fold.bound]
     else:
         shape = fold.operands[0].shape or ()
         extents = [shape[a] for a in fold.axes]
-    # Functions check that there are no more: see `stages.list_counted`.
+    # Functions check this limit: see `stages.list_counted`.
     return LARGEST if any(isinstance(e, str) for e in extents) else count_most(extents)
 
 
 def count_most(extents: Iterable[ir.Extent]) -> int:
-    """The most points that some axes have: a size that is left open may be as large as any."""
+    """Largest number of points that axes may have; an open size counts as the largest size."""
     return math.prod(e if isinstance(e, int) else LARGEST for e in extents)
 
 
 def position_type(fold: Node) -> DataType:
-    """The integer type that holds the positions a fold may give."""
+    """Integer type that holds every index a fold may return."""
     return DataType.INT32 if count_points(fold) <= 2**31 else DataType.INT64
 
 
 def is_identity(operation: Operation, dtype: ValueType) -> bool:
-    """Whether an operation leaves values of a type as they are: whole numbers are whole."""
+    """Whether an operation is the identity on a type, as rounding is on integers."""
     whole = isinstance(dtype, DataType) and (dtype.is_integer or dtype is _INDEX)
     return whole and operation.name in TO_WHOLE
 

@@ -1,6 +1,6 @@
-"""The bodies of stages, made of nodes: `emit_value` and `emit_fold`.
+"""Emission of stage bodies from nodes: `emit_value` and `emit_fold`.
 
-What a tensor holds is read from it. Nothing is decided here: nodes have their types and shapes.
+A node that a tensor already holds becomes a load. The types and shapes of nodes are final here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ZERO = ir.Constant(DataType.INDEX, 0)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Emission:
-    """The instructions of a body, not in canonical form yet, and where each read stands."""
+    """Instructions of a body, not yet in canonical form, and the node of each read."""
 
     instructions: tuple[ir.Instruction, ...]
     result: int
@@ -35,7 +35,7 @@ class Emission:
 
 
 _Loaded: TypeAlias = Callable[[Node], str | None]
-"""Which tensor has the elements of a node, if one has."""
+"""Name of the tensor that holds a node's elements, or None."""
 
 
 def emit_value(
@@ -45,9 +45,9 @@ def emit_value(
     variables: Sequence[Variable] = (),
     guard: Node | None = None,
 ) -> Emission:
-    """The computation of one element of `domain`, under a guard if there is one; every shape in it
-    broadcasts to that. `variables` are the index variables along its axes, if it is defined by
-    index."""
+    """Body that computes one element of `domain`, under the guard if there is one. Every shape in
+    it must broadcast to `domain`. `variables` are the index variables along its axes if the stage
+    is defined by index."""
     view = tuple(ir.Index(axis) for axis in range(len(domain)))
     places = {v: ir.Index(axis) for axis, v in enumerate(variables)}
     return _Emitter(loaded, domain, places).emit((value, guard), view)
@@ -56,8 +56,8 @@ def emit_value(
 def emit_fold(
     loaded: _Loaded, fold: Node, domain: tuple[ir.Extent, ...], variables: Sequence[Variable]
 ) -> Emission:
-    """The computation of what a fold folds, at a point of its domain and its axes; that of its
-    guard too. `variables` are the index variables along the axes of its stage."""
+    """Body that computes the operand of a fold, and its guard, at a point of its domain and its
+    reduction axes. `variables` are the index variables along the axes of its stage."""
     if fold.form is Form.FOLD:
         view = tuple(ir.Index(a, reduced=a in fold.axes) for a in range(len(domain)))
         return _Emitter(loaded, domain, {}).emit(fold.operands, view)
@@ -67,14 +67,14 @@ def emit_fold(
 
 
 def fold_domain(fold: Node) -> tuple[ir.Extent, ...]:
-    """The domain of a stage that holds a fold and nothing else."""
+    """Domain of a stage that holds only a fold."""
     if fold.form is Form.FOLD:
         return fold.shape or ()
     return tuple(v.extent for v in fold.free) or (1,)
 
 
 def reduction_of(fold: Node) -> ir.Reduction:
-    """A fold as the IR has it: axes of a whole tensor keep their numbers as labels."""
+    """Reduction of the IR for a fold; axes of a whole tensor keep their numbers as labels."""
     if fold.form is Form.REDUCE:
         return ir.Reduction(str(fold.payload), tuple(enumerate(v.extent for v in fold.bound)))
     shape = fold.operands[0].shape or ()
@@ -83,15 +83,15 @@ def reduction_of(fold: Node) -> ir.Reduction:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Seen:
-    """The instruction of each node that is written by now as one view has it."""
+    """Instruction of each node that is already emitted for one view."""
 
     view: _View
     made: dict[Node, int]
 
 
 class _Emitter:
-    """Writes each node once per view it is wanted in: the position along each axis of the node,
-    whose size may also be 1. `places` is the position of each index variable."""
+    """Emitter of nodes, each once per view. A view is the index along each axis of the node; an
+    axis of size 1 broadcasts. `places` maps index variables to indices."""
 
     def __init__(
         self, loaded: _Loaded, domain: tuple[ir.Extent, ...], places: Mapping[Variable, ir.Index]
@@ -105,7 +105,7 @@ class _Emitter:
         self.views: dict[_View, _Seen] = {}
 
     def emit(self, roots: Sequence[Node | None], view: _View) -> Emission:
-        """A value, and the guard behind it if there is one."""
+        """Emits a value, and the guard after it if there is one."""
         made = [self.run(root, view) for root in roots if root is not None]
         guard = made[1] if len(made) > 1 else None
         return Emission(tuple(self.instructions), made[0], guard, tuple(self.reads))
@@ -139,7 +139,7 @@ class _Emitter:
         if isinstance(node.dtype, Weak):
             raise InternalError(f"tensor {tensor} has no type when a stage reads it")
         if node.form is Form.REDUCE:
-            # Its stage runs over the variables it depends on, and has one place where it has none.
+            # The domain of its stage is its free variables, or one point without any.
             own = [self.places[variable] for variable in node.free] or [_ZERO]
             indices = tuple(self.leaf(index) for index in own)
         else:
@@ -150,7 +150,7 @@ class _Emitter:
         return self.add(ir.Load(tensor, indices, node.dtype))
 
     def position(self, index: _Position, extent: ir.Extent) -> int:
-        """The number of a position along an axis of some extent; 1 repeats its only element."""
+        """Instruction of the index along an axis; an axis of extent 1 is read at 0."""
         own = isinstance(index, ir.Index) and not index.reduced and self.domain[index.axis] == 1
         return self.leaf(_ZERO if extent == 1 and not own else index)
 
@@ -164,7 +164,8 @@ class _Emitter:
         return len(self.instructions) - 1
 
     def cast(self, node: Node, dtype: DataType, operand: int) -> int:
-        """A conversion to a compute type, and the rounding to a 16-bit type that is named."""
+        """Emits a conversion to a compute type, and the rounding to a 16-bit type that a cast
+        names."""
         if node.operands[0].dtype is not dtype:
             operand = self.add(ir.Cast(operand, dtype))
         named = find_data_type(str(node.payload))

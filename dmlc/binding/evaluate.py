@@ -1,8 +1,8 @@
-"""Evaluates expressions for one binding; index notation is in `indexed`, calls in `calls`.
+"""Evaluation of expressions for one binding; index notation is in `indexed`, calls in `calls`.
 
-What depends on attributes, sizes, types and `present` alone comes to a compile-time value; what
-reads tensors comes to a node of a `Builder`. A `?:`, `&&` or `||` whose condition is known
-decides here, and what it does not choose is not looked at.
+An expression of attributes, sizes, types and `present` alone evaluates to a constant; one that
+reads tensors, to a node of a `Builder`. A `?:`, `&&` or `||` with a known condition is decided
+here, and the operand that it does not choose is not evaluated.
 """
 
 from __future__ import annotations
@@ -162,7 +162,8 @@ class Evaluator(Evaluating):
         raise DmlcError(unknown_name("name", name, known, expression.span))
 
     def _is_open(self, expression: syntax.Expression, scope: Scope) -> bool:
-        """Whether this is a bare name that only the other side of a comparison can explain."""
+        """Whether an expression is a bare name, which only the other operand of a comparison
+        resolves."""
         return isinstance(expression, syntax.Reference) and not (
             expression.name in scope.parameters
             or expression.name in self.locals
@@ -180,11 +181,11 @@ class Evaluator(Evaluating):
         return scope.entry(self._fact(name, expression), expression.span)
 
     def _is_of_entry(self, expression: syntax.Member) -> bool:
-        """Whether a fact is one of each tensor of an array, where '...' expands that."""
+        """Whether a fact is about each tensor of an array that '...' expands."""
         return self.names_tensors(expression.base) and expression.member.text not in ARRAY_FACTS
 
     def _entry(self, array: syntax.Expression, expansion: Expansion) -> str:
-        """The tensor of an array that its name stands for, where '...' expands that."""
+        """Tensor that the name of an array denotes while '...' expands it."""
         members = tuple(m.name for m in self.binding.members(array.span.text))
         name = expansion.take(members, array.span)
         return str(name)
@@ -211,7 +212,7 @@ class Evaluator(Evaluating):
         return self.settle(value) if decided and compares else value
 
     def _logical(self, expression: syntax.Binary, scope: Scope) -> Step[Value]:
-        """`&&` or `||`, which may be undecided."""
+        """Value of `&&` or `||`, which may be `Undecided`."""
         symbol, second = expression.operator, expression.right
         settles = symbol == "||"
         left: Value = yield self.visit(expression.left, scope, decided=False)
@@ -235,8 +236,8 @@ class Evaluator(Evaluating):
     def _attempt(
         self, expression: syntax.Expression, scope: Scope, expected: Value | None = None
     ) -> Step[Value | None]:
-        """The value of an expression that need not be looked at; None where it has none unless
-        something is taken to hold."""
+        """Value of an operand that may turn out to be unused; None if its value rests on
+        assumptions about open sizes."""
         checks = self.binding.checks
         before = dict(checks)
         value: Value | None
@@ -267,7 +268,8 @@ class Evaluator(Evaluating):
         return self.combine(_BINARY[symbol], [left, right], spans, expression.span)
 
     def _compares_shapes(self, expression: syntax.Binary) -> bool:
-        """Whether shapes of two tensors are compared where no sizes are given: all are one."""
+        """Whether an expression compares the shapes of two tensors in a binding without sizes,
+        where all shapes are equal."""
         sides = (expression.left, expression.right)
         facts = {
             side.member.text
@@ -310,7 +312,7 @@ class Evaluator(Evaluating):
         return self._select(condition, then, otherwise, expression)
 
     def _take_type(self, value: Value, other: syntax.Expression, scope: Scope, span: Span) -> Value:
-        """A number that is chosen, in the type that the side not chosen has."""
+        """Chosen number, in the type of the operand that is not chosen."""
         number = value if isinstance(value, Node) else whole_number(value)
         builder = self.builder
         if builder is None or number is None or not takes_type(value):
@@ -328,7 +330,7 @@ class Evaluator(Evaluating):
         return float(number) if every_float and isinstance(number, int) else value
 
     def _under(self, scope: Scope, condition: Value, holds: bool) -> Scope:
-        """The scope of what counts only where a condition holds, or does not."""
+        """Scope under one more condition, or its negation."""
         if self.builder is None:
             return scope
         return scope.under(list_conditions(self.builder.positions, condition, holds))
@@ -336,7 +338,7 @@ class Evaluator(Evaluating):
     def _select(
         self, condition: Value, then: Value, otherwise: Value, expression: syntax.Ternary
     ) -> Value:
-        """A choice that is made at run time, or of each entry of an array."""
+        """Choice at run time, or of each entry of an array."""
         if isinstance(condition, Undecided):
             if _is_same(then, otherwise):
                 return then
@@ -354,5 +356,5 @@ class Evaluator(Evaluating):
 
 
 def _is_same(one: Value, other: Value) -> bool:
-    """Whether two values are known to be the same, of the same kind."""
+    """Whether two values are equal for certain, and of the same type."""
     return is_constant(one) and is_constant(other) and repr(one) == repr(other)

@@ -1,7 +1,7 @@
-"""What an operator is bound to: the tensors at hand and the attributes' values.
+"""Inputs of a binding: tensors and attribute values.
 
-Sizes and data types may still be open while outputs are inferred; asking for an open one is the
-caller's mistake, and says what to give.
+Sizes and data types may still be unknown while outputs are inferred. A request for an unknown one
+is the caller's error, and names what to give.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SYMBOL = "n"
 
 
 def ir_name(name: str) -> str:
-    """What the bound function calls a tensor: entries of arrays, `InputTensors[0]`, have names
-    without brackets there, `InputTensors_0`."""
+    """Name of a tensor in the bound function; an entry of an array, `InputTensors[0]`, is
+    `InputTensors_0` there."""
     return name.replace("[", "_").replace("]", "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BoundTensor:
-    """A tensor that takes part. `dtype` or `sizes` is None while it is not known."""
+    """Tensor of a binding. `dtype` or `sizes` is None while unknown."""
 
     definition: TensorDefinition
     dtype: DataType | None
@@ -36,7 +36,8 @@ class BoundTensor:
     strides: tuple[int, ...] | None
     """None where packed."""
     given: bool
-    """Whether the caller described it; what is inferred for the others is not their mistake."""
+    """Whether the caller described it. An error in an inferred property is not reported as the
+    caller's."""
 
     @property
     def name(self) -> str:
@@ -45,7 +46,7 @@ class BoundTensor:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Binding:
-    """An operator with what it is bound to. `tensors` holds those present, in table order."""
+    """Operator with its tensors and attributes. `tensors` holds those present, in table order."""
 
     operator: OperatorDefinition
     tensors: Mapping[str, BoundTensor]
@@ -59,23 +60,22 @@ class Binding:
     absent: Mapping[str, tuple[DataType, ...]] = dataclasses.field(
         default_factory=dict[str, tuple[DataType, ...]]
     )
-    """The data types that each input which does not take part might have."""
+    """Data types that each absent input might have."""
     opened: tuple[str, ...] = ()
-    """The attributes that are left open until kernels run: inputs of one element."""
+    """Attributes whose values are arguments of the kernels: inputs of one element."""
     forward: Binding | None = None
-    """Of an operator with `gradient of`: what its gradient is derived from, for the same sizes."""
+    """Binding of the forward operator, for the same sizes, if the operator has `gradient of`."""
     checks: dict[str, None] = dataclasses.field(default_factory=dict[str, None])
-    """What has been taken to hold of sizes that are left open, as conditions in C: checked when
-    kernels run."""
+    """Assumptions about open sizes, as conditions in C; each run of the kernels checks them."""
 
     def members(self, row: str) -> list[BoundTensor]:
-        """The tensors that take part under a name of the table: the entries of an array."""
+        """Tensors of a table row: one, or the entries of an array."""
         if row in self.tensors:
             return [self.tensors[row]]
         return [t for t in self.tensors.values() if t.definition.array_name == row]
 
     def tensor(self, name: str, span: Span | None) -> BoundTensor:
-        """A tensor that an expression needs. Raises `DmlcError` if it is not given."""
+        """Tensor that an expression names. Raises `DmlcError` if it is absent."""
         found = self.tensors.get(name)
         if found is None:
             message = f"tensor '{name}' is not given, and this needs it"
@@ -83,7 +83,7 @@ class Binding:
         return found
 
     def sizes(self, name: str, span: Span | None) -> tuple[int | OpenSize, ...]:
-        """The sizes of a tensor as an expression asks for them."""
+        """Sizes of a tensor, as values of an expression."""
         return as_values(self._known_sizes(name, span))
 
     def _known_sizes(self, name: str, span: Span | None) -> tuple[ir.Extent, ...]:
@@ -95,7 +95,7 @@ class Binding:
         return found
 
     def dtype(self, name: str, span: Span | None) -> DataType:
-        """The data type of a tensor as an expression asks for it."""
+        """Data type of a tensor, as a value of an expression."""
         found = self.tensor(name, span).dtype
         if found is None:
             message = f"the data type of '{name}' is needed here, and is not given"
@@ -105,12 +105,12 @@ class Binding:
         return found
 
     def count(self, name: str, span: Span | None) -> int | OpenSize:
-        """The number of a tensor's elements."""
+        """Number of elements of a tensor."""
         count = multiply(self._known_sizes(name, span))
         return OpenSize(count) if isinstance(count, Size) else count
 
     def strides(self, name: str, span: Span | None) -> tuple[int | OpenSize, ...]:
-        """The strides of a tensor as an expression asks for them."""
+        """Strides of a tensor in elements, as values of an expression."""
         stored = self.tensor(name, span).strides
         if stored is not None:
             return stored
@@ -118,7 +118,7 @@ class Binding:
         return tuple(OpenSize(s) if isinstance(s, Size) else s for s in packed)
 
     def extents(self, name: str, span: Span | None) -> tuple[ir.Extent, ...]:
-        """The extents of a tensor in the bound function."""
+        """Extents of a tensor in the bound function."""
         if self.symbolic:
             self.tensor(name, span)
             return (SYMBOL,)
@@ -127,12 +127,12 @@ class Binding:
     # Names of sizes -------------------------------------------------------------------------
 
     def names_dimension(self, name: str) -> bool:
-        """Whether the `Dimensions` column has a name, of a size or of a whole shape."""
+        """Whether a name of the `Dimensions` column is that of a size or of a shape."""
         return any(_declares(t, name) for t in self.definitions.values())
 
     def dimension(self, name: str, span: Span) -> int | OpenSize | tuple[int | OpenSize, ...]:
-        """The size that a name of the `Dimensions` column stands for, or the sizes. Raises
-        `DmlcError` where no tensor at hand has it."""
+        """Size, or sizes, that a name of the `Dimensions` column denotes. Raises `DmlcError` if no
+        tensor present has it."""
         having = [t for t in self.tensors.values() if _declares(t.definition, name)]
         shape = next((t for t in having if t.definition.shape_name == name), None)
         if shape is not None:
@@ -161,7 +161,7 @@ def as_values(sizes: tuple[ir.Extent, ...]) -> tuple[int | OpenSize, ...]:
 
 
 def name_sizes(tensors: Iterable[BoundTensor]) -> dict[str, ir.Extent]:
-    """What the names of the `Dimensions` column stand for, as far as sizes are known."""
+    """Sizes and shapes that names of the `Dimensions` column denote, as far as known."""
     found: dict[str, ir.Extent] = {}
     for tensor in tensors:
         if tensor.sizes is None or tensor.definition.dimensions is None:
@@ -174,9 +174,9 @@ def name_sizes(tensors: Iterable[BoundTensor]) -> dict[str, ir.Extent]:
 
 
 def match_dimensions(pattern: tuple[Dimension, ...], rank: int) -> tuple[Dimension, ...] | None:
-    """The dimensions that a tensor of this rank has: of the optional ones the first are left out,
-    as `{ N, C, [D], [H], W }` has it; None where these are not enough, or too many. What one tensor
-    leaves out and another has is 1 there, which `unify_dimensions` checks."""
+    """Dimensions of a tensor of this rank: the first optional ones are omitted, as in `{ N, C, [D],
+    [H], W }`; None if the pattern has no such rank. A dimension that one tensor omits and another
+    has is 1, which `unify_dimensions` checks."""
     spare = len(pattern) - rank
     optional = [k for k, dimension in enumerate(pattern) if dimension.optional]
     if not 0 <= spare <= len(optional):

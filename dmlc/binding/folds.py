@@ -20,7 +20,7 @@ _WHOLE = (_INDEX, Weak.INTEGER)
 
 
 class Folds:
-    """Makes reductions."""
+    """Builder of reduction nodes."""
 
     def __init__(
         self,
@@ -35,11 +35,11 @@ class Folds:
         self._operations = operations
 
     def fold(self, combiner: str, value: Node, axes: Sequence[int], span: Span) -> Node:
-        """A reduction over some axes of a value that has a shape; they stay, with size 1.
+        """Reduction over some axes of a value with a shape; the axes stay, with size 1.
 
-        `combiner` is one of the language's: `mean` divides the sum by the number of values in
-        their own type; `argmin` and `argmax` give a weak integer, which takes the type of what it
-        meets. An axis of one element folds to that element.
+        `combiner` is one of the language's: `mean` divides the sum by the number of values in their
+        own type; `argmin` and `argmax` give a weak integer. A reduction over an axis of one element
+        is that element.
         """
         shape = value.shape
         if shape is None:
@@ -70,11 +70,11 @@ class Folds:
         condition: Value,
         span: Span,
     ) -> Value:
-        """A reduction over index variables, of the points where `condition` holds.
+        """Reduction over index variables, restricted to points where `condition` holds.
 
-        A sum leaves out the points where a factor that depends on positions alone is 0. Whole
-        numbers that no tensor gave a type are summed as INT32, or INT64 where they may grow
-        beyond it, and fractions as FLOAT32; the outcome takes the type of what it meets.
+        A sum omits the points where a factor that depends on indices alone is 0. Whole numbers
+        without a type are summed as INT32, or INT64 if the sum may exceed it, and fractions as
+        FLOAT32; the result takes the type of the other operand.
         """
         adapt = self._conversions.adapt
         element = self._conversions.weak(value, span)
@@ -115,7 +115,7 @@ class Folds:
         return made
 
     def settle(self, value: Node, span: Span) -> Node:
-        """A number in a type that a tensor may hold, if it has none of its own."""
+        """Number in a storable data type; one that has a type keeps it."""
         to = value.dtype
         if to is Weak.FLOAT:
             to = DataType.FLOAT32
@@ -128,7 +128,7 @@ class Folds:
     def _average(
         self, variables: Sequence[Node], element: Node, condition: Value, span: Span
     ) -> Value:
-        """The sum, divided by the number of points where the condition holds."""
+        """Sum, divided by the number of points where the condition holds."""
         if element.dtype in _WHOLE:
             element = self._conversions.adapt(element, DataType.FLOAT32, span)
         total = self.reduce("sum", variables, element, condition, span)
@@ -138,14 +138,14 @@ class Folds:
         return self._operations.apply("div", [total, count], span)
 
     def _count(self, extents: Sequence[ir.Extent], span: Span) -> Value:
-        """The number of points that some axes have together."""
+        """Number of points of some axes."""
         count = multiply(extents)
         if isinstance(count, int):
             return float(count)
         return self._conversions.adapt(self._nodes.size(count), DataType.FLOAT32, span)
 
     def _hold_whole(self, combiner: str, element: Node, points: int, span: Span) -> DataType:
-        """The integer type that a reduction of whole numbers fits."""
+        """Integer type that holds every result of a reduction of whole numbers."""
         low, high = self._positions.interval(self._conversions.adapt(element, _INDEX, span))
         largest = max(abs(low), abs(high))
         if combiner == "sum":
@@ -155,7 +155,7 @@ class Folds:
         return DataType.INT32 if largest < 2**31 else DataType.INT64
 
     def _list_nonzero(self, value: Node) -> list[Node]:
-        """The conditions under which no factor that depends on positions alone is 0."""
+        """Conditions under which every factor that depends on indices alone is nonzero."""
         found: dict[Node, None] = {}
         pending = [value]
         while pending:
@@ -173,7 +173,7 @@ class Folds:
         return list(found)
 
     def _nonzero(self, node: Node) -> list[Node]:
-        """The conditions under which a number is not 0."""
+        """Conditions under which a number is nonzero."""
         if node.form is Form.SELECT:
             condition, then, otherwise = node.operands
             if _is_number(otherwise, 0):
@@ -212,17 +212,17 @@ def _check_folded(combiner: str, value: Node, span: Span) -> None:
 
 
 def _divides(dtype: DataType) -> bool:
-    """Whether values of a type can be averaged in it, or take a type they can be averaged in."""
+    """Whether the average of values of a type has that type, or adapts to one."""
     return dtype.is_float or dtype is _INDEX
 
 
 def _is_number(node: Node, value: int | None = None) -> bool:
-    """Whether a node is that constant; without a value, whether it is one other than 0."""
+    """Whether a node is that constant; without `value`, whether it is a nonzero constant."""
     if node.form is not Form.CONSTANT:
         return False
     return node.payload != 0 if value is None else node.payload == value
 
 
 def _widens(source: object, target: object) -> bool:
-    """Whether a conversion keeps what is not 0 from becoming 0."""
+    """Whether a conversion maps nonzero values to nonzero values."""
     return source is _INDEX or (source is DataType.FLOAT32 and target is DataType.FLOAT64)

@@ -1,9 +1,9 @@
-"""The function of a bound operator: by its formula, or derived from that of its forward operator.
+"""Function of a bound operator: its formula, or the derivative of its forward operator.
 
-The forward operator is lowered for the same sizes, its tensors get the names that the tables at
-hand have for them, and `transform.differentiate` derives from it. What the derived formula reads
-has to be an input there; an input that it does not read is a parameter all the same, as it is where
-a formula does not read one.
+The forward operator is lowered for the same sizes, its tensors are renamed as in the table of the
+gradient, and `transform.differentiate` derives from it. Every forward tensor that the derivative
+reads must be an input of the gradient; an input that it does not read is a parameter all the same,
+as in an operator with a formula.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from dmlc.transform.differentiate import Choice, Gradient, differentiate
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Derived:
-    """A derived function, and what its derivatives are where there is more than one."""
+    """Derived function, with its derivatives if there are several."""
 
     function: ir.Function
     choices: tuple[Choice, ...]
 
 
 def lower(binding: Binding) -> ir.Function:
-    """The bound function. Raises `DmlcError` with every independent mistake found."""
+    """Bound function. Raises `DmlcError` with every independent error."""
     gradient = binding.operator.gradient
     return lower_compute(binding) if gradient is None else derive(binding, gradient).function
 
 
 def derive(binding: Binding, gradient: GradientDefinition) -> Derived:
-    """The function of an operator with `gradient of`. Raises `DmlcError` where the tables lack what
-    it needs."""
+    """Function of an operator with `gradient of`. Raises `DmlcError` if the tables lack a tensor
+    that the derivative reads."""
     forward = binding.forward
     if forward is None:
         raise InternalError("a gradient is bound with its forward operator", gradient.span)
@@ -61,7 +61,8 @@ def derive(binding: Binding, gradient: GradientDefinition) -> Derived:
 
 
 class _Deriving:
-    """A binding, and the function of its forward operator with its tensors named as at hand."""
+    """Binding of a gradient, and its forward function with tensors renamed as in the gradient's
+    table."""
 
     def __init__(
         self,
@@ -81,14 +82,14 @@ class _Deriving:
         made = (*lowered.delays(), *lowered.stages)
         self.names |= {s.name: take_name(s.name, self.taken) for s in made}
         self.own = {name: inner for inner, name in self.names.items()}
-        """What the forward operator calls its tensors, by their names here."""
+        """Forward operator's names of its tensors, by their names in this table."""
         self.function = rename_tensors(lowered, self.names)
         self.wanted = self.find_named(inputs, gradient.gradients)
         self.given = self.find_named(outputs, gradient.gradients)
         self.kept = self.find_named(outputs, gradient.values)
 
     def find_rows(self, names: Iterable[str], rows: Mapping[str, str]) -> dict[str, str]:
-        """The tensors at hand that are there for some of the forward function."""
+        """Tensors of the binding that stand for some tensors of the forward function."""
         present = {ir_name(t.name) for t in self.binding.tensors.values()}
         found: dict[str, str] = {}
         for name in names:
@@ -100,17 +101,16 @@ class _Deriving:
         return found
 
     def find_named(self, names: Iterable[str], rows: Mapping[str, str]) -> dict[str, str]:
-        """The same, by the names that the forward function's tensors have here."""
+        """The same, keyed by the renamed tensors of the forward function."""
         return {self.names[n]: row for n, row in self.find_rows(names, rows).items()}
 
     def differentiate(self, kept: Mapping[str, str] | None = None) -> Gradient:
-        """What is derived, where further results of the forward function are `kept`."""
+        """Derivative, with further results of the forward function in `kept`."""
         at_hand = {**(kept or {}), **self.kept}
         return differentiate(self.function, tuple(self.wanted), self.given, self.wanted, at_hand)
 
     def list_stages(self, found: Gradient) -> tuple[list[ir.Stage], list[ir.Loop]]:
-        """The stages that are derived, none of them named as a row that is something else, and
-        their loops."""
+        """Derived stages and their loops; none has the name of another table row."""
         rows = [ir_name(name) for name in self.binding.definitions]
         stages = found.function.stages
         made = (*found.function.delays(), *stages)
@@ -123,7 +123,7 @@ class _Deriving:
     # What is said -------------------------------------------------------------------------
 
     def check_asked(self) -> None:
-        """Refuses a binding without a gradient that is given, or without one that is wanted."""
+        """Raises `DmlcError` for a binding without a given gradient, or without a wanted one."""
         holding = self.gradient.gradients.values()
         rows = [t for t in self.binding.definitions.values() if t.row in holding]
         diagnostics: list[Diagnostic] = []
@@ -135,7 +135,7 @@ class _Deriving:
         raise_mistakes(diagnostics)
 
     def check_needed(self, found: Gradient) -> None:
-        """Refuses a formula that reads what no input holds."""
+        """Raises `DmlcError` if the derivative reads a value that no input holds."""
         missing = self.list_missing(found)
         if not missing:
             return
@@ -159,14 +159,14 @@ class _Deriving:
         raise_mistakes(diagnostics)
 
     def list_missing(self, found: Gradient, kept: Iterable[str] = ()) -> list[str]:
-        """What a formula reads of the forward operator's inputs that no input holds."""
+        """Forward inputs that the derivative reads and no input holds."""
         present = {ir_name(t.name) for t in self.binding.tensors.values()} | set(kept)
         function = found.function
         read = {load.tensor for stage in function.stages for load in stage.body.loads()}
         return [p.name for p in function.parameters if p.name in read and p.name not in present]
 
     def list_warnings(self, found: Gradient) -> list[Diagnostic]:
-        """Warnings of gradients that are 0 whatever is given."""
+        """Warnings about gradients that are 0 for all inputs."""
         return [
             warn_of_nothing(f"'{self.wanted[name]}'", f"'{self.own[name]}'", self.gradient.span)
             for name in found.vanishing

@@ -1,7 +1,5 @@
-"""`Graph`: a checked graph, and its binding to concrete inputs and sizes.
-
-A graph binds to one function: `symbols` settles its sizes, `graph_statements` makes its stages.
-"""
+"""`Graph`: a checked graph, and its binding to concrete inputs and sizes. `symbols` solves for its
+sizes, `graph_statements` makes its stages."""
 
 from __future__ import annotations
 
@@ -110,7 +108,7 @@ class Graph:
         given: Mapping[str, Given],
         diagnostics: list[Diagnostic],
     ) -> dict[str, TensorDesc]:
-        """Every input with its type, sizes and strides, held to what the graph declares."""
+        """Type, sizes and strides of every input, checked against the graph's declaration."""
         found: dict[str, TensorDesc] = {}
         for declared in self.definition.syntax.inputs:
             name = declared.name.text
@@ -142,14 +140,13 @@ def read_dims(given: object) -> dict[str, int]:
 
 
 def _declared_sizes(graph: syntax.Graph) -> list[syntax.Expression]:
-    """Everything that may name a symbol: the sizes of inputs, then what statements say."""
+    """Expressions that may name a symbol: the sizes of inputs, then those that statements state."""
     sizes = [size for given in graph.inputs for size in given.type.sizes]
     return [*sizes, *(e for s in graph.statements for e in expressions_of(s))]
 
 
 def _surroundings(definition: GraphDefinition) -> Binding:
-    """What expressions of a graph may ask beside its own names: the file's functions. A graph has
-    no tables, so there is nothing else."""
+    """Binding without tensors, for the functions of the file: a graph has no tables."""
     graph = definition.syntax
     empty = syntax.Operator(
         graph.name, None, None, None, None, (), None, None, None, None, (), (), span=graph.span

@@ -1,9 +1,7 @@
-"""The tensors of a graph: its inputs and stages, each with a data type of its own, and what derives
-gradients of them.
+"""Tensors of a graph, its inputs and stages, and their gradients.
 
-The stages of a gradient stand beside the graph's own and read those where they need a value, so
-that nothing is computed twice because it is differentiated. Fusion decides what is kept and what is
-computed again.
+The stages of a gradient stand beside the graph's own and read those whose values they need, so that
+differentiation computes nothing twice. Fusion decides what is stored and what is recomputed.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from dmlc.transform.simplify import simplify_stage
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of the graph, and where it is named."""
+    """Tensor of the graph, and the span of its name."""
 
     name: str
     dtype: DataType
@@ -47,7 +45,7 @@ class Tensor:
 
 
 class GraphStages(StageMaker):
-    """The stages of a graph: each is a tensor with a data type of its own."""
+    """Stages of a graph; each is a tensor with a data type."""
 
     def __init__(
         self, graph: syntax.Graph, surroundings: Binding, inputs: Mapping[str, TensorDesc]
@@ -55,20 +53,20 @@ class GraphStages(StageMaker):
         self.graph = graph
         self.inputs = inputs
         self.types: dict[str, DataType] = {}
-        """The data type of every tensor there is by now."""
+        """Data type of each tensor made so far."""
         super().__init__(surroundings)
         self.kept = dict.fromkeys(n.text for s in self.graph.statements for n in s.names)
         self.assigned = self.kept
         self.names = {**dict.fromkeys(inputs), **self.kept}
         self.warnings: list[Diagnostic] = []
         self.at_hand: dict[str, None] = {}
-        """Results of calls that gradients read, such as that of a softmax, which its own gradient
-        is simplest in. Of what is element-wise they read what it is computed from: so what a choice
-        leaves out stays out, whatever it is."""
+        """Results of calls that gradients read directly, such as that of a softmax. For an
+        element-wise result, gradients read its operands instead, so that the operand a choice does
+        not take has no effect, not even as NaN."""
         self.orders: dict[str, int] = {}
-        """How many gradients were taken to get to stages that are of some."""
+        """Order of differentiation of the stages that are gradients."""
         self.statement: syntax.GraphStatement | None = None
-        """The one at hand."""
+        """Statement being lowered."""
         self.evaluator.differentiate = self.differentiate_call
         for name, desc in inputs.items():
             self.types[name] = desc.data_type
@@ -96,16 +94,16 @@ class GraphStages(StageMaker):
         ]
 
     def stem(self, span: Span, part: str) -> str:
-        """What stages of the expression at a place are named after: the statement, and the part of
-        it that the expression is where it is not all of it."""
+        """Stem of the names of an expression's stages: the statement's name, followed by `part` if
+        the expression is only a part of it."""
         if self.statement is None:
             return part
         name = self.statement.name.text
         return name if span == self.statement.value.span else f"{name}_{part}"
 
     def storage(self, value: Node) -> DataType:
-        """The data type of a value as a tensor: that of the tensors it is computed from, where
-        they are stored alike; FLOAT32 where it is computed from several floating-point types."""
+        """Data type of a value as a tensor: that of the tensors it is computed from if they agree;
+        FLOAT32 if they have several floating-point types."""
         dtype = value.dtype
         if dtype is Weak.INTEGER or dtype is DataType.INDEX:
             return DataType.INT32
@@ -117,21 +115,21 @@ class GraphStages(StageMaker):
     # Gradients ----------------------------------------------------------------------------
 
     def differentiate(self, gradient: syntax.Gradient, names: Sequence[syntax.Name]) -> list[Node]:
-        """The gradients with respect to some tensors, in stages of these names."""
+        """Gradients with respect to some tensors, in stages of these names."""
         of = [self.find_tensor(e, f"{names[0].text}_of") for e in gradient.of]
         wrt = [self.find_tensor(e) for e in gradient.wrt]
         given = [self.find_tensor(e) for e in gradient.given]
         return self.derive(of, wrt, given, [name.text for name in names], gradient.span)
 
     def differentiate_call(self, value: Node, wrt: Node, given: Given) -> Node:
-        """What `gradient(value, wrt: x)` gives."""
+        """Result of `gradient(value, wrt: x)`."""
         stem = self.stem(given.span, "gradient")
         of = self.as_tensor(value, f"{stem}_of", given.spans[0])
         by = self.as_tensor(wrt, None, given.spans[1])
         return self.derive([of], [by], [], [stem], given.span)[0]
 
     def find_tensor(self, expression: syntax.Expression, name: str | None = None) -> Tensor:
-        """The tensor that an expression is; one of that name holds it, where it is none yet."""
+        """Tensor that holds an expression; a value that no tensor holds is stored under `name`."""
         value = self.evaluator.evaluate(expression)
         if not isinstance(value, Node) or value.shape is None:
             raise DmlcError(
@@ -140,7 +138,8 @@ class GraphStages(StageMaker):
         return self.as_tensor(value, name, expression.span)
 
     def as_tensor(self, value: Node, name: str | None, span: Span) -> Tensor:
-        """The same of a value; without a name, one that is no tensor yet is a mistake."""
+        """Tensor that holds a value. Raises `DmlcError` without a name for a value that none
+        holds."""
         found = self.builder.nodes.loaded(value)
         if found is None and name is None:
             raise DmlcError(
@@ -161,7 +160,8 @@ class GraphStages(StageMaker):
         names: Sequence[str],
         span: Span,
     ) -> list[Node]:
-        """The gradients of some tensors by others, each in a stage; `names` are for those."""
+        """Gradients of some tensors with respect to others, each in a stage of the name in
+        `names`."""
         raise_mistakes(_check_asked(of, wrt, given))
         sources: dict[str, str | None] = {}
         for number, tensor in enumerate(of):
@@ -191,8 +191,8 @@ class GraphStages(StageMaker):
         return [self.load(wanted[tensor.name]) for tensor in wrt]
 
     def add_made(self, stages: Sequence[ir.Stage], order: int) -> None:
-        """Takes stages that are made already, and need no proof that their reads are inside;
-        `order` is how many gradients were taken to get to them."""
+        """Appends finished stages, whose reads are already proved in bounds; `order` is their order
+        of differentiation."""
         self.stages += stages
         for stage in stages:
             self.types[stage.name], self.extents[stage.name] = stage.dtype, stage.extents
@@ -205,8 +205,7 @@ class GraphStages(StageMaker):
 def _check_asked(
     of: Sequence[Tensor], wrt: Sequence[Tensor], given: Sequence[Tensor]
 ) -> list[Diagnostic]:
-    """What is wrong with gradients of some tensors, from the gradients of those if they are
-    given."""
+    """Errors in a request for gradients of tensors, or in the seeds `given` for them."""
     found: list[Diagnostic] = []
     for tensor in (*of, *wrt):
         if not tensor.dtype.is_float:
@@ -244,19 +243,17 @@ def _derive_stages(
     span: Span,
     loops: Sequence[ir.Loop],
 ) -> tuple[list[ir.Stage], list[ir.Loop], list[Diagnostic]]:
-    """The stages of gradients, to stand behind those of the graph, their loops, and warnings.
-    `stages` are those
-    that lead to what is differentiated, and by what.
+    """Stages of gradients, to be appended to the graph's, their loops, and warnings.
 
-    `given` has the tensor that holds the gradient of each that is differentiated, or None where
-    that is 1, and `wanted` the name for the gradient by each that is differentiated by. The stages
-    `at_hand` are read as they are.
+    `stages` are those between the tensors differentiated and those differentiated by. `given` maps
+    each tensor to the tensor of its own gradient, or to None for 1; `wanted` maps each tensor
+    differentiated by to the name of its gradient. Stages in `at_hand` are read, not recomputed.
     """
     made = {s.name for s in stages}
     results = tuple(ir.Result(name) for name in given if name in made)
     kept_loops = keep_loops(loops, stages)
     function = ir.Function("forward", tuple(parameters), tuple(stages), results, loops=kept_loops)
-    # What is at hand comes in under names of its own, and is called again what it is.
+    # Stages in `at_hand` are inputs with fresh names, and are renamed back afterwards.
     adjoints = {name: fresh(f"{name}_given") for name in given}
     kept = {name: fresh(f"{name}_kept") for name in at_hand}
     found = differentiate(function, tuple(wanted), adjoints, wanted, kept)
@@ -281,7 +278,7 @@ def _derive_stages(
 
 
 def _make_one(name: str, tensor: ir.Tensor) -> ir.Stage:
-    """The gradient of one value with respect to itself."""
+    """Gradient of a value with respect to itself: a stage of ones."""
     dtype = tensor.dtype.compute
     body = ir.Body.make([ir.Constant(dtype, 1.0)], 0)
     return ir.Stage(name, dtype, tensor.extents, body, None, tensor.span)
@@ -291,9 +288,8 @@ def _make_one(name: str, tensor: ir.Tensor) -> ir.Stage:
 
 
 def _list_types(value: Node, types: Mapping[str, DataType]) -> list[DataType]:
-    """The types that a value is computed from: those that casts name, and those of the tensors
-    whose elements are read, which `types` has. What only decides between values, or is compared,
-    is left out."""
+    """Types that a value is computed from: those that casts name, and those of the tensors it
+    reads, from `types`. Conditions and operands of comparisons do not count."""
     found: dict[DataType, None] = {}
     seen: set[Node] = set()
     pending = [value]

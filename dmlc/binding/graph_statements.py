@@ -1,13 +1,13 @@
-"""The statements of a graph as stages of one tensor IR function.
+"""Lowering of a graph's statements to stages of one tensor IR function.
 
-Every call of an operator is bound to the tensors it is given and inlined: its stages are renamed
-after the statement (`masked`, `bn_OutputGradientTensor`). Every other expression becomes a stage,
-as a local of an operator does. Calls that look alike are bound once, so that the time taken grows
-with the number of statements and not with what the operators are.
+Every call of an operator is bound to its arguments and inlined: its stages are renamed after the
+statement (`masked`, `bn_OutputGradientTensor`). Every other expression becomes a stage, as a local
+of an operator does. Equal calls are bound once, so that the time taken grows with the number of
+statements and not with the size of the operators.
 
 A value of a graph is a tensor with a data type of its own. An expression over FLOAT16 tensors gives
 a FLOAT16 tensor, rounded as one; over tensors of several floating-point types that are computed in
-float32 it gives FLOAT32. `cast` gives what it says.
+float32 it gives FLOAT32. `cast` gives the type it names.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from dmlc.scalars import DataType
 from dmlc.source import DmlcError, Span
 
 _Output: TypeAlias = Node | tuple[Node, ...]
-"""What a call gives for a row of its tensor table: several for an array of outputs."""
+"""Value of a row of a called operator's table; a tuple for an array of outputs."""
 
 
 def lower_graph(
@@ -58,8 +58,8 @@ def lower_graph(
     inputs: Mapping[str, TensorDesc],
     outputs: Mapping[str, Given],
 ) -> ir.Function:
-    """The function of a graph for inputs whose types and sizes are all known. `outputs` says how
-    results are to be stored. Raises `DmlcError` with every independent mistake found."""
+    """Function of a graph for inputs of known types and sizes. `outputs` gives the strides of
+    results. Raises `DmlcError` with every independent error."""
     lowering = _GraphLowering(definition, surroundings, symbols, inputs)
     lowering.run()
     lowering.raise_errors()
@@ -79,9 +79,9 @@ class _GraphLowering(GraphStages):
         self.symbols = symbols
         self.results: list[str] = []
         self.renamed: dict[str, str] = {}
-        """The stages that are outputs under another name."""
+        """Stages that are outputs under another name."""
         self.bound: dict[object, ir.Function] = {}
-        """The calls that are bound by now, by what they look like."""
+        """Bound functions of calls, by their arguments."""
         sizes = {n: k.size for n, k in symbols.known.items()}
         self.evaluator.locals.update(
             {n: OpenSize.of(s) if isinstance(s, str) else s for n, s in sizes.items()}
@@ -96,7 +96,7 @@ class _GraphLowering(GraphStages):
             self.define_several(names, functools.partial(self.assign, statement))
 
     def assign(self, statement: syntax.GraphStatement) -> list[Value]:
-        """Computes a statement, and gives what reading each of its names means from here on."""
+        """Lowers a statement, and returns the values that later reads of its names have."""
         self.statement = statement
         if isinstance(statement.value, syntax.Gradient):
             values: list[Value] = [*self.differentiate(statement.value, statement.names)]
@@ -141,8 +141,8 @@ class _GraphLowering(GraphStages):
         given: Mapping[str, str],
         span: Span,
     ) -> dict[str, _Output]:
-        """The outputs of a call, by the rows of its table; `given` is the tensor for each
-        parameter. The only output of an operator takes the name of the statement."""
+        """Outputs of a call, by table row; `given` maps parameters to tensors. The only output of
+        an operator takes the name of the statement."""
         outputs = operator.newest.outputs
         single = outputs[0].name if len(outputs) == 1 else None
         names = dict(given)
@@ -187,7 +187,7 @@ class _GraphLowering(GraphStages):
         return dataclasses.replace(function, warnings=(*warnings, *self.warnings))
 
     def result(self, stage: ir.Stage, wanted: Given) -> ir.Result:
-        """How a result is stored. Raises `DmlcError` where what is wanted is not what there is."""
+        """Result with its strides. Raises `DmlcError` if `wanted` contradicts the stage."""
         if wanted.sizes not in (None, stage.extents):
             raise DmlcError(
                 f"output '{stage.name}' has sizes {show_sizes(stage.extents)}, but "
@@ -206,18 +206,18 @@ class _GraphLowering(GraphStages):
 
 
 def _entry(name: str) -> str:
-    """The number at the end of `OutputTensors_0`."""
+    """Number at the end of `OutputTensors_0`."""
     return name.rpartition("_")[2]
 
 
 class _GraphEvaluator(Evaluator):
-    """Expressions of a graph: calls of operators, and their outputs."""
+    """Evaluator of a graph's expressions: calls of operators, and their outputs."""
 
     def __init__(self, binding: Binding, builder: Builder, lowering: _GraphLowering) -> None:
         super().__init__(binding, builder, GRAPH_FUNCTIONS)
         self.lowering = lowering
         self.outputs: dict[str, Mapping[str, _Output]] = {}
-        """What each call with a name gives."""
+        """Outputs of each named call."""
         self.read = _read_outputs(lowering.graph)
 
     # Outputs of calls -----------------------------------------------------------------------
@@ -323,7 +323,7 @@ class _GraphEvaluator(Evaluator):
         attributes: Mapping[str, object],
         wanted: Sequence[str],
     ) -> ir.Function:
-        """The bound function of a call; calls that look alike share it."""
+        """Bound function of a call; equal calls share it."""
         bound = self.lowering.bound
         described = tuple((n, tuple(d) if isinstance(d, list) else d) for n, d in tensors.items())
         values = tuple((n, repr(v)) for n, v in attributes.items())
@@ -333,7 +333,7 @@ class _GraphEvaluator(Evaluator):
         return bound[key]
 
     def _stated(self, value: syntax.Expression) -> Any:
-        """The type and sizes that a call states for an output, or for each of an array."""
+        """Type and sizes that a call states for an output, or for each entry of an array."""
         if isinstance(value, syntax.Array):
             return [self._stated(item) for item in value.items]
         return self.lowering.symbols.desc(as_tensor_type(value))
@@ -341,7 +341,7 @@ class _GraphEvaluator(Evaluator):
     def _tensor_argument(
         self, value: syntax.Expression, label: str, name: str, scope: Scope
     ) -> Step[Node]:
-        """A tensor that an operator is given, held by a stage or an input."""
+        """Argument of an operator's tensor, stored in a stage unless it is an input."""
         found: Value = yield self.visit(value, scope)
         if not isinstance(found, Node) or found.shape is None:
             raise DmlcError(
@@ -354,8 +354,8 @@ class _GraphEvaluator(Evaluator):
         return self.lowering.hold(name, found, value.span)
 
     def convert(self, value: Value, to: DataType, span: Span) -> Value:
-        """A cast of a tensor is a tensor of the type it names: `cast(x, FLOAT32)` of a FLOAT16 one
-        too, though nothing is computed then."""
+        """Cast of a tensor to a tensor of the type it names, also if the compute type stays the
+        same, as in `cast(x, FLOAT32)` of a FLOAT16 tensor."""
         builder = self.built()
         if not isinstance(value, Node) or value.shape is None:
             return super().convert(value, to, span)
@@ -367,7 +367,7 @@ class _GraphEvaluator(Evaluator):
 
 
 def _read_outputs(graph: syntax.Graph) -> Mapping[str, Sequence[str]]:
-    """The outputs of each call that some statement reads by name."""
+    """Outputs of each call that some statement reads by name."""
     found: dict[str, dict[str, None]] = {}
     for statement in graph.statements:
         for part in (p for e in expressions_of(statement) for p in subexpressions(e)):

@@ -1,8 +1,8 @@
-"""Keeps reads inside their tensors under the conditions around them.
+"""Clamps reads that are in bounds only under the conditions around them.
 
-What `?:`, `&&`, `||` and `where` say of a position holds where the value that is read counts, and
-nowhere else: kernels compute both sides of a choice. So a read that only such a condition keeps
-inside is held inside, at the nearest place, as a read with `else` is.
+A condition of `?:`, `&&`, `||` or `where` holds only where the value read is used, and kernels
+evaluate both operands of a choice. So the index of a read that only such a condition keeps in
+bounds is clamped, as that of a read with `else` is.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dmlc.sizes import LARGEST
 
 
 def list_conditions(positions: Positions, value: Value, holds: bool) -> tuple[Node, ...]:
-    """What is known of one place where a condition holds, or where it does not: conditions that
-    hold together. None for what is no condition at run time, or of whole tensors."""
+    """Conjunction implied by a condition, or by its negation, at one point. Empty for a constant,
+    and for a condition on whole tensors."""
     found: list[Node] = []
     pending = [(value, holds)] if isinstance(value, Node) else []
     while pending:
@@ -45,10 +45,9 @@ def hold_inside(
     conditions: Sequence[Node],
     checks: Iterable[str] = (),
 ) -> tuple[Node, Interval]:
-    """A position as an axis of that size may be read at it, and how far it reaches where the
-    conditions hold. Where the `guards` do not, the point is left out and nothing is read; where
-    the other `conditions` do not, an element is read and not used. `checks` hold of sizes that are
-    left open."""
+    """Index clamped to the axis if necessary, and its range where the conditions hold. A point
+    outside the `guards` is left out and reads nothing; outside the other `conditions` an element is
+    read and not used. `checks` are assumptions about open sizes."""
     if isinstance(size, str):
         return _hold_inside_open(positions, position, size, guards, conditions, checks)
     found = positions.reach(position, size)
@@ -72,7 +71,7 @@ def _hold_inside_open(
     conditions: Sequence[Node],
     checks: Iterable[str],
 ) -> tuple[Node, Interval]:
-    """The same along an axis whose size is left open."""
+    """The same along an axis of open size."""
     for known in ((), guards):
         if positions.is_inside_open(position, size, known):
             return position, (0, LARGEST - 1)
@@ -91,15 +90,15 @@ def _find_reach(
     *,
     compared: bool = True,
 ) -> Interval:
-    """How far a position reaches where conditions hold. Those that elements of tensors decide
-    count where `compared`."""
+    """Range of an index where conditions hold. Conditions on tensors' elements count if
+    `compared`."""
     stage = positions.probe(position, conditions)
     if stage is None:
         return positions.reach(position, size)
     result = stage.body.result
     if not compared:
         return find_reach(stage, result, size)
-    # Intervals first: to evaluate conditions at every point takes time.
+    # Intervals first, since evaluating conditions at every point takes time.
     known = assume_guard(stage, positions.ranges)
     if known is None:
         return EMPTY

@@ -1,7 +1,7 @@
-"""Evaluates index notation: reads at positions, reductions over index variables, `...`.
+"""Evaluation of index notation: indexed reads, reductions over index variables, `...`.
 
-What `indexing` makes nodes of is found here: which tensor is read, which positions a pack comes
-to, what an index variable runs over.
+This module resolves the tensor read, the indices that a pack expands to, and the extents of index
+variables.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from dmlc.binding.guards import hold_inside, list_conditions
 from dmlc.binding.nodes import Node, Value
-from dmlc.binding.reads import Place
+from dmlc.binding.reads import ReadSite
 from dmlc.binding.recurrences import Recurrent
 from dmlc.binding.scope import EmptyPack, Evaluating, Expansion, Scope
 from dmlc.binding.values import (
@@ -35,7 +35,7 @@ _MOST_EXTENT = 2**31 - 1
 
 
 class IndexNotation:
-    """Index notation among the expressions that `on` evaluates."""
+    """Evaluator of index notation; `on` evaluates the other expressions."""
 
     def __init__(self, on: Evaluating) -> None:
         self._on = on
@@ -43,7 +43,7 @@ class IndexNotation:
     # Packs --------------------------------------------------------------------------------
 
     def expand(self, pack: syntax.Pack, scope: Scope, decided: bool = True) -> Step[list[Value]]:
-        """What `e...` comes to, entry by entry; `decided` as for `visit`."""
+        """Entries that `e...` expands to; `decided` as in `visit`."""
         expansion = Expansion(pack.span)
         inner = dataclasses.replace(scope, expansion=expansion)
         found: list[Value] = []
@@ -63,7 +63,7 @@ class IndexNotation:
         return found
 
     def entry_name(self, expression: syntax.Index, scope: Scope) -> Step[str]:
-        """The name of the tensor that `InputTensors[0]` is."""
+        """Name of the tensor `InputTensors[0]`."""
         array = expression.base.span.text
         position: Value = yield self._on.visit(expression.indices[0], scope)
         count = len(self._on.binding.members(array))
@@ -113,7 +113,7 @@ class IndexNotation:
         return scope.entry(base, expression.span)
 
     def _pick(self, expression: syntax.Index, array: Value, position: Value, span: Span) -> Value:
-        """The entry of an array at a position; an array of positions picks an array."""
+        """Entry of an array at a constant index; an array of indices selects an array."""
         if not isinstance(array, tuple):
             what = "one value" if isinstance(array, Node) else describe(array)
             message = f"{span_text(expression.base.span)} is {what} and cannot be indexed"
@@ -135,8 +135,8 @@ class IndexNotation:
     def _choose(
         self, expression: syntax.Index, array: Value, position: Node, scope: Scope, span: Span
     ) -> Value:
-        """The entry of an array of numbers at a position that is computed. Halves of the array are
-        told apart until one entry is left; passes make a table of that where it is long."""
+        """Entry of an array of numbers at a computed index: a binary search of choices, which
+        passes turn into a table if it is long."""
         text = span_text(expression.base.span)
         if not isinstance(array, tuple) or any(isinstance(v, EnumValue | str) for v in array):
             raise DmlcError(
@@ -173,7 +173,7 @@ class IndexNotation:
         return between(int(low), int(high) + 1)
 
     def _read_element(self, expression: syntax.Index, base: Node, scope: Scope) -> Step[Value]:
-        """An element of a tensor, or of a computation on whole tensors."""
+        """Element of a tensor, or of a computation on whole tensors."""
         builder = self._on.built()
         shape = base.shape
         if shape is None:
@@ -187,11 +187,11 @@ class IndexNotation:
             otherwise = yield self._on.visit(expression.otherwise, scope)
         tensor, dtype = self.hold(base, expression.base.span)
         whole = [builder.positions.of(p, s) for p, s in zip(positions, spans, strict=True)]
-        place = Place(expression.span, tuple(spans), scope.notes())
-        return self._read_at(tensor, dtype, shape, whole, otherwise, place, scope)
+        site = ReadSite(expression.span, tuple(spans), scope.notes())
+        return self._read_at(tensor, dtype, shape, whole, otherwise, site, scope)
 
     def _find_recurrent(self, base: syntax.Expression, scope: Scope) -> Recurrent | None:
-        """The name of a recurrence that this is, inside it."""
+        """Recurrence that a name belongs to, inside that recurrence."""
         if not isinstance(base, syntax.Reference) or base.name in scope.parameters:
             return None
         return self._on.recurrent.get(base.name)
@@ -199,7 +199,7 @@ class IndexNotation:
     def _read_step(
         self, expression: syntax.Index, recurrent: Recurrent, scope: Scope
     ) -> Step[Value]:
-        """An element of what a recurrence defines, of the step at hand or of the one before."""
+        """Element that a recurrence defines, of the current step or of the one before."""
         builder, extents = self._on.built(), recurrent.extents
         positions, spans = yield self._find_positions(expression, extents, scope)
         otherwise: Value | None = None
@@ -217,9 +217,9 @@ class IndexNotation:
                 return found
             return builder.operations.select((follows, found, otherwise), expression.span)
         whole[0] = course.time
-        place = Place(expression.span, tuple(spans), scope.notes())
+        site = ReadSite(expression.span, tuple(spans), scope.notes())
         tensor = recurrent.before if offset else recurrent.stage
-        found = self._read_at(tensor, recurrent.dtype, extents, whole, otherwise, place, scope)
+        found = self._read_at(tensor, recurrent.dtype, extents, whole, otherwise, site, scope)
         if not offset or otherwise is None:
             return found
         return builder.operations.select((follows, found, otherwise), expression.span)
@@ -227,8 +227,7 @@ class IndexNotation:
     def _find_positions(
         self, expression: syntax.Index, sizes: Sequence[Extent], scope: Scope
     ) -> Step[tuple[list[Value], list[Span]]]:
-        """Where a tensor of these sizes is read, a position for each axis, and where each was
-        written."""
+        """Index along each axis of a tensor of these sizes, and the span of each."""
         positions: list[Value] = []
         spans: list[Span] = []
         for index in expression.indices:
@@ -263,14 +262,14 @@ class IndexNotation:
         sizes: Sequence[Extent],
         whole: Sequence[Node],
         otherwise: Value | None,
-        place: Place,
+        site: ReadSite,
         scope: Scope,
     ) -> Value:
-        """An element of a tensor of these sizes at positions that are whole numbers, or what stands
-        for it outside."""
+        """Element of a tensor of these sizes at whole-number indices, or `otherwise` out of
+        bounds."""
         builder = self._on.built()
         if otherwise is not None:
-            return builder.reads.read_or(tensor, dtype, sizes, whole, otherwise, place)
+            return builder.reads.read_or(tensor, dtype, sizes, whole, otherwise, site)
         checks = self._on.binding.checks
         held = [
             hold_inside(builder.positions, position, size, scope.guards, scope.conditions, checks)
@@ -278,14 +277,14 @@ class IndexNotation:
         ]
         reach = tuple(found for _, found in held)
         if any(low > high for (low, high), size in zip(reach, sizes, strict=True) if size == 0):
-            # Nothing is there, and nothing is read: what stands for it is not used.
+            # The tensor has no elements, so nothing is read and the value is not used.
             unused = False if dtype is DataType.BOOL else 0
-            return builder.conversions.adapt(unused, dtype.compute, place.span)
-        place = dataclasses.replace(place, reach=reach)
-        return builder.reads.read(tensor, dtype, [position for position, _ in held], place)
+            return builder.conversions.adapt(unused, dtype.compute, site.span)
+        site = dataclasses.replace(site, reach=reach)
+        return builder.reads.read(tensor, dtype, [position for position, _ in held], site)
 
     def hold(self, value: Node, span: Span) -> tuple[str, DataType]:
-        """The tensor that holds a value of a shape, and its type."""
+        """Tensor that holds a value with a shape, and its type."""
         builder = self._on.built()
         if builder.nodes.loaded(value) is None:
             if self._on.materialize is None:
@@ -306,8 +305,8 @@ class IndexNotation:
     def bind(
         self, binding: syntax.Binding, scope: Scope, depth: int, own: Sequence[Extent] = ()
     ) -> Step[tuple[list[Node], Value]]:
-        """The index variables of a binding, and what its name stands for. They run over what it
-        says, or else over `own` sizes."""
+        """Index variables of a binding, and the value of its name. Their extents are those stated,
+        or else `own`."""
         extents = own
         if binding.extent is not None:
             around = scope.outside() if binding.pack else scope
@@ -318,7 +317,7 @@ class IndexNotation:
         return variables, tuple(variables) if binding.pack else variables[0]
 
     def _read_extents(self, value: Value, binding: syntax.Binding, span: Span) -> list[Extent]:
-        """What an index variable, or a pack of them, runs over. Raises `DmlcError`."""
+        """Extents of an index variable, or of a pack of them. Raises `DmlcError`."""
         name, items = binding.variable.text, value if isinstance(value, tuple) else (value,)
         if binding.pack and not isinstance(value, tuple):
             raise DmlcError(
@@ -375,7 +374,7 @@ class IndexNotation:
             scope,
             parameters={**scope.parameters, **names},
             depth=scope.depth + len(variables),
-            # It is computed by itself, so that guards around it leave out no point of its own.
+            # It has a stage of its own, so that guards around it exclude none of its points.
             conditions=(*scope.conditions, *scope.guards),
             guards=(),
         )

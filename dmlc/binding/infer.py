@@ -1,9 +1,9 @@
-"""Works out what a binding leaves open: data types and sizes that the constraints decide.
+"""Inference of the data types and sizes that a binding does not give.
 
 Sentences (`must have the same Sizes`), the `Dimensions` column and the `types` table come first,
-then what a `require` says an output's sizes are, then the sizes `compute` gives to outputs. A data
-type that is open still is, of an output, the first input's where that is permitted, and otherwise
-the first that is; what breaks a `require` on data types is not permitted.
+then what a `require` says about an output's sizes, then the sizes that `compute` gives to outputs.
+A data type that is still unknown is, for an output, the first input's if that is permitted, and
+otherwise the first permitted one; a type that breaks a `require` is not permitted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from dmlc.source import Diagnostic, DmlcError, Span
 
 
 def infer_types(binding: Binding) -> Binding:
-    """The binding with every data type that the constraints decide; then the first permitted."""
+    """Binding with every data type: the one that the constraints imply, or else the first
+    permitted."""
     tensors = dict(binding.tensors)
     while True:
         _spread_types(binding, tensors)
@@ -49,7 +50,7 @@ def infer_types(binding: Binding) -> Binding:
 def _list_absent(
     binding: Binding, tensors: dict[str, BoundTensor], definition: TensorDefinition
 ) -> tuple[DataType, ...]:
-    """The types that an optional tensor which is not given might have beside the others."""
+    """Types that an absent optional tensor might have, given the others."""
     probe = BoundTensor(definition, None, None, None, False)
     joined = {**tensors, definition.name: probe}
     binding = dataclasses.replace(binding, tensors=joined)
@@ -59,7 +60,7 @@ def _list_absent(
 
 
 def _settle(tensors: dict[str, BoundTensor], find: Callable[[BoundTensor], BoundTensor]) -> None:
-    """Puts what `find` makes of each tensor in its place, until it makes nothing more."""
+    """Replaces each tensor by `find` of it, until nothing changes."""
     changed = True
     while changed:
         found = [find(tensor) for tensor in tensors.values()]
@@ -70,13 +71,13 @@ def _settle(tensors: dict[str, BoundTensor], find: Callable[[BoundTensor], Bound
 def _beside(
     tensors: dict[str, BoundTensor], groups: list[list[str]], tensor: BoundTensor
 ) -> list[BoundTensor]:
-    """The tensors that share something with one."""
+    """Tensors in a common group with this one."""
     names = [n for group in groups if tensor.name in group for n in group]
     return [tensors[n] for n in names if n in tensors]
 
 
 def _spread_types(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
-    """Gives every tensor that must have the data type of a known one that type."""
+    """Propagates known data types to every tensor that must have the same one."""
     groups = _same(binding, "DataType")
 
     def find(tensor: BoundTensor) -> BoundTensor:
@@ -90,7 +91,7 @@ def _spread_types(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
 def _choices(
     binding: Binding, tensors: dict[str, BoundTensor], tensor: BoundTensor
 ) -> tuple[DataType, ...]:
-    """The types an open tensor may have beside the known ones, the table's order kept."""
+    """Types that a tensor of unknown type may have, given the known ones, in table order."""
     operator = binding.operator
     permitted = _list_permitted(operator, tensor.definition)
     for group in _same(binding, "DataType"):
@@ -109,8 +110,8 @@ def _choices(
 
 
 def _list_permitted(operator: OperatorDefinition, tensor: TensorDefinition) -> tuple[DataType, ...]:
-    """The types that a table permits, of those that the forward operator does where there is one
-    for which the tensor stands."""
+    """Types that a table permits, restricted to those of the forward tensor that this one stands
+    for, if any."""
     gradient = operator.gradient
     if gradient is None:
         return tensor.dtypes
@@ -125,7 +126,7 @@ def _list_permitted(operator: OperatorDefinition, tensor: TensorDefinition) -> t
 def _may_be(
     binding: Binding, tensors: dict[str, BoundTensor], tensor: BoundTensor, dtype: DataType
 ) -> bool:
-    """Whether no `require` on data types refuses this one, as far as can be said by now."""
+    """Whether no `require` on data types refuses this one, as far as decidable now."""
     tried = {**tensors, tensor.name: dataclasses.replace(tensor, dtype=dtype)}
     evaluator = _try_tensors(binding, tried)
     for constraint in binding.operator.constraints:
@@ -140,8 +141,8 @@ def _may_be(
 
 
 def _try_tensors(binding: Binding, tensors: dict[str, BoundTensor]) -> Evaluator:
-    """What evaluates constraints before all is known. Nothing that it takes to hold of open sizes
-    counts: every constraint is held to what is inferred in the end."""
+    """Evaluator of constraints on incomplete bindings. Its assumptions about open sizes are
+    dropped, since every constraint is checked again after the inference."""
     return Evaluator(dataclasses.replace(binding, tensors=tensors, checks={}))
 
 
@@ -156,8 +157,8 @@ def _asks_type(constraint: syntax.Require, name: str) -> bool:
 
 
 def _same(binding: Binding, fact: str) -> list[list[str]]:
-    """The groups of tensors that the sentences say have the same of something; and, where they are
-    tensors of a forward operator or gradients of those, the sentences of that operator."""
+    """Groups of tensors with the same value of a fact, from the sentences; also from the forward
+    operator's, for its tensors and their gradients."""
     said = same_rows(binding.operator, fact)
     groups = [[t.name for row in group for t in binding.members(row)] for group in said]
     gradient = binding.operator.gradient
@@ -170,7 +171,7 @@ def _same(binding: Binding, fact: str) -> list[list[str]]:
 
 
 def same_rows(operator: OperatorDefinition, fact: str) -> list[list[str]]:
-    """The groups of rows that the sentences say have the same of something."""
+    """Groups of table rows with the same value of a fact, from the sentences."""
     groups = [
         [s.text for s in c.subjects]
         for c in operator.constraints
@@ -186,7 +187,7 @@ def same_rows(operator: OperatorDefinition, fact: str) -> list[list[str]]:
 
 
 def spread_sizes(binding: Binding) -> Binding:
-    """The binding with the sizes that the constraints decide."""
+    """Binding with the sizes that the constraints imply."""
     tensors = dict(binding.tensors)
     _spread_sizes(binding, tensors)
     while _solve_requirements(binding, tensors):
@@ -199,9 +200,9 @@ def infer_sizes(
     diagnostics: list[Diagnostic],
     infer: Callable[[Binding, Sequence[str]], Mapping[str, Shape]] = infer_outputs,
 ) -> Binding:
-    """The binding with the sizes of every output that leaves them open: those that the constraints
-    decide, and those that `infer` finds. Adds a diagnostic for each that nothing decides. Raises
-    `DmlcError` for a mistake that is in the way."""
+    """Binding with the sizes of every output: those given, those that the constraints imply, and
+    those that `infer` finds. Adds a diagnostic for each output that stays unknown. Raises
+    `DmlcError` for an error that prevents the inference."""
     found = spread_sizes(binding)
     tensors = dict(found.tensors)
     wanted = [t.name for t in tensors.values() if t.sizes is None]
@@ -229,8 +230,8 @@ def infer_sizes(
 
 
 def _list_broken(binding: Binding) -> list[Diagnostic]:
-    """Every `require` that does not hold whatever is still open: it says in its own words what a
-    formula would stumble over."""
+    """Diagnostics of every `require` that fails for all values of the unknowns. Its own message is
+    clearer than the error of a formula."""
     diagnostics: list[Diagnostic] = []
     evaluator = _try_tensors(binding, dict(binding.tensors))
     for constraint in binding.operator.constraints:
@@ -245,9 +246,8 @@ def _list_broken(binding: Binding) -> list[Diagnostic]:
 
 
 def _solve_requirements(binding: Binding, tensors: dict[str, BoundTensor]) -> bool:
-    """Gives sizes to outputs of which a `require` says what they are: `T.Sizes == e`, or what they
-    are at most, `all(T.Sizes <= e)`, or the first of several that they may be,
-    `all(T.Sizes == e) || c`. Says whether any was found."""
+    """Sets sizes of outputs from a `require`: `T.Sizes == e`, an upper bound, `all(T.Sizes <= e)`,
+    or the first alternative, `all(T.Sizes == e) || c`. Returns whether any was set."""
     evaluator = _try_tensors(binding, tensors)
     solved = False
     for constraint in binding.operator.constraints:
@@ -271,7 +271,7 @@ def _solve_requirements(binding: Binding, tensors: dict[str, BoundTensor]) -> bo
 def list_equations(
     evaluator: Evaluator, condition: syntax.Expression
 ) -> list[tuple[str, syntax.Expression]]:
-    """The tensors whose sizes a condition states, and the expressions that it says they are."""
+    """Tensors whose sizes a condition states, with the expressions for them."""
     found: list[tuple[str, syntax.Expression]] = []
     pending = [condition]
     while pending:
@@ -304,7 +304,7 @@ def list_equations(
 
 
 def _sized_tensor(expression: syntax.Expression) -> str | None:
-    """The tensor whose `Sizes` an expression is."""
+    """Tensor whose `Sizes` an expression is, or None."""
     match expression:
         case syntax.Member(base=syntax.Reference(name=name), member=syntax.Name(text="Sizes")):
             return name
@@ -313,7 +313,7 @@ def _sized_tensor(expression: syntax.Expression) -> str | None:
 
 
 def _read_sizes(value: Constant, name: str, span: Span) -> tuple[Extent, ...] | None:
-    """A value as sizes; None where it is no array. Raises `DmlcError` for what no tensor has."""
+    """Value as sizes; None if it is no array. Raises `DmlcError` for sizes that no tensor has."""
     if not isinstance(value, tuple):
         return None
     what = f"a size of output '{name}'"
@@ -337,9 +337,8 @@ def _read_sizes(value: Constant, name: str, span: Span) -> tuple[Extent, ...] | 
 def _list_taken(
     definition: TensorDefinition, named: Mapping[str, Extent]
 ) -> tuple[Dimension, ...] | None:
-    """The dimensions of a tensor that is not described, where its row names them: of those that may
-    be left out, an output has the ones that other tensors have. None of an input, which may have
-    any of them."""
+    """Dimensions of a tensor without a description, from names with known sizes. An output has the
+    optional dimensions that other tensors have. None for an input, which may have any of them."""
     pattern = definition.dimensions
     optional = [d for d in pattern or () if d.optional]
     if pattern is None or (optional and not definition.output):
@@ -349,7 +348,7 @@ def _list_taken(
 
 
 def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
-    """Gives sizes to tensors whose shape the constraints equate with a known one."""
+    """Propagates known shapes to the tensors whose shape the constraints equate with them."""
     groups = _same(binding, "Sizes")
     shapes: dict[str, list[str]] = {}
     for tensor in tensors.values():

@@ -1,9 +1,8 @@
-"""Computations as a graph of shared nodes, and the arena that makes them.
+"""Graph of shared computation nodes, and the arena that makes them.
 
-A node is a scalar operation applied to every element of a shape, or at the place that index
-variables name. Equal nodes are one node, so sharing in the source, and in functions inlined twice,
-is kept. The rules of types and shapes are `conversions`' and `operations`'; `emission` makes the
-bodies of stages of nodes.
+A node is a scalar operation on every element of a shape, or at the point of the index variables.
+Equal nodes are one node, so sharing in the source, and in functions inlined twice, is kept.
+`conversions` and `operations` have the rules of types and shapes; `emission` makes stage bodies.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Shape: TypeAlias = tuple[ir.Extent, ...] | None
 
 
 class Weak(enum.Enum):
-    """The type of a node that has not met a tensor yet."""
+    """Type of a node of constants alone, which adapts to the other operand."""
 
     INTEGER = "an integer"
     FLOAT = "a number"
@@ -37,8 +36,8 @@ ValueType: TypeAlias = DataType | Weak
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Variable:
-    """An index variable: it runs from 0 to below `extent`. Variables of one level are never bound
-    one inside the other, so that equal ones may be one."""
+    """Index variable with values 0 <= i < `extent`. Variables of one level are never nested, so
+    that equal ones may be one."""
 
     level: int
     number: int
@@ -61,9 +60,12 @@ class Form(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """`payload` is a constant's value, the symbol of a size, the tensor a load or a read reads,
-    the name of an operation, the combiner of a fold or a reduction, the data type that a cast
-    names; nothing where a conversion is not written."""
+    """Node of a computation.
+
+    `payload` is a constant's value, the symbol of a size, the tensor of a load or a read, the name
+    of an operation, the combiner of a fold or a reduction, or the data type that a cast names; None
+    for an implicit conversion.
+    """
 
     form: Form
     payload: bool | int | float | str
@@ -71,34 +73,33 @@ class Node:
     dtype: ValueType
     shape: Shape = None
     axes: tuple[int, ...] = ()
-    """Of a fold: the axes it folds, which stay with size 1. Of a move: for each axis of the
-    operand, the axis it becomes, or -1 where an axis of size 1 is dropped."""
+    """For a fold: the reduced axes, which stay with size 1. For a move: the result axis of each
+    axis of the operand, or -1 for an axis of size 1 that is removed."""
     bound: tuple[Variable, ...] = ()
-    """Of a reduction: the index variables it binds; its operands are what it reduces and, where
-    there is one, a guard."""
+    """For a reduction: its index variables. Its operands are the value reduced and, optionally, a
+    guard."""
     soft: bool = False
-    """Whether it takes the type of what it meets, though it has one: what is computed from
-    positions is INDEX or FLOAT32 by itself."""
+    """Whether it adapts to the type of the other operand although it has one: a value computed from
+    indices is INDEX or FLOAT32 by itself."""
     free: tuple[Variable, ...] = ()
-    """The index variables it depends on, in the order of their levels."""
+    """Index variables it depends on, in the order of their levels."""
     placed: bool = False
-    """Whether it depends on positions and constants alone."""
+    """Whether it depends on indices and constants alone."""
     number: int = -1
-    """Its place among the nodes of its function, each after what it reads."""
+    """Number of the node within its function; operands have smaller ones."""
 
     @property
     def takes_type(self) -> bool:
-        """Whether it takes the type of what it meets."""
+        """Whether it adapts to the type of the other operand."""
         return self.soft or isinstance(self.dtype, Weak)
 
 
 Value: TypeAlias = "Constant | Node | tuple[Value, ...]"
-"""What an expression may come to; a tuple is an array, and its entries may be known at run time
-only."""
+"""Value of an expression; a tuple is an array, whose entries may be known at run time only."""
 
 
 def is_constant(value: Value) -> TypeGuard[Constant]:
-    """Whether a value, an array throughout, is known at compile time."""
+    """Whether a value, and every entry of an array, is a compile-time constant."""
     if isinstance(value, tuple):
         return all(is_constant(item) for item in value)
     return not isinstance(value, Node)
@@ -109,30 +110,30 @@ def shape_of(value: Value) -> Shape:
 
 
 def takes_type(value: Value) -> bool:
-    """Whether a value takes the type of what it meets."""
+    """Whether a value adapts to the type of the other operand."""
     return not isinstance(value, Node) or value.takes_type
 
 
 def has_gradient(value: Value) -> TypeGuard[Node]:
-    """Whether a value may depend on the elements of tensors that hold floats."""
+    """Whether a value may depend on the elements of floating-point tensors."""
     if not isinstance(value, Node) or value.takes_type:
         return False
     return isinstance(value.dtype, DataType) and value.dtype.is_float
 
 
 class Nodes:
-    """The nodes of one function, and the tensors that hold the values of some."""
+    """Nodes of one function, and the tensors that hold the values of some."""
 
     def __init__(self) -> None:
         self._made: dict[object, Node] = {}
         self._variables: dict[tuple[int, ir.Extent], Variable] = {}
         self._held: dict[Node, str] = {}
         self.placed: set[str] = set()
-        """The tensors whose elements depend on positions alone."""
+        """Tensors whose elements depend on indices alone."""
 
     def add(self, node: Node) -> Node:
-        """The one node that is like this, with what follows from its operands: the variables it
-        depends on, and whether it depends on nothing else."""
+        """Interned node equal to this one, with the properties that follow from its operands: free
+        variables and `placed`."""
         # repr tells -0.0 from 0.0 and keeps NaN equal to itself; the type tells 1 from true.
         payload = (type(node.payload), repr(node.payload))
         index = node.free if node.form is Form.INDEX else None
@@ -171,21 +172,21 @@ class Nodes:
         shape: Shape,
         soft: bool = False,
     ) -> Node:
-        """A scalar operation on operands that fit it."""
+        """Scalar operation on operands of the right types."""
         soft = soft and dtype in (DataType.INDEX, DataType.FLOAT32)
         return self.add(Node(Form.APPLY, operation.name, tuple(operands), dtype, shape, soft=soft))
 
     def load(self, tensor: str, dtype: DataType, shape: tuple[ir.Extent, ...]) -> Node:
-        """The elements of a tensor, in the type they are computed in."""
+        """Elements of a tensor, in their compute type."""
         return self.add(Node(Form.LOAD, tensor, (), dtype.compute, shape))
 
     def element(self, tensor: str, dtype: DataType) -> Node:
-        """The one element of a tensor without axes, in the type of what it meets."""
+        """Only element of a tensor of rank 0, soft in its type."""
         return self.add(Node(Form.READ, tensor, (), dtype, soft=True))
 
     def size(self, size: Size) -> Node:
-        """A size that is known at run time. What may be negative is a difference of such as are
-        not: kernels have sizes without a sign."""
+        """Size that is known at run time. A size that may be negative is the difference of two that
+        are not, since kernels have unsigned sizes."""
         taken, kept = size.part_negative()
         if taken == 0 or size.bounds()[0] >= 0:
             return self._size(size)
@@ -198,7 +199,7 @@ class Nodes:
         return self.add(Node(Form.SIZE, str(size), (), DataType.INDEX, soft=True))
 
     def bind(self, level: int, extent: ir.Extent) -> Node:
-        """The index variable of a level and an extent."""
+        """Index variable of a level and an extent."""
         fresh = Variable(level, len(self._variables), extent)
         variable = self._variables.setdefault((level, extent), fresh)
         return self.add(Node(Form.INDEX, 0, (), DataType.INDEX, soft=True, free=(variable,)))
@@ -206,32 +207,33 @@ class Nodes:
     # What tensors hold --------------------------------------------------------------------
 
     def hold(self, value: Node, tensor: str) -> None:
-        """Notes that a tensor holds a value from here on: it has the value's own type, and its
-        shape or, for a reduction in index notation, its `emission.fold_domain`."""
+        """Records that a tensor holds a value: with the value's type, and its shape or, for a
+        reduction in index notation, its `emission.fold_domain`."""
         self._held[value] = tensor
 
     def loaded(self, value: Node) -> str | None:
-        """The tensor that a value is the bare elements of, if it is."""
+        """Tensor whose elements a value is, without further computation, or None."""
         return str(value.payload) if value.form is Form.LOAD else self._held.get(value)
 
     def is_open_fold(self, value: Node) -> bool:
-        """Whether a value is a fold or a reduction that no tensor holds yet."""
+        """Whether a value is a fold or a reduction that no tensor holds."""
         return value.form in (Form.FOLD, Form.REDUCE) and value not in self._held
 
     def list_folds(self, value: Node) -> list[Node]:
-        """The folds that a value needs and no tensor holds yet, each after those it needs; the
-        value itself is the last where it is one."""
+        """Folds that a value needs and no tensor holds, in topological order; the value itself is
+        the last if it is one."""
         return [n for n in reachable(value, self._held.__contains__) if self.is_open_fold(n)]
 
 
 def join_free(nodes: Iterable[Node], bound: Sequence[Variable] = ()) -> tuple[Variable, ...]:
-    """The index variables that nodes depend on together, in order, without those that are bound."""
+    """Free index variables of all nodes, in order, without those in `bound`."""
     free = {v: None for node in nodes for v in node.free if v not in bound}
     return tuple(sorted(free, key=lambda v: (v.level, v.number)))
 
 
 def reachable(root: Node, stops: Callable[[Node], bool]) -> list[Node]:
-    """What a node is computed from, and the node, in order; nothing below where `stops`."""
+    """Node and its transitive operands in topological order, not searched below nodes where
+    `stops`."""
     found: dict[Node, None] = {}
     pending = [root]
     while pending:

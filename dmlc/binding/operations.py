@@ -16,20 +16,20 @@ from dmlc.source import DmlcError, Span
 
 
 class Operations:
-    """Makes nodes of operations."""
+    """Builder of nodes of scalar operations."""
 
     def __init__(self, nodes: Nodes, conversions: Conversions, positions: Positions) -> None:
         self._nodes = nodes
         self._conversions = conversions
         self._positions = positions
         self._quotients: dict[Node, tuple[Node, Node]] = {}
-        """The whole numbers that a fraction divides."""
+        """Numerator and denominator of each quotient of whole numbers."""
 
     def apply(
         self, name: str, given: Sequence[Value], span: Span, spans: Sequence[Span] | None = None
     ) -> Node:
-        """A scalar operation element by element; sizes of 1 broadcast. `spans` are the places of
-        what is given, where it has places of its own."""
+        """Scalar operation element by element; sizes of 1 broadcast. `spans` are those of the
+        operands, if they have their own."""
         operation, spans = IR_OPERATIONS[name], [span] * len(given) if spans is None else spans
         shape = _broadcast(given, spans, span)
         dtype = unify(given, spans, span)
@@ -75,7 +75,7 @@ class Operations:
                 f"{spell(operation)} takes integers, but this is a fraction", span, code="E0301"
             )
         if operation.gives_bool or operation.operands is Operands.INTEGER:
-            # Nothing outside can give these operands a type any more.
+            # No other operand determines the type of these operands.
             to = DataType.INT32 if integral else DataType.FLOAT32
             operands = [self._conversions.adapt(v, to, span) for v in given]
             if integral and operation.name in ("isnan", "isinf"):

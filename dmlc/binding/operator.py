@@ -48,10 +48,10 @@ from dmlc.sizes import find_symbols
 from dmlc.source import Diagnostic, DmlcError, list_names, unknown_name
 
 _ENTRY = re.compile(r"([A-Za-z_]\w*?)(?:\[(\d{1,9})\]|_(\d{1,9}))", re.ASCII)
-"""An entry of an array of tensors, as callers spell it."""
+"""Entry of an array of tensors in a caller's spelling."""
 
 Description: TypeAlias = TensorDesc | Sequence[ir.Extent]
-"""A caller's description of a tensor; sizes alone leave the data type open."""
+"""Caller's description of a tensor; sizes alone leave the data type to inference."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -145,9 +145,9 @@ class Operator:
         level: str | None = None,
         computed: Sequence[str] = (),
     ) -> Binding:
-        """The binding that `bind` lowers: every tensor's type and sizes and every attribute's
-        value, worked out and held to the constraints. Optional outputs among `computed` take part
-        though nothing describes them. Raises as `bind` does."""
+        """Binding that `bind` lowers: every tensor's type and sizes and every attribute's value,
+        inferred and checked against the constraints. Optional outputs in `computed` are present
+        without a description. Raises as `bind` does."""
         table = _find_level(self.definition, level)
         diagnostics: list[Diagnostic] = []
         given, table = expand_arrays(table, tensors, diagnostics, self.definition.gradient)
@@ -160,8 +160,8 @@ def read_call(
     tensors: Mapping[str, Description | Sequence[Description]],
     attributes: Mapping[str, object],
 ) -> Binding:
-    """A call, not held to the constraints: `Operator.resolve` goes on from there. Raises
-    as that does what the tables alone refuse."""
+    """Unchecked binding of a call, which `Operator.resolve` completes. Raises `DmlcError` for what
+    the tables alone refuse."""
     diagnostics: list[Diagnostic] = []
     given, table = expand_arrays(definition.newest, tensors, diagnostics, definition.gradient)
     return begin(definition, table, given, read_attributes(attributes), (), diagnostics)
@@ -173,9 +173,9 @@ def expand_arrays(
     diagnostics: list[Diagnostic],
     gradient: GradientDefinition | None = None,
 ) -> tuple[dict[str, Given], TensorLevel]:
-    """The descriptions given, and the table, with the entries of each array of tensors in its
-    place. An array is given as a list, or entry by entry: `InputTensors[0]`, `InputTensors_0`.
-    That of the gradients of another may be left out."""
+    """Descriptions given, and the table, with each array of tensors replaced by its entries. An
+    array is given as a list, or entry by entry: `InputTensors[0]`, `InputTensors_0`. An array of
+    gradients of another array may be omitted."""
     arrays = {t.name: t for t in table.tensors if t.array}
     named = {t.name for t in table.tensors}
     found: dict[str, Given] = {}
@@ -216,7 +216,7 @@ def expand_arrays(
 
 
 def _list_numbers(found: Iterable[str], array: str | None) -> list[int]:
-    """The numbers of the entries of an array that are given."""
+    """Numbers of the entries of an array that are given."""
     entries = (_ENTRY.fullmatch(name) for name in found)
     return [int(e[2]) for e in entries if e is not None and e[1] == array and e[2]]
 
@@ -256,7 +256,7 @@ def read_attributes(given: object) -> Mapping[str, object]:
 
 
 def _find_level(definition: OperatorDefinition, level: str | None) -> TensorLevel:
-    """The tensors of a feature level: the newest not above the one asked for."""
+    """Tensor table of a feature level: the newest not above the one asked for."""
     newest = definition.newest
     if level is None:
         return newest
@@ -282,7 +282,8 @@ def _find_level(definition: OperatorDefinition, level: str | None) -> TensorLeve
 
 
 def _check_open(binding: Binding) -> None:
-    """Refuses sizes that are left open and that no input has: nothing would say them."""
+    """Raises `DmlcError` for open sizes that no input has, since no argument would determine
+    them."""
     diagnostics: list[Diagnostic] = []
     tensors = binding.tensors.values()
     given = {e for t in tensors if not t.definition.output for e in t.sizes or ()}
@@ -305,7 +306,7 @@ def _check_open(binding: Binding) -> None:
 def _list_called(
     expressions: Iterable[Expression], functions: Mapping[str, FunctionDefinition]
 ) -> list[FunctionDefinition]:
-    """The functions that expressions call, and those that these call."""
+    """Functions that expressions call, directly or through others."""
     found: dict[str, FunctionDefinition] = {}
     pending = list(expressions)
     for expression in pending:

@@ -1,8 +1,5 @@
-"""Positions: whole numbers that say where an element is, and how far they reach.
-
-What is not known to be a whole number is refused. That every read stays inside is `bounds`' to
-prove.
-"""
+"""Index expressions: whole-number nodes, and their ranges. A number that is not provably whole is
+refused. `bounds` proves that reads are in bounds."""
 
 from __future__ import annotations
 
@@ -33,20 +30,20 @@ from dmlc.source import DmlcError, Span
 
 _INDEX = DataType.INDEX
 _WHOLE_ON_WHOLE = ("add", "sub", "mul", "min", "max", "neg", "abs", "sign", "mod")
-"""Operations that give whole numbers where their operands are."""
+"""Operations that map whole numbers to whole numbers."""
 
 
 class Positions:
-    """Makes positions, and works out where they lie."""
+    """Builder of index expressions, with their range analysis."""
 
     def __init__(self, nodes: Nodes, conversions: Conversions) -> None:
         self._nodes = nodes
         self._conversions = conversions
         self.ranges: dict[str, Interval] = {}
-        """What is known of the whole numbers that stages hold, by the stage's name."""
+        """Range of the whole numbers that a stage holds, by the stage's name."""
 
     def of(self, value: Value, span: Span) -> Node:
-        """A value as a position. Raises `DmlcError` for what is no whole number."""
+        """Value as an index. Raises `DmlcError` for one that is not a whole number."""
         if isinstance(value, OpenSize) and value.over == 1:
             return self.size(value.size)
         if not isinstance(value, Node):
@@ -88,7 +85,7 @@ class Positions:
             if isinstance(value.dtype, DataType) and _holds(value.dtype, self.interval(position)):
                 return position  # It was a number of some type for a while, and is the same.
         if value.form is Form.APPLY and value.payload in ("min", "max"):
-            # Bounds are kept as bounds of positions, which what is read is held to.
+            # Minima and maxima stay operations on indices, so that reads are proved with them.
             return self.apply(str(value.payload), *(self.of(o, span) for o in value.operands))
         return self._conversions.convert(value, _INDEX, _INDEX.name, soft=True)
 
@@ -96,13 +93,13 @@ class Positions:
         return self._nodes.literal(value, _INDEX)
 
     def apply(self, name: str, *operands: Node) -> Node:
-        """A scalar operation on positions."""
+        """Scalar operation on indices."""
         operation = OPERATIONS[name]
         dtype = operation.result_type(_INDEX)
         return self._nodes.apply(operation, operands, dtype, None, soft=True)
 
     def all(self, conditions: Sequence[Node]) -> Node:
-        """The condition that holds where all of them do."""
+        """Conjunction of conditions."""
         joined = conditions[0]
         for condition in conditions[1:]:
             joined = self.apply("and", joined, condition)
@@ -115,7 +112,7 @@ class Positions:
     # Division -----------------------------------------------------------------------------
 
     def divide(self, number: Node, divisor: Node, rounding: str) -> Node:
-        """A quotient of positions as a position; `rounding` is `floor`, `ceil` or `trunc`."""
+        """Quotient of indices, rounded by `floor`, `ceil` or `trunc`."""
         if divisor.form is Form.SIZE and self.is_inside_open(number, str(divisor.payload)):
             return self.number(0)
         if rounding == "trunc":
@@ -155,15 +152,15 @@ class Positions:
     # Reach --------------------------------------------------------------------------------
 
     def interval(self, value: Node) -> Interval:
-        """An interval that an INDEX value lies in, wherever its variables stand."""
+        """Interval that contains an INDEX value, for all values of its variables."""
         stage = self.probe(value)
         if stage is None:
             return UNKNOWN
         return Ranges.of(stage, self.ranges)[stage.body.result]
 
     def reach(self, value: Node, size: int) -> Interval:
-        """The smallest and largest value of an INDEX value that depends on positions alone, or
-        what `interval` says if that lies below `size` and above 0."""
+        """Smallest and largest value of an INDEX value that depends on indices alone; `interval` if
+        that is within `size` already."""
         found = self.interval(value)
         stage = self.probe(value)
         if stage is None or is_within(found, size):
@@ -177,8 +174,8 @@ class Positions:
         conditions: Sequence[Node] = (),
         checks: Iterable[str] = (),
     ) -> bool:
-        """Whether an INDEX value lies inside an axis whose size is left open, wherever some
-        conditions hold, of positions and of sizes."""
+        """Whether an INDEX value is in bounds of an axis of open size, wherever some conditions on
+        indices and sizes hold."""
         stage = self.probe(value, conditions)
         if stage is None:
             return False
@@ -186,8 +183,8 @@ class Positions:
         return is_inside_open(stage, stage.body.result, size, ranges, checks)
 
     def probe(self, value: Node, conditions: Sequence[Node] = ()) -> ir.Stage | None:
-        """A stage that computes a value at every point of the variables it depends on, under those
-        conditions that can be computed; None where the value needs other stages first."""
+        """Stage that computes a value at every point of its free variables, under those conditions
+        that can be computed; None if the value needs other stages first."""
         if self._nodes.list_folds(value):
             return None
         ready = [c for c in conditions if not self._nodes.list_folds(c)]
@@ -198,7 +195,7 @@ class Positions:
         return ir.Stage("position", DataType.INT64, domain, body)
 
     def keep_inside(self, position: Node, size: ir.Extent) -> Node:
-        """A position, or the nearest place of an axis of that size where it lies outside."""
+        """Index clamped to the bounds of an axis."""
         low, high = self.interval(position)
         if low < 0:
             position = self.apply("max", position, self.number(0))
@@ -207,7 +204,7 @@ class Positions:
         return position if high < size else self.apply("min", position, self.number(size - 1))
 
     def last_place(self, size: ir.Extent) -> Node:
-        """The last position along an axis."""
+        """Last index along an axis."""
         if isinstance(size, int):
             return self.number(size - 1)
         return self.apply("sub", self.size(measure(size)), self.number(1))
@@ -215,7 +212,7 @@ class Positions:
     # Numbers of places --------------------------------------------------------------------
 
     def flatten(self, positions: Sequence[Value], sizes: Sequence[Measure], span: Span) -> Value:
-        """The number of a place among all of a shape's, last axis fastest."""
+        """Row-major linear index: last axis fastest."""
         strides = pack_strides(sizes)
         total: Node | None = None
         for value, stride in zip(positions, strides, strict=True):
@@ -225,7 +222,7 @@ class Positions:
         return 0 if total is None else total
 
     def unflatten(self, number: Value, sizes: Sequence[Measure], span: Span) -> Value:
-        """The place along each axis of a shape that a number counts to."""
+        """Index along each axis for a row-major linear index."""
         whole = self.of(number, span)
         strides = pack_strides(sizes)
         made: list[Node] = []
@@ -238,12 +235,12 @@ class Positions:
         return tuple(made)
 
     def size(self, size: Measure) -> Node:
-        """A size as a position."""
+        """Size as an index."""
         return self._nodes.size(size) if isinstance(size, Size) else self.number(size)
 
 
 def _is_whole(value: Node) -> bool:
-    """Whether a number is whole by the way it is computed."""
+    """Whether a number is whole by construction."""
     pending = [value]
     while pending:
         node = pending.pop()
@@ -267,7 +264,7 @@ def _is_whole(value: Node) -> bool:
 
 
 def _holds(dtype: DataType, reach: Interval) -> bool:
-    """Whether an integer type has every number of an interval."""
+    """Whether an integer type holds every number of an interval."""
     if not dtype.is_integer:
         return False
     limits = np.iinfo(dtype.dtype)

@@ -1,4 +1,4 @@
-"""Reads of tensors at positions, with what stands for elements that are not there."""
+"""Indexed reads of tensors, with a value for elements out of bounds."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from dmlc.source import Note, Span
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """Where a read was written, for messages: the read, each of its positions (one that expands
-    gives several), and where the function that has it was called."""
+class ReadSite:
+    """Source of a read, for messages: its span, those of its indices (one that expands gives
+    several), and notes of the calls it was inlined from."""
 
     span: Span
     positions: tuple[Span, ...]
     notes: tuple[Note, ...]
     reach: tuple[Interval, ...] = ()
-    """How far each position reaches where the conditions around it hold."""
+    """Range of each index where the conditions around the read hold."""
 
 
 class Reads:
-    """Makes reads, and remembers where each was written."""
+    """Builder of reads; it remembers the source of each."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class Reads:
         self._conversions = conversions
         self._positions = positions
         self._operations = operations
-        self.places: dict[Node, Place] = {}
-        """Where each read was written first."""
+        self.sites: dict[Node, ReadSite] = {}
+        """First source of each read."""
 
-    def read(self, tensor: str, dtype: DataType, positions: Sequence[Node], place: Place) -> Node:
-        """The element of a tensor at a position along each axis."""
+    def read(self, tensor: str, dtype: DataType, positions: Sequence[Node], site: ReadSite) -> Node:
+        """Element of a tensor at an index along each axis."""
         made = self._nodes.add(Node(Form.READ, tensor, tuple(positions), dtype.compute))
-        self.places.setdefault(made, place)
+        self.sites.setdefault(made, site)
         return made
 
     def read_or(
@@ -59,11 +59,11 @@ class Reads:
         sizes: Sequence[Extent],
         positions: Sequence[Node],
         otherwise: Value,
-        place: Place,
+        site: ReadSite,
     ) -> Value:
-        """The same where the positions lie inside a tensor of these sizes, and `otherwise`
-        elsewhere. It has the tensor's type, whichever of the two is all there is."""
-        span, apply, number = place.span, self._positions.apply, self._positions.number
+        """Element of a tensor of these sizes if the indices are in bounds, and `otherwise` out of
+        bounds. The result has the tensor's type even if only one of the two is possible."""
+        span, apply, number = site.span, self._positions.apply, self._positions.number
         axes = [
             (position, size, *self._reach(position, size))
             for position, size in zip(positions, sizes, strict=True)
@@ -87,15 +87,15 @@ class Reads:
                 inside.append(apply("lt", position, end))
                 bounded = apply("min", bounded, self._positions.last_place(size))
             kept.append(bounded)
-        value = self.read(tensor, dtype, kept, place)
+        value = self.read(tensor, dtype, kept, site)
         if not inside:
             return value
         condition = self._positions.all(inside)
         return self._operations.select((condition, value, otherwise), span)
 
     def _reach(self, position: Node, size: Extent) -> Interval:
-        """How far a position reaches along an axis: of one whose size is left open, to beyond all
-        sizes where it is not known to be inside."""
+        """Range of an index along an axis. Along an axis of open size, an index that is not proved
+        in bounds reaches beyond all sizes."""
         if isinstance(size, int):
             return self._positions.reach(position, size)
         if self._positions.is_inside_open(position, size):

@@ -1,8 +1,7 @@
-"""Recurrences while they are bound: the names that stand for tensors of which a part is there.
+"""Recurrences during binding: their names denote tensors of which some steps are known.
 
-What a recurrence reads of itself is an element of the same step, of what is defined above, or one
-of the step before. The stages that this makes a loop of are sorted out once all of its statements
-are there.
+A recurrence reads elements of its own current step, if they are defined above, or of the step
+before. `sort_stages` collects the stages of the loop after the last statement.
 """
 
 from __future__ import annotations
@@ -22,39 +21,40 @@ from dmlc.transform.loops import gather_loop
 
 @dataclasses.dataclass(slots=True)
 class Course:
-    """A recurrence in the making."""
+    """Recurrence under construction."""
 
     steps: int
     time: Node
     """The index variable of the steps."""
     backwards: bool | None = None
-    """Whether it reads what follows, `t + 1`; None until something is read."""
+    """Whether it reads the following step, `t + 1`; None before the first such read."""
     first_read: Span | None = None
 
 
 @dataclasses.dataclass(slots=True)
 class Recurrent:
-    """A name that a recurrence defines, while it does."""
+    """Name that an open recurrence defines."""
 
     stage: str
     before: str
-    """What the tensor is called that holds the step before."""
+    """Name of the tensor that holds the step before."""
     extents: tuple[ir.Extent, ...]
     span: Span
     course: Course
     dtype: DataType | None = None
-    """None until it is known: then what is read of it takes the type of what it meets."""
+    """None until inferred; until then a read takes the type of the other operand."""
     truth: bool = False
-    """Whether it is taken for a boolean, and for no number, until then: where no `else` says."""
+    """Whether it counts as a boolean until its type is known; the inference tries a number
+    first."""
     number: bool = False
-    """Whether it is known to be a number, of whatever type."""
+    """Whether it is known to be a number, of any type."""
     defined: bool = False
-    """Whether this step has it already."""
+    """Whether the current step is defined already."""
     delayed: bool = False
     """Whether the step before is read."""
 
     def find_offset(self, builder: Builder, position: Node, span: Span) -> int:
-        """How far a step that is read lies from the one at hand: 0, or 1 to where it comes from.
+        """Distance of a read from the current step: 0 or 1, against the direction of the loop.
         Raises `DmlcError` for any other."""
         course = self.course
         offset = _find_offset(builder, position, course.time)
@@ -87,7 +87,7 @@ class Recurrent:
 
 
 def _find_offset(builder: Builder, position: Node, time: Node) -> int | None:
-    """How far a position lies from the step at hand; None where that is not known."""
+    """Offset of an index from the current step; None if unknown."""
     if position.free != time.free:
         return None
     stage = builder.positions.probe(position)
@@ -102,8 +102,8 @@ def _find_offset(builder: Builder, position: Node, time: Node) -> int | None:
 def sort_stages(
     stages: Sequence[ir.Stage], names: Mapping[str, Recurrent], span: Span
 ) -> tuple[list[ir.Stage], ir.Loop | None]:
-    """The stages of a recurrence, those of its loop together, and the loop; None where nothing
-    reads a step before. Raises `DmlcError` for stages that no loop computes."""
+    """Stages of a recurrence with those of its loop adjacent, and the loop; None if nothing reads a
+    step before. Raises `DmlcError` for stages that no loop computes."""
     delays = {
         r.before: ir.Delay(r.before, r.dtype or DataType.FLOAT32, r.extents, r.stage, r.span)
         for r in names.values()

@@ -1,8 +1,7 @@
-"""Works out a binding: the tensors that take part, their types and sizes, the attributes' values.
+"""Resolution of a binding: the tensors present, their types and sizes, the attributes' values.
 
-An operator with `gradient of` is derived from a binding of its forward operator. What that is bound
-to follows from the tables at hand: a tensor of it has the type and the sizes of the row that holds
-its value, or its gradient.
+An operator with `gradient of` is derived from a binding of its forward operator. A tensor of that
+binding has the type and the sizes of the row that holds its value, or its gradient.
 """
 
 from __future__ import annotations
@@ -38,11 +37,10 @@ def resolve(
     diagnostics: list[Diagnostic],
     level: str | None = None,
 ) -> Binding:
-    """Every tensor's type and sizes and every attribute's value, held to the constraints. Optional
-    outputs among `computed` take part though nothing describes them, as all do where all outputs
-    are optional and none is described; not those of a gradient, which may be of what is not there.
-    Raises `DmlcError` with
-    `diagnostics` and every further mistake."""
+    """Binding with every tensor's type and sizes and every attribute's value, checked against the
+    constraints. Optional outputs in `computed` are present without a description, as are all
+    outputs if all are optional and none is described, except those of a gradient, whose forward
+    tensors may be absent. Raises `DmlcError` with `diagnostics` and every further error."""
     binding = begin(definition, table, given, attributes, computed, diagnostics)
     return _settle(dataclasses.replace(binding, level=level))
 
@@ -56,8 +54,8 @@ def begin(
     diagnostics: list[Diagnostic],
     inferred: bool = False,
 ) -> Binding:
-    """The binding with every data type and attribute, not held to the constraints; where it is
-    `inferred`, inputs may have no sizes yet."""
+    """Unchecked binding with every data type and attribute; if `inferred`, inputs may lack
+    sizes."""
     definition.expect_formula()
     binding = _start(definition, table, given, attributes, computed, diagnostics, inferred)
     refused = set(attributes) - set(binding.attributes)
@@ -69,7 +67,7 @@ def begin(
 
 
 def _settle(binding: Binding) -> Binding:
-    """The binding with every size, held to the constraints."""
+    """Binding with every size, checked against the constraints."""
     diagnostics: list[Diagnostic] = []
     gradient = binding.operator.gradient
     if binding.symbolic:
@@ -104,7 +102,7 @@ def _start(
     diagnostics: list[Diagnostic],
     inferred: bool,
 ) -> Binding:
-    """The tensors that take part, with what the caller says about them."""
+    """Tensors present, with the caller's descriptions."""
     definitions = {t.name: t for t in table.tensors}
     diagnostics += [
         unknown_name("tensor", name, definitions) for name in given if name not in definitions
@@ -136,7 +134,7 @@ def _start(
 
 
 def _check_symbolic(binding: Binding) -> None:
-    """Refuses a binding without sizes where the tables do not say that all shapes are one."""
+    """Raises `DmlcError` for a binding without sizes unless the tables equate all shapes."""
     operator = binding.operator
     patterns = {t.definition.dimensions for t in binding.tensors.values()}
     fixed = any(d.size is not None for p in patterns if p is not None for d in p)
@@ -167,7 +165,7 @@ def _check_symbolic(binding: Binding) -> None:
 
 
 def _infer_gradients(binding: Binding, wanted: Sequence[str]) -> Mapping[str, Shape]:
-    """The sizes of gradients: those that the forward operator's constraints give its inputs."""
+    """Sizes of gradients: those that the forward operator's constraints give its inputs."""
     gradient = binding.operator.gradient
     if gradient is None:
         return {}
@@ -184,7 +182,7 @@ def _infer_gradients(binding: Binding, wanted: Sequence[str]) -> Mapping[str, Sh
 
 
 def _begin_forward(binding: Binding, gradient: GradientDefinition) -> Binding:
-    """The forward operator for what is known of the tensors at hand."""
+    """Binding of the forward operator from what is known of the gradient's tensors."""
     given: dict[str, Given] = {}
     diagnostics: list[Diagnostic] = []
     rows: list[TensorDefinition] = []
@@ -209,7 +207,7 @@ def _begin_forward(binding: Binding, gradient: GradientDefinition) -> Binding:
 
 
 def _check_inputs(forward: Binding) -> None:
-    """Refuses a forward operator with an input whose sizes nothing at hand says."""
+    """Raises `DmlcError` for a forward input whose sizes no tensor of the gradient determines."""
     diagnostics: list[Diagnostic] = []
     for tensor in forward.tensors.values():
         if tensor.sizes is None and not tensor.definition.output:
@@ -221,7 +219,7 @@ def _check_inputs(forward: Binding) -> None:
 
 
 def _describe(tensors: Sequence[BoundTensor], diagnostics: list[Diagnostic]) -> Given:
-    """What a tensor and its gradient say of its type and sizes."""
+    """Type and sizes that a tensor and its gradient have together."""
     first = tensors[0]
     for other in tensors[1:]:
         for what, one, two in (
@@ -248,7 +246,7 @@ def _show(tensor: BoundTensor, what: str) -> str:
 
 
 def _explain(error: DmlcError, gradient: GradientDefinition, binding: Binding) -> DmlcError:
-    """The error of the forward operator as one of the gradient: at the row that is wrong."""
+    """Error of the forward operator, relocated to the row of the gradient that is wrong."""
     rows = {n: [*gradient.rows(n)] for n in (*gradient.gradients, *gradient.values)}
     places = {n: binding.definitions[r[0]].span for n, r in rows.items()
               if r[0] in binding.definitions}  # fmt: skip

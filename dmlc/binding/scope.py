@@ -1,8 +1,8 @@
-"""Where an expression stands while it is evaluated, arrays and their entries, and what evaluates
-the parts of it.
+"""Context of an expression during evaluation, arrays and their entries, and the evaluator's base
+class.
 
-`Evaluating` is what index notation and calls, which have modules of their own, know of the
-evaluator: its state, its visits, and what operators make of values.
+`Evaluating` is the part of the evaluator that index notation and calls, which have modules of their
+own, depend on: its state, its visits, and operations on values.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from dmlc.sizes import has_quotients, write_condition
 from dmlc.source import DmlcError, InternalError, Note, Span, counted
 
 MOST_NOTES = 4
-"""How many of the calls around a mistake are shown."""
+"""Largest number of enclosing calls in the notes of an error."""
 
 
 def zip_arrays(values: Sequence[Value], span: Span) -> list[tuple[Value, ...]]:
-    """The entries of arrays side by side; what is no array stands beside each. Raises `DmlcError`
-    for arrays of different lengths."""
+    """Entries of arrays side by side; a value that is no array is repeated. Raises `DmlcError` for
+    arrays of different lengths."""
     lengths = {len(v) for v in values if isinstance(v, tuple)}
     if len(lengths) > 1:
         shown = " and ".join(str(n) for n in sorted(lengths))
@@ -56,23 +56,23 @@ def zip_arrays(values: Sequence[Value], span: Span) -> list[tuple[Value, ...]]:
 
 
 class EmptyPack(Exception):
-    """What `...` expands has no entries."""
+    """Raised for an expansion `...` without entries."""
 
 
 @dataclasses.dataclass(slots=True)
 class Expansion:
-    """One `e...` while it is evaluated for one axis after the other."""
+    """Expansion `e...`, evaluated for one axis after the other."""
 
     span: Span
     axis: int = 0
     length: int | None = None
-    """The number of entries, once an array has been met."""
+    """Number of entries; None before the first array."""
     first: Span | None = None
-    """That array."""
+    """Span of the first array."""
 
     def take(self, array: tuple[Value, ...], span: Span) -> Value:
-        """The entry of an array at the axis at hand. Raises `DmlcError` where arrays of different
-        lengths meet, and `EmptyPack` where there is no entry."""
+        """Entry of an array at the current axis. Raises `DmlcError` for arrays of different
+        lengths, and `EmptyPack` if there is no entry."""
         if self.length is None or self.first is None:
             self.length, self.first = len(array), span
         elif self.length != len(array):
@@ -90,40 +90,41 @@ class Expansion:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scope:
-    """What names mean inside a function, a reduction or an expansion: parameters and index
-    variables, and where a function was called."""
+    """Meaning of names inside a function, a reduction or an expansion: parameters and index
+    variables, and the span of the call."""
 
     parameters: Mapping[str, Value]
     call: Span | None = None
     outer: Scope | None = None
     depth: int = 0
-    """The index variables bound around this place, in functions and their callers together."""
+    """Number of index variables bound around the expression, in functions and their callers
+    together."""
     expansion: Expansion | None = None
-    """The `...` that this place is expanded by, if it is: arrays stand for one entry."""
+    """Expansion `...` around the expression, if any: arrays denote their current entry."""
     guards: tuple[Node, ...] = ()
-    """What the `where` of the reduction around this place says: points where it does not hold are
+    """Conditions in the `where` of the reduction around the expression; points outside them are
     left out."""
     conditions: tuple[Node, ...] = ()
-    """What else holds where the value at this place counts: it chooses between values."""
+    """Conditions of the choices around the expression: they hold where its value is used."""
 
     def outside(self) -> Scope:
-        """The same names where arrays stand for themselves."""
+        """Scope outside the expansion: arrays denote themselves."""
         return self if self.expansion is None else dataclasses.replace(self, expansion=None)
 
     def under(self, conditions: tuple[Node, ...]) -> Scope:
-        """The same names where further conditions hold."""
+        """Scope under further conditions."""
         if not conditions:
             return self
         return dataclasses.replace(self, conditions=(*self.conditions, *conditions))
 
     def entry(self, value: Value, span: Span) -> Value:
-        """An array's entry along the axis at hand, inside an expansion; anything else as it is."""
+        """Entry of an array at the current axis, inside an expansion; any other value unchanged."""
         if self.expansion is None or not isinstance(value, tuple):
             return value
         return self.expansion.take(value, span)
 
     def notes(self) -> tuple[Note, ...]:
-        """Where the code at hand was inlined from, innermost first."""
+        """Notes of the calls that the expression was inlined from, the innermost first."""
         chain: list[Note] = []
         scope: Scope | None = self
         while scope is not None and len(chain) < MOST_NOTES:
@@ -139,26 +140,27 @@ _Maker: TypeAlias = Callable[[list[Node]], Value]
 
 
 class Evaluating(abc.ABC):
-    """Expressions of one binding. Without a `builder`, elements of tensors may not be read."""
+    """Evaluator of one binding's expressions. Without a `builder`, tensors' elements may not be
+    read."""
 
     def __init__(self, binding: Binding, builder: Builder | None = None) -> None:
         self.binding = binding
         self.builder = builder
         self.locals: dict[str, Value | DmlcError] = {}
-        """What each name assigned so far stands for; an error where its definition failed."""
+        """Value of each name assigned so far; an error if its definition failed."""
         self.recurrent: dict[str, Recurrent] = {}
-        """What the recurrence at hand defines."""
+        """Names that the open recurrence defines."""
         self.functions: dict[str, FunctionDefinition] = dict(binding.operator.functions)
         self.materialize: Callable[[Node, Span], Node] | None = None
-        """Has a tensor hold a computation on whole tensors, so that its elements can be read."""
+        """Stores a computation on whole tensors in a stage, so that its elements can be read."""
         self.place: Callable[[tuple[ir.Extent, ...], _Maker, Span], Node] | None = None
-        """Makes a tensor of some sizes from what gives its element at each position."""
+        """Makes a tensor of some sizes from a function of its indices."""
         self.differentiate: Callable[[Node, Node, Given], Node] | None = None
-        """Gives the gradient of a tensor by another, for the call that asks for it."""
+        """Gradient of a tensor with respect to another, for a call of `gradient`."""
         self.requires = False
-        """Whether what is evaluated is what a constraint demands."""
+        """Whether a constraint is being evaluated."""
         self.targets: list[tuple[ir.Extent, ...]] | None = None
-        """The sizes of the outputs that the expression at hand is to give, if it gives several."""
+        """Sizes of the outputs that the current expression gives, if it gives several."""
 
     @abc.abstractmethod
     def visit(
@@ -169,8 +171,8 @@ class Evaluating(abc.ABC):
         *,
         decided: bool = True,
     ) -> Visit[Value]:
-        """The value of an expression. `expected` is a value this one is compared with: it says
-        which enum a name is of. Unless it is to be `decided`, it may come to `Undecided`."""
+        """Value of an expression. `expected` is the other operand of a comparison; its enum
+        resolves a bare name. The value may be `Undecided` unless `decided`."""
 
     def built(self) -> Builder:
         if self.builder is None:
@@ -195,7 +197,7 @@ class Evaluating(abc.ABC):
         return self.builder.nodes.load(ir_name(name), self.binding.dtype(name, span), extents)
 
     def opened(self, name: str, span: Span) -> Node:
-        """The value of an attribute that is left open until kernels run."""
+        """Value of an open attribute: the element of an input."""
         if self.builder is None:
             raise DmlcError(
                 f"attribute '{name}' is left open until kernels run, and this needs its value",
@@ -206,7 +208,7 @@ class Evaluating(abc.ABC):
         return self.builder.nodes.element(name, DataType.FLOAT32)
 
     def names_tensors(self, expression: syntax.Expression) -> bool:
-        """Whether this is the name of an array of tensors."""
+        """Whether an expression is the name of an array of tensors."""
         return isinstance(expression, syntax.Reference) and any(
             t.array and t.name == expression.name
             for level in self.binding.operator.levels
@@ -218,7 +220,7 @@ class Evaluating(abc.ABC):
     def combine(
         self, name: str, values: Sequence[Value], spans: Sequence[Span], span: Span
     ) -> Value:
-        """A scalar operation; arrays go entry by entry. A comparison may come to `Undecided`."""
+        """Scalar operation; arrays go entry by entry. A comparison may be `Undecided`."""
         constants = [v for v in values if not isinstance(v, Node | tuple)]
         if len(constants) == len(values):
             if not any(isinstance(v, OpenSize) for v in constants):
@@ -236,8 +238,8 @@ class Evaluating(abc.ABC):
         return self.built().operations.apply(name, values, span, spans)
 
     def settle(self, value: Value) -> Value:
-        """A value with what is undecided taken to be what `_assume` says, which is checked when
-        kernels run. Raises `DmlcError` where that says nothing."""
+        """Value with undecided comparisons replaced by the assumptions of `_assume`, which each run
+        of the kernels checks. Raises `DmlcError` if there is no assumption."""
         if isinstance(value, tuple):
             return tuple(self.settle(v) for v in value)
         if not isinstance(value, Undecided):
@@ -250,12 +252,13 @@ class Evaluating(abc.ABC):
         return found
 
     def foretell(self, value: Undecided) -> bool | None:
-        """What `settle` would give, with nothing taken to hold; None where it would raise."""
+        """Result of `settle` without assumptions; None where it would raise."""
         found = walk(self._weigh(value, {}))
         return found if isinstance(found, bool) else None
 
     def _weigh(self, value: Scalar, checks: dict[str, None]) -> Step[bool | Undecided]:
-        """What is taken of a value, under `checks`; the first comparison of which nothing is."""
+        """Truth of a value under the assumptions that it adds to `checks`; or the first comparison
+        without one."""
         if not isinstance(value, Undecided):
             return value is True
         if value.name in COMPARED:
@@ -272,16 +275,16 @@ class Evaluating(abc.ABC):
         return value.name == "and"
 
     def _assume(self, name: str, given: Sequence[Scalar]) -> tuple[bool, str] | None:
-        """What a comparison with sizes that are left open is taken to give, and the condition
-        under which it does; None where nothing is taken. A size that is left open is none of the
-        numbers it is compared with, and what a `require` demands holds."""
+        """Assumed truth of a comparison with open sizes, and the condition in C under which it is
+        true; None without an assumption. An open size is assumed to differ from the numbers it is
+        compared with, and a `require` to hold."""
         found = measure_all(given)
         if found is None:
             return None
         left, right = found[0]
         if name in ("eq", "ne"):
             if name == "eq" and self.requires and has_quotients(left - right):
-                # What divides one size by another number demands that nothing is over.
+                # A `require` on a quotient of a size demands that the remainder is 0.
                 return True, write_condition(left, "==", right)
             if not isinstance(left, int) and not isinstance(right, int):
                 return None
@@ -291,7 +294,7 @@ class Evaluating(abc.ABC):
         return True, write_condition(left, COMPARED[name], right)
 
     def are_places(self, values: Sequence[Value]) -> bool:
-        """Whether no whole tensor is among some values."""
+        """Whether no value is a whole tensor."""
         return all(
             shape_of(v) is None
             for value in values
@@ -299,8 +302,8 @@ class Evaluating(abc.ABC):
         )
 
     def join(self, symbol: str, left: Value, right: Value, span: Span, first: Span) -> Value:
-        """`&&` or `||`: a known `true &&` or `false ||` leaves the other side, which has to be a
-        boolean. A side that is known to settle it leaves nothing of one that is undecided."""
+        """Value of `&&` or `||`. A known `true &&` or `false ||` is the other operand, which must
+        be a boolean. A known operand that decides the result makes an undecided one irrelevant."""
         if isinstance(left, tuple) or isinstance(right, tuple):
             pairs = zip_arrays([left, right], span)
             return tuple(self.join(symbol, a, b, span, first) for a, b in pairs)
@@ -321,7 +324,7 @@ class Evaluating(abc.ABC):
         return self.combine(name, [left, right], [first, span], span)
 
     def stop_gradient(self, value: Value, span: Span) -> Value:
-        """A value whose derivative is 0, entry by entry of an array. One that is no float has none
+        """Value with derivative 0, entry by entry of an array. A value that is no float has none
         anyway."""
         if isinstance(value, tuple):
             return tuple(self.stop_gradient(entry, span) for entry in value)
@@ -332,8 +335,8 @@ class Evaluating(abc.ABC):
     def give_gradient(
         self, value: Value, by: Node, slope: Value, name: str, gradient: syntax.FunctionGradient
     ) -> Value:
-        """The value of a function called `name`, which moves by a slope with one more value.
-        Raises `DmlcError` where it is no float."""
+        """Value of a function called `name`, with derivative `slope` with respect to `by`. Raises
+        `DmlcError` if it is no float."""
         span, held = gradient.span, value.dtype if isinstance(value, Node) else None
         if isinstance(held, DataType) and not held.is_float:
             raise DmlcError(
@@ -347,7 +350,7 @@ class Evaluating(abc.ABC):
         return self.built().operations.apply("with_gradient", [value, own, slope], span, spans)
 
     def convert(self, value: Value, to: DataType, span: Span) -> Value:
-        """What `cast` gives."""
+        """Result of `cast`."""
         if isinstance(value, Node):
             return self.built().conversions.cast(value, to, span)
         if isinstance(value, tuple):

@@ -1,7 +1,7 @@
-"""Turns computed values into stages: their names, the stages of reductions, what holds a value.
+"""Construction of stages from values: names, reductions, storage.
 
-`StageMaker` is what the bodies of operators (`compute`) and graphs (`graph_statements`) are
-lowered with. It knows nothing of statements.
+`StageMaker` is the base of the lowering of operators (`compute`) and of graphs
+(`graph_statements`). It knows no statements.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
 
 
 class StageMaker:
-    """The stages of one function, in order, and the nodes they are made of."""
+    """Stages of one function, in order, and their nodes."""
 
     def __init__(self, binding: Binding) -> None:
         self.binding = binding
@@ -36,23 +36,23 @@ class StageMaker:
         self.evaluator.place = self.place
         self.stages: list[ir.Stage] = []
         self.loops: list[ir.Loop] = []
-        """Which of the stages are computed step by step."""
+        """Loops over time steps that some stages belong to."""
         self.errors: list[DmlcError] = []
         self.extents: dict[str, tuple[ir.Extent, ...]] = {}
-        """The extents of what a stage may read, as far as they are known."""
+        """Extents of the tensors that a stage may read, as far as known."""
         self.names: dict[str, None] = {}
-        """The names that are taken."""
+        """Names in use."""
         self.kept: dict[str, None] = {}
-        """The names that their stages have as they are: outputs."""
+        """Names that their stages must keep: outputs."""
         self.assigned: dict[str, None] = {}
-        """The names of statements, which no reduction inside one takes."""
+        """Names of statements, which no reduction inside a statement takes."""
 
     def make_evaluator(self) -> Evaluator:
-        """What evaluates the expressions that stages are made of."""
+        """Evaluator of the stages' expressions."""
         return Evaluator(self.binding, self.builder)
 
     def materialize(self, value: Node, span: Span) -> Node:
-        """A stage for a computation on whole tensors whose elements are read."""
+        """Stores a computation on whole tensors whose elements are read in a stage."""
         dtype, shape = value.dtype, value.shape
         if shape is None:
             raise InternalError("a tensor needs a shape", span)
@@ -66,7 +66,7 @@ class StageMaker:
     def place(
         self, extents: tuple[ir.Extent, ...], make: Callable[[list[Node]], Value], span: Span
     ) -> Node:
-        """A tensor of these sizes whose element at each position `make` gives."""
+        """Tensor of these sizes whose element at each index is `make` of the index."""
         bound = [self.builder.nodes.bind(axis, extent) for axis, extent in enumerate(extents)]
         element = self.builder.conversions.weak(make(bound), span)
         dtype = element.dtype
@@ -76,13 +76,13 @@ class StageMaker:
         return self.add_stage("element", dtype, element, extents, span, variables)
 
     def storage(self, value: Node) -> DataType:
-        """The data type of a value as a tensor."""
+        """Data type of a value as a tensor."""
         if not isinstance(value.dtype, DataType):
             raise InternalError("a tensor needs a type")
         return value.dtype
 
     def define_tensor(self, name: str, value: Value, span: Span) -> Value:
-        """What a name stands for: a stage, unless it renames a tensor or holds none."""
+        """Value of a name: a stage, unless it renames a tensor or holds none."""
         if not isinstance(value, Node) or value.shape is None or isinstance(value.dtype, Weak):
             return value
         if self.builder.nodes.loaded(value) is not None:
@@ -90,7 +90,7 @@ class StageMaker:
         return self.hold(name, value, span)
 
     def hold(self, name: str, value: Node, span: Span) -> Node:
-        """A stage of that name, of the data type that the value has as a tensor."""
+        """Stage of that name, in the storage type of the value."""
         dtype = self.storage(value)
         value = self.builder.conversions.adapt(value, dtype.compute, span)
         return self.add_stage(name, dtype, value, value.shape or (), span)
@@ -98,24 +98,24 @@ class StageMaker:
     # Names --------------------------------------------------------------------------------
 
     def define(self, name: str, make: Callable[[], Value]) -> None:
-        """Notes what a name stands for. Where that fails, whoever reads the name fails for the
-        same reason, which is said once."""
+        """Binds a name. If that fails, every read of the name fails too; the error is reported
+        once."""
         self.define_several([name], lambda: [make()])
 
     def define_several(self, names: Sequence[str], make: Callable[[], Sequence[Value]]) -> None:
-        """The same for names that are defined together."""
+        """Binds names that are defined together, as `define` does."""
         try:
             self.evaluator.locals.update(zip(names, make(), strict=True))
         except DmlcError as error:
             self.note_failure(names, error)
 
     def note_failure(self, names: Iterable[str], error: DmlcError) -> None:
-        """Notes an error, and that names have no value for this reason."""
+        """Records an error, and binds the names to it."""
         self.evaluator.locals.update({name: DmlcError(()) for name in names})
         self.errors.append(error)
 
     def raise_errors(self) -> None:
-        """Raises one error of every independent mistake."""
+        """Raises one error with every independent diagnostic."""
         unsupported = all(isinstance(e, UnsupportedError) for e in self.errors if e.diagnostics)
         found = [d for error in self.errors for d in error.diagnostics]
         raise_mistakes(found, UnsupportedError if unsupported else DmlcError)
@@ -131,12 +131,12 @@ class StageMaker:
         span: Span,
         variables: tuple[Variable, ...] | None = None,
     ) -> Node:
-        """A stage that holds the value, and a load of it. `variables` are the index variables
-        along its axes, where it is defined by index."""
+        """Stage that holds a value, and a load of it. `variables` are the index variables along its
+        axes if it is defined by index."""
         nodes = self.builder.nodes
         value = self.builder.conversions.drop_rounding(value, dtype)
         own = nodes.is_open_fold(value) and value.dtype is dtype
-        # Where this is no stage for it, its own one holds it, and this converts or repeats that.
+        # Otherwise the fold gets a stage of its own, and this stage converts or broadcasts it.
         own &= value.shape == domain if value.form is Form.FOLD else variables is not None
         for inner in nodes.list_folds(value):
             if not own or inner is not value:
@@ -162,7 +162,7 @@ class StageMaker:
             self.builder.nodes.placed.add(stage.name)
 
     def add_fold(self, value: Node, stem: str, span: Span) -> None:
-        """A stage of its own for a reduction inside a statement."""
+        """Stage of its own for a reduction inside a statement."""
         if not isinstance(value.dtype, DataType):
             raise InternalError("a stage needs a fold that has a type", span)
         nodes, domain = self.builder.nodes, fold_domain(value)
@@ -188,9 +188,9 @@ def make_function(
     checks: Iterable[str] = (),
     loops: Sequence[ir.Loop] = (),
 ) -> ir.Function:
-    """A function, with what it may compute in place. Of `checks` those stay that are of its
-    sizes."""
-    # What a step of a loop stores, later ones may read the parameters of.
+    """Function, with the results that it may compute in place. Only the `checks` on its own sizes
+    are kept."""
+    # Later steps of a loop may read parameters that an earlier step would overwrite.
     in_place = () if loops else _find_in_place(parameters, stages, results)
     given, made, leave = tuple(parameters), tuple(stages), tuple(results)
     function = ir.Function(name, given, made, leave, in_place, span, loops=tuple(loops))
@@ -207,8 +207,8 @@ def make_bound(
     loops: Sequence[ir.Loop] = (),
     results: Sequence[ir.Result] | None = None,
 ) -> ir.Function:
-    """The function of an operator that is bound: its tensors that take part, in table order. It
-    gives the outputs, or else these results."""
+    """Function of a bound operator: its parameters are the inputs present, in table order. Its
+    results are the outputs, or else `results`."""
     parameters = [
         ir.Parameter(
             ir_name(t.name),
@@ -231,7 +231,7 @@ def make_bound(
 
 
 def list_counted(stages: Sequence[ir.Stage]) -> list[str]:
-    """The conditions under which the places of extremes among points of open sizes have 32 bits."""
+    """Conditions on open sizes under which an index of `argmin` or `argmax` fits in 32 bits."""
     reductions = [s.reduction for s in stages if s.reduction is not None]
     counts = [
         multiply(extent for _, extent in each.axes)
@@ -242,7 +242,7 @@ def list_counted(stages: Sequence[ir.Stage]) -> list[str]:
 
 
 def list_least(parameters: Sequence[ir.Parameter], stages: Sequence[ir.Stage]) -> list[str]:
-    """The conditions under which every axis has an element, as an axis of open size does."""
+    """Conditions under which every axis has an element, as an axis of open size must."""
     extents: dict[ir.Extent, None] = {}
     for tensor in (*parameters, *stages):
         extents.update(dict.fromkeys(tensor.extents))
@@ -256,8 +256,8 @@ def list_least(parameters: Sequence[ir.Parameter], stages: Sequence[ir.Stage]) -
 def _find_in_place(
     parameters: Sequence[ir.Parameter], stages: Sequence[ir.Stage], results: Sequence[ir.Result]
 ) -> tuple[tuple[str, str], ...]:
-    """The results that may be stored over a parameter: each element is read, by the stages that
-    lead to this one result, only to compute the element that replaces it."""
+    """Results that may be stored over a parameter: each element is read, by the stages that lead to
+    this one result, only to compute the element that replaces it."""
     inputs = {p.name: frozenset((p.name,)) for p in parameters}
     reads: dict[str, frozenset[str]] = dict(inputs)
     elsewhere: set[str] = set()
@@ -270,7 +270,7 @@ def _find_in_place(
             if load.tensor in inputs and not ir.reads_own_place(stage, load):
                 elsewhere.add(load.tensor)
             elif not _reads_in_order(stage, load):
-                # A stage between may be computed again at each place it is read at.
+                # A stage in between may be recomputed at each of its reads.
                 elsewhere |= reads[load.tensor]
         reads[stage.name], domains[stage.name], types[stage.name] = (
             needed,
@@ -293,7 +293,7 @@ def _find_in_place(
 
 
 def _reads_in_order(stage: ir.Stage, load: ir.Load) -> bool:
-    """Whether each axis is read at its own index, or at one place throughout."""
+    """Whether each axis is read at the stage's own index, or at a constant one."""
     for axis, number in enumerate(load.indices):
         position = stage.body.instructions[number]
         own = isinstance(position, ir.Index) and position.axis == axis
@@ -306,8 +306,8 @@ def _reads_in_order(stage: ir.Stage, load: ir.Load) -> bool:
 
 
 def rename_stage(stage: ir.Stage, names: Mapping[str, str], span: Span | None) -> ir.Stage:
-    """The stage under its new name, reading tensors under theirs; a name that is not among
-    `names` stays. `span` is where the stage is said to come from."""
+    """Stage under its new name, with the tensors it reads renamed; a name that is not in `names`
+    stays. `span` replaces the stage's."""
     instructions = tuple(
         ir.Load(names[i.tensor], i.indices, i.dtype)
         if isinstance(i, ir.Load) and i.tensor in names
@@ -320,7 +320,7 @@ def rename_stage(stage: ir.Stage, names: Mapping[str, str], span: Span | None) -
 
 
 def rename_loop(loop: ir.Loop, names: Mapping[str, str]) -> ir.Loop:
-    """The loop of stages, and of what they were a step before, that have other names now."""
+    """Loop with its stages, and their delayed tensors, renamed."""
     delays = tuple(
         dataclasses.replace(d, name=names.get(d.name, d.name), of=names.get(d.of, d.of))
         for d in loop.delays
@@ -330,7 +330,7 @@ def rename_loop(loop: ir.Loop, names: Mapping[str, str]) -> ir.Loop:
 
 
 def rename_tensors(function: ir.Function, names: Mapping[str, str]) -> ir.Function:
-    """The function with other names for its tensors."""
+    """Function with its tensors renamed."""
     return dataclasses.replace(
         function,
         parameters=tuple(
@@ -346,7 +346,7 @@ def rename_tensors(function: ir.Function, names: Mapping[str, str]) -> ir.Functi
 def drop_unread(
     stages: Sequence[ir.Stage], results: Sequence[str], loops: Sequence[ir.Loop] = ()
 ) -> tuple[ir.Stage, ...]:
-    """The stages that lead to a result, in order; of a loop all, or none."""
+    """Stages that lead to a result, in order; of a loop all, or none."""
     needed = set(results)
     kept: list[ir.Stage] = []
     closed = {loop.stages[-1]: loop for loop in loops}
@@ -361,6 +361,6 @@ def drop_unread(
 
 
 def keep_loops(loops: Sequence[ir.Loop], stages: Sequence[ir.Stage]) -> tuple[ir.Loop, ...]:
-    """The loops whose stages are among those that were kept."""
+    """Loops whose stages were kept."""
     names = {stage.name for stage in stages}
     return tuple(loop for loop in loops if loop.stages[0] in names)

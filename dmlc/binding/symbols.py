@@ -1,9 +1,9 @@
-"""The symbols of a graph: their sizes, from what is stated and from the tensors given.
+"""Symbols of a graph: their sizes, from those stated and from the tensors given.
 
-A symbol that stands alone in an input's sizes has the size found there. One that stands in an
-expression, as in `2 * N`, is solved for where it is the only one open and the expression is linear
-in it. Every size that the graph declares is then held to what is given. What nothing says is left
-open until kernels run, where the symbol is the size of an input.
+A symbol that stands alone in an input's sizes has the size found there. An expression such as `2 *
+N` is solved for its only unknown symbol if it is linear in it. Every declared size is then checked
+against the given one. A symbol that stays unknown is left open until kernels run if it is the size
+of an input.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _LARGEST_SIZE = 2**31 - 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Known:
-    """The size of a symbol, and what says so: an input, or nothing where the caller states it."""
+    """Size of a symbol, and its source: an input, or None if the caller states it."""
 
     size: Extent
     given: syntax.GraphInput | None
 
 
 class Symbols:
-    """The symbols of one binding of a graph, as far as they are known."""
+    """Symbols of one binding of a graph, as far as they are known."""
 
     def __init__(self, graph: syntax.Graph, surroundings: Binding) -> None:
         self.graph = graph
@@ -42,7 +42,7 @@ class Symbols:
         self.diagnostics: list[Diagnostic] = []
 
     def state(self, dims: Mapping[str, int]) -> None:
-        """Takes the sizes that the caller states."""
+        """Sets the sizes that the caller states."""
         names = [s.text for s in self.graph.symbols]
         for name, size in dims.items():
             if name not in names:
@@ -57,7 +57,7 @@ class Symbols:
             self._learn(name, _Known(size, None))
 
     def infer(self, sizes: Mapping[str, tuple[Extent, ...]]) -> None:
-        """Works out symbols from the sizes of inputs, and holds those to the graph."""
+        """Solves for symbols from the sizes of inputs, and checks these against the graph."""
         pairs: list[tuple[syntax.GraphInput, int, syntax.Expression, Extent]] = []
         for given in self.graph.inputs:
             found = sizes.get(given.name.text)
@@ -84,14 +84,14 @@ class Symbols:
                 self._hold(given, axis, expression, size)
 
     def leave_open(self) -> None:
-        """Leaves the symbols open that nothing says, and that are sizes of inputs."""
+        """Leaves unknown symbols open that are sizes of inputs."""
         for given in self.graph.inputs:
             for size in given.type.sizes:
                 if isinstance(size, syntax.Reference) and self._open(size):
                     self._learn(size.name, _Known(size.name, given))
 
     def require(self, sizes: Sequence[syntax.Expression]) -> None:
-        """Adds a diagnostic for each symbol that some sizes need and nothing says."""
+        """Adds a diagnostic for each unknown symbol of some sizes."""
         wanted = {n: None for size in sizes for n in self._open(size)}
         for symbol in self.graph.symbols:
             if symbol.text in wanted:
@@ -104,7 +104,7 @@ class Symbols:
                 self._fail(f"the size of symbol '{name}' is not known", symbol.span, note)
 
     def desc(self, declared: syntax.TensorType | None) -> TensorDesc:
-        """A declared type with its sizes worked out. Raises `DmlcError`."""
+        """Declared type with its sizes evaluated. Raises `DmlcError`."""
         dtype = None if declared is None else find_data_type(declared.dtype.text)
         if declared is None or dtype is None:
             raise InternalError("a checked type is known")
@@ -123,7 +123,7 @@ class Symbols:
         self.evaluator.locals[name] = OpenSize.of(size) if isinstance(size, str) else size
 
     def _meet(self, symbol: syntax.Reference, size: Extent, given: syntax.GraphInput) -> None:
-        """A symbol where an input has some size: learnt, or held to what is known."""
+        """Sets a symbol from the size of an input, or checks that size against the known one."""
         known = self.known.get(symbol.name)
         if known is None:
             self._learn(symbol.name, _Known(size, given))
@@ -139,7 +139,8 @@ class Symbols:
                 self._fail(f"symbol '{symbol.name}' {message}", symbol.span, declared)
 
     def _solve(self, expression: syntax.Expression, size: Extent, given: syntax.GraphInput) -> bool:
-        """Learns the one open symbol of an expression that is linear in it."""
+        """Sets the only unknown symbol of an expression that is linear in it; returns whether it
+        did."""
         unknown = self._open(expression)
         if len(unknown) != 1 or isinstance(expression, syntax.Reference) or isinstance(size, str):
             return False
@@ -162,7 +163,7 @@ class Symbols:
         return True
 
     def _open(self, expression: syntax.Expression) -> list[str]:
-        """The symbols of an expression that are not known yet."""
+        """Unknown symbols of an expression."""
         symbols = {s.text for s in self.graph.symbols}
         return [n for n in names_read(expression) if n in symbols and n not in self.known]
 
@@ -187,7 +188,7 @@ class Symbols:
             self._fail(f"{has}, but the graph says {shown}", expression.span)
 
     def _size(self, expression: syntax.Expression) -> Extent:
-        """A declared size. Raises `DmlcError` for what is none."""
+        """Value of a declared size. Raises `DmlcError` if it is no size."""
         value = self.evaluator.constant(expression)
         if isinstance(value, OpenSize):
             return expect_extent(value, "a declared size", expression.span)

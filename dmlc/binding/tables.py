@@ -1,4 +1,4 @@
-"""What an operator's tables say, for callers: `Operator.tensors`, `attributes` and `types`."""
+"""Tables of an operator for callers: `Operator.tensors`, `attributes` and `types`."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from dmlc.scalars import DataType
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorRow:
-    """A row of an operator's table of tensors."""
+    """Row of an operator's table of tensors."""
 
     name: str
     kind: str
-    """As the table has it: `Input`, `Optional output`, `Array of inputs`."""
+    """Kind in the table's words: `Input`, `Optional output`, `Array of inputs`."""
     output: bool
     optional: bool
     array: bool
-    """Whether it stands for a list of tensors."""
+    """Whether the row is a list of tensors."""
     ranks: tuple[int, ...]
-    """The permitted dimension counts, ascending."""
+    """Permitted numbers of dimensions, ascending."""
     data_types: tuple[DataType, ...]
-    """The permitted data types, in the table's order; `Operator.types` may permit less."""
+    """Permitted data types, in the table's order; `Operator.types` may restrict them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttributeRow:
-    """A row of an operator's table of attributes."""
+    """Row of an operator's table of attributes."""
 
     name: str
     type: str
-    """As the table has it: `FLOAT`, `UINT[AxisCount]`, or the name of an enum."""
+    """Type in the table's words: `FLOAT`, `UINT[AxisCount]`, or the name of an enum."""
     optional: bool
-    """Whether it may be left out: it has a default, or is the length of an array that is given."""
+    """Whether it may be omitted: it has a default, or is the length of an array that is given."""
     default: str | None
-    """As the language spells it; it may depend on tensors and on other attributes."""
+    """Default in the language; it may depend on tensors and on other attributes."""
     values: tuple[str, ...] | None
-    """What it is limited to: the members of an enum, or what the table lists."""
+    """Permitted values: the members of an enum, or those that the table lists; None for all."""
 
 
 def list_tensors(definition: OperatorDefinition) -> Mapping[str, TensorRow]:

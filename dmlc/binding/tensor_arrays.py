@@ -1,7 +1,5 @@
-"""Evaluates `join` and `split`: one tensor of an array of tensors, and the reverse.
-
-Each becomes a tensor whose element at each position is read from the one it comes from.
-"""
+"""Evaluation of `join` and `split`: concatenation of an array of tensors, and the reverse. Each
+result is a tensor whose element at each index is read from an operand."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dmlc import ir
 from dmlc.binding.indexed import IndexNotation
 from dmlc.binding.nodes import Node, Value
-from dmlc.binding.reads import Place
+from dmlc.binding.reads import ReadSite
 from dmlc.binding.scope import Evaluating
 from dmlc.binding.tensors import show_sizes
 from dmlc.binding.values import span_text
@@ -23,14 +21,14 @@ from dmlc.source import DmlcError, Span
 
 
 class TensorArrays:
-    """What joins and splits tensors among the expressions that `on` evaluates."""
+    """Evaluator of `join` and `split`."""
 
     def __init__(self, on: Evaluating, index: IndexNotation) -> None:
         self._on = on
         self._index = index
 
     def shaped(self, name: str, value: Value, span: Span) -> tuple[Node, tuple[ir.Extent, ...]]:
-        """A value that has a shape, and the shape. `name` is what it is given to."""
+        """Value with a shape, and the shape. `name` is that of the function, for messages."""
         if not isinstance(value, Node) or value.shape is None:
             raise DmlcError(
                 f"'{name}' takes a tensor, but {span_text(span)} has no sizes", span, code="E0412"
@@ -40,28 +38,28 @@ class TensorArrays:
     def _place_in(
         self, value: Node, axis: int, offset: Measure, span: Span
     ) -> Callable[[list[Node]], Node]:
-        """What reads a tensor so many places nearer along an axis; a position before it or after
-        it reads its edge, and where there is no element there is 0."""
+        """Reader of a tensor shifted by `offset` along an axis. An index out of bounds is clamped,
+        and an empty tensor reads as 0."""
         builder, shape = self._on.built(), _known_shape(value)
         if 0 in shape and isinstance(value.dtype, DataType):
             zero = False if value.dtype is DataType.BOOL else 0
             nothing = builder.conversions.adapt(zero, value.dtype, span)
             return lambda _: nothing
         tensor, dtype = self._index.hold(value, span)
-        place = Place(span, (), ())
+        site = ReadSite(span, (), ())
 
         def read(at: list[Node]) -> Node:
             moved = at[axis]
             if offset != 0:
                 moved = builder.positions.apply("sub", moved, builder.positions.size(offset))
             kept = builder.positions.keep_inside(moved, shape[axis])
-            return builder.reads.read(tensor, dtype, [*at[:axis], kept, *at[axis + 1 :]], place)
+            return builder.reads.read(tensor, dtype, [*at[:axis], kept, *at[axis + 1 :]], site)
 
         return read
 
     def join(self, given: Given) -> Value:
-        """`join(InputTensors, axis: A)`: tensors one after another along an axis; their other sizes
-        are the same."""
+        """Concatenation, `join(InputTensors, axis: A)`; the other sizes of the tensors must be
+        equal."""
         (name, axis), (where, place), span = given.values, given.spans, given.span
         builder = self._on.built()
         if self._on.binding.symbolic:
@@ -90,8 +88,8 @@ class TensorArrays:
         return self._on.place(whole, make, span)
 
     def split(self, given: Given) -> Value:
-        """`split(InputTensor, axis: A)`: the parts of a tensor along an axis, as long as the
-        outputs say."""
+        """Slices of a tensor along an axis, `split(InputTensor, axis: A)`, as long as the outputs'
+        sizes."""
         (tensor, axis), (where, place), span = given.values, given.spans, given.span
         if self._on.binding.symbolic:
             raise self._on.needs_sizes("'split' in", span)
@@ -132,8 +130,8 @@ class TensorArrays:
 def find_axis_to_join(
     shapes: Sequence[Sequence[object]], axis: object, place: Span, span: Span
 ) -> int:
-    """The axis along which tensors of these sizes are joined. Raises `DmlcError` where their other
-    sizes are not the same."""
+    """Axis along which tensors of these sizes are concatenated. Raises `DmlcError` if their other
+    sizes differ."""
     (at,) = read_axes((axis,) if isinstance(axis, int) else axis, len(shapes[0]), place)
     rest = {(*s[:at], *s[at + 1 :]) for s in shapes}
     if len(rest) > 1 or len({len(s) for s in shapes}) > 1:

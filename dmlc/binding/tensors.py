@@ -1,4 +1,4 @@
-"""`TensorDesc`: what a caller says about a tensor, as a DirectML tensor description does."""
+"""`TensorDesc`: a caller's description of a tensor, like DirectML's tensor description."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dmlc.source import DmlcError, Span
 
 MAXIMUM_RANK = 8
 LARGEST_SIZE = 2**63 - 1
-"""The largest size and stride, and the most elements a tensor may have or reach over."""
+"""Largest size, stride, number of elements and span of a tensor."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
@@ -56,7 +56,7 @@ class TensorDesc:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The sizes that are left open, by name."""
+        """Names of the open sizes."""
         return find_symbols(self.sizes or ())
 
     @property
@@ -65,7 +65,7 @@ class TensorDesc:
 
     @property
     def last_offset(self) -> int:
-        """The element offset of the last element; -1 for an empty tensor."""
+        """Offset of the last element in elements; -1 for an empty tensor."""
         if self.sizes is None:
             raise DmlcError(
                 "a tensor description without sizes has no extent in memory", code="E0806"
@@ -83,12 +83,12 @@ class TensorDesc:
 
     @property
     def total_bytes(self) -> int:
-        """The bytes a buffer for it needs, rounded up to a multiple of 4."""
+        """Bytes of a buffer for the tensor, rounded up to a multiple of 4."""
         return -(-(self.last_offset + 1) * self.data_type.bytes // 4) * 4
 
     @property
     def stored_strides(self) -> tuple[int, ...] | None:
-        """The strides, or None where they say no more than that the tensor is packed."""
+        """Strides, or None if they are those of a packed tensor."""
         if self.strides is None or self.sizes is None or 0 in self.sizes:
             return None
         sizes = tuple(e for e in self.sizes if isinstance(e, int))
@@ -107,7 +107,7 @@ class TensorDesc:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Given:
-    """What a caller says about a tensor; None for what is left open, and for packed strides."""
+    """Caller's description of a tensor; None for unknown fields, and for packed strides."""
 
     dtype: DataType | None = None
     sizes: tuple[Extent, ...] | None = None
@@ -153,13 +153,13 @@ def read_open_sizes(given: object, name: str | None = None) -> tuple[Extent, ...
     items = expect_items(f"{whose}sizes", given, "a list of whole numbers, or names of open sizes")
     read = {axis: as_open_size(item) for axis, item in enumerate(items)}
     symbols = {axis: size for axis, size in read.items() if size is not None}
-    # What is left open counts as 1 element at least.
+    # An open size counts as 1.
     known = read_sizes([1 if axis in symbols else item for axis, item in enumerate(items)], name)
     return tuple(symbols.get(axis, size) for axis, size in enumerate(known))
 
 
 def as_open_size(size: object) -> str | None:
-    """A size that a name leaves open, or that is made of such, as `N + 2` is; None for others."""
+    """Open size, such as `N` or `N + 2`, as an extent; None for others."""
     if not isinstance(size, str) or max(map(len, list_symbols(size)), default=0) > _LONGEST_NAME:
         return None
     try:
@@ -173,8 +173,8 @@ _LONGEST_NAME = 64
 
 
 def find_excess(sizes: Sequence[int | str]) -> str | None:
-    """What is wrong with sizes that are more elements than a tensor may have; None for others. An
-    empty axis does not make up for large ones: no array has such sizes."""
+    """Message about sizes that exceed the largest number of elements; None for others. An empty
+    axis does not make up for large ones: no array has such sizes."""
     count = math.prod(max(size, 1) for size in sizes if isinstance(size, int))
     if count <= LARGEST_SIZE:
         return None
@@ -182,7 +182,7 @@ def find_excess(sizes: Sequence[int | str]) -> str | None:
 
 
 def refuse_excess(what: str, sizes: Sequence[int | str], span: Span | None) -> None:
-    """Raises `DmlcError` for what would have more elements than a tensor may have."""
+    """Raises `DmlcError` for sizes that exceed the largest number of elements."""
     excess = find_excess(sizes)
     if excess is not None:
         raise DmlcError(f"{what} is too large: {excess}", span, code="E0409")

@@ -1,8 +1,8 @@
-"""The data types of expressions that are not evaluated: what a `?:` decided at bind leaves.
+"""Data types of expressions that are not evaluated: the operand that a decided `?:` drops.
 
-A number that is chosen, as in `present(gamma) ? gamma[c] : 1`, takes the type of what would have
-been chosen otherwise, so that a type does not depend on what is given. What is not chosen may name
-tensors that are not there; only its types are asked for, from its tensors and casts.
+A chosen number, as in `present(gamma) ? gamma[c] : 1`, takes the type of the other operand, so that
+a type does not depend on which tensors are given. The dropped operand may name absent tensors; only
+its type is computed, from tensors and casts.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dmlc.scalars import DataType, find_data_type
 from dmlc.source import DmlcError
 
 Types: TypeAlias = frozenset[DataType]
-"""The compute types an expression may have; none where numbers alone do not say."""
+"""Compute types that an expression may have; empty for numbers alone."""
 
 _Names: TypeAlias = "Mapping[str, Types | _Part]"
 _Part: TypeAlias = tuple[syntax.Expression, _Names]
-"""An expression, and what names mean in it: parameters are the arguments given for them."""
+"""Expression, and the arguments that its parameters denote."""
 
 _NONE: Types = frozenset()
 _BOOLEAN = frozenset({DataType.BOOL})
@@ -34,7 +34,7 @@ _MOST_PARTS = 10_000
 
 
 class TypeFinder:
-    """Finds the types of expressions in one place of a binding."""
+    """Type inference of expressions at one point of a binding."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class TypeFinder:
         self._locals = locals_
 
     def find(self, expression: syntax.Expression, parameters: Mapping[str, Value]) -> Types:
-        """The types an expression may have, where its functions' parameters are these: what the
-        parts that give it its type have in common, of those that have one."""
+        """Types that an expression may have, with these arguments of its function: the intersection
+        over those of its parts that have a type."""
         common = _NONE
         names: _Names = {name: _type_of(value) for name, value in parameters.items()}
         pending: list[Types | _Part] = [(expression, names)]
@@ -63,7 +63,7 @@ class TypeFinder:
         return common
 
     def _parts(self, expression: syntax.Expression, names: _Names) -> list[Types | _Part]:
-        """What gives an expression its type."""
+        """Parts of an expression that determine its type."""
         match expression:
             case syntax.Reference(name=name):
                 return [names[name] if name in names else self._named(name)]
@@ -84,7 +84,7 @@ class TypeFinder:
                 return []
 
     def _named(self, name: str) -> Types:
-        """The types of a local or a tensor."""
+        """Types of a local or a tensor."""
         if name in self._locals:
             return _type_of(self._locals[name])
         tensor = self._binding.tensors.get(name)

@@ -1,9 +1,9 @@
-"""Compile-time values: what attributes, sizes and literals are, and arithmetic on them.
+"""Compile-time values of attributes, sizes and literals, and arithmetic on them.
 
 Numbers known when an operator is bound are *weak*: plain integers and real numbers, computed in
-double precision and given a data type only where they meet a tensor. Dividing two integers is
-real division, as on the reference pages: `1 / 2` is 0.5, and `4 / 2` is the integer 2.
-Arrays (`Scales`, `T.Sizes`) combine element by element.
+double precision and given a data type only by the other operand. Dividing two integers is real
+division, as on the reference pages: `1 / 2` is 0.5, and `4 / 2` is the integer 2. Arrays (`Scales`,
+`T.Sizes`) combine element by element.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class EnumValue:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpenSize:
-    """A size that is left open until the kernels run, or what is made of such sizes: also a
-    fraction, until something rounds it."""
+    """Size that is known when kernels run, or an expression of such sizes; also a fraction, until
+    something rounds it."""
 
     size: Size
     over: int = 1
-    """What it is divided by."""
+    """Denominator."""
 
     @staticmethod
     def of(extent: str) -> OpenSize:
-        """The size that the extent of an axis is."""
+        """Size of an axis of this extent."""
         size = measure(extent)
         if isinstance(size, int):
             raise InternalError(f"the size {extent} is a number")
@@ -52,7 +52,7 @@ class OpenSize:
 
     @staticmethod
     def make(size: Measure, over: int) -> OpenSize | int | float:
-        """A size over a number, in lowest terms."""
+        """Quotient of a size and a number, in lowest terms."""
         if isinstance(size, int):
             return size // over if size % over == 0 else size / over
         shared = math.gcd(over, *(n for _, n in size.terms)) * (1 if over > 0 else -1)
@@ -63,7 +63,7 @@ class OpenSize:
 
     @property
     def extent(self) -> str | None:
-        """What the axis of a tensor has for it; None where it is a fraction."""
+        """Extent of an axis of this size; None for a fraction."""
         return str(self.size) if self.over == 1 else None
 
     def __str__(self) -> str:
@@ -74,8 +74,8 @@ class OpenSize:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Undecided:
-    """A comparison that depends on sizes that are left open, or several that `&&` or `||` joins.
-    What it is taken to give is not asked before something needs it."""
+    """Comparison that depends on open sizes, or several joined by `&&` or `||`. No assumption about
+    it is made before its truth is needed."""
 
     name: str
     """The operation: a comparison, `and` or `or`."""
@@ -92,11 +92,11 @@ Constant: TypeAlias = Scalar | tuple["Constant", ...]
 
 _LARGEST = 2**64
 TO_WHOLE = ("floor", "ceil", "round", "trunc")
-"""Operations that make whole numbers of real ones."""
+"""Operations that map real numbers to whole ones."""
 
 
 def describe(value: Constant) -> str:
-    """What kind of value this is, for messages."""
+    """Kind of a value, for messages."""
     match value:
         case bool() | Undecided():
             return "a boolean"
@@ -115,7 +115,7 @@ def describe(value: Constant) -> str:
 
 
 def show(value: Constant) -> str:
-    """A compile-time value as a person writes it."""
+    """Value as it is written in the language."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -130,8 +130,8 @@ def show(value: Constant) -> str:
 
 
 def measure_all(given: Sequence[Scalar]) -> tuple[list[Measure], int] | None:
-    """Numbers and sizes, some of which are left open, each times the number that makes all of them
-    whole, and that number; None where there is anything else."""
+    """Numbers and sizes times their common denominator, and that denominator; None for any other
+    value."""
     parts = [_part_fraction(value) for value in given]
     found = [part for part in parts if part is not None]
     if len(found) < len(parts):
@@ -141,7 +141,8 @@ def measure_all(given: Sequence[Scalar]) -> tuple[list[Measure], int] | None:
 
 
 def _part_fraction(value: Scalar) -> tuple[Measure, int] | None:
-    """A number as a whole one over another; None for what is none, or too fine."""
+    """Numerator and denominator of a number; None for a value that has none, or too large a
+    denominator."""
     if isinstance(value, OpenSize):
         return value.size, value.over
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -151,13 +152,13 @@ def _part_fraction(value: Scalar) -> tuple[Measure, int] | None:
 
 
 _FINEST = 2**20
-"""The most that a size is divided by where a fraction of it is computed with: doubles hold the
-product of such a fraction and every size, so that both come to the same."""
+"""Largest denominator of a fraction of an open size: doubles hold the product of such a fraction
+and every size exactly, so that compile time and run time agree."""
 
 
 def apply_open(operation: Operation, given: Sequence[Scalar]) -> Scalar | None:
-    """An operation on sizes that are left open, where it gives the same whatever they are: a size
-    again, or how they compare. None where that depends on them."""
+    """Result of an operation on open sizes if it is the same for all sizes: a size, or the truth of
+    a comparison; None otherwise."""
     found = measure_all(given)
     if found is None:
         return None
@@ -178,7 +179,7 @@ def apply_open(operation: Operation, given: Sequence[Scalar]) -> Scalar | None:
         case ("mod", [Size() as size, int(divisor)]) if divisor and size.divide(divisor):
             return 0
         case ("mod", [Size() as size, int(divisor)]) if divisor > 0 and size.bounds()[0] >= 0:
-            # A remainder goes towards 0.
+            # The remainder has the sign of the dividend.
             return OpenSize.make(size - divide_down(size, divisor) * divisor, over)
         case ("floor", [size]):
             return OpenSize.make(divide_down(size, over), 1)
@@ -211,11 +212,11 @@ def _compare_open(name: str, left: Measure, right: Measure) -> bool | None:
 
 
 COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-"""Comparisons, and how C spells them."""
+"""Comparisons, and their spelling in C."""
 
 
 def expect_extent(value: OpenSize, what: str, span: Span) -> str:
-    """The extent of an axis that a size is. Raises `DmlcError` for a fraction."""
+    """Extent of an axis of this size. Raises `DmlcError` for a fraction."""
     extent = value.extent
     if extent is None:
         raise DmlcError(
@@ -228,7 +229,7 @@ def expect_extent(value: OpenSize, what: str, span: Span) -> str:
 
 
 def refuse_open(given: Sequence[Scalar], span: Span) -> DmlcError:
-    """What depends on sizes that are left open, where it must be known before kernels run."""
+    """Error about a value that depends on open sizes and must be known at compile time."""
     symbols = dict.fromkeys(s for v in given if isinstance(v, OpenSize) for s in v.size.symbols)
     names = " and ".join(f"'{symbol}'" for symbol in symbols)
     left_open = f"the size {names} is" if len(symbols) == 1 else f"the sizes {names} are"
@@ -248,14 +249,14 @@ def is_number(value: Constant) -> bool:
 
 
 def whole_number(value: object) -> int | None:
-    """A whole number, in whatever way it is held, as an integer; None for anything else."""
+    """Whole number of any representation as an `int`; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if math.isfinite(value) and value == math.floor(value) else None
 
 
 def apply_constant(operation: Operation, given: Sequence[Scalar], span: Span) -> Scalar:
-    """A scalar operation on compile-time values."""
+    """Scalar operation on compile-time values."""
     if operation.operands is Operands.BOOL:
         return _apply_booleans(operation, given, span)
     if operation.name in ("eq", "ne"):
@@ -324,12 +325,12 @@ _EXACT: Mapping[str, Callable[[int, int], int | bool]] = {
     "bit_not": lambda x, _: ~x,
     "shift_left": lambda x, y: x << (y & 63), "shift_right": lambda x, y: x >> (y & 63),
 }  # fmt: skip
-"""Operations that give whole numbers, or booleans, of whole numbers, exactly; those of one operand
-get it twice."""
+"""Exact operations from whole numbers to whole numbers or booleans; those of one operand get it
+twice."""
 
 
 def _apply_integers(operation: Operation, given: list[int], span: Span) -> int | bool | None:
-    """The exact result on integers; None where the result is a fraction."""
+    """Exact result on integers; None for a fraction."""
     x, y = given[0], given[-1]
     if operation.name in ("div", "mod"):
         if y == 0:
@@ -342,7 +343,7 @@ def _apply_integers(operation: Operation, given: list[int], span: Span) -> int |
 
 
 def cast_constant(value: Scalar, to: DataType, span: Span) -> bool | int | float:
-    """A compile-time value converted to a data type, as `cast` does it at run time."""
+    """Compile-time value converted to a data type, with the rules of `cast` at run time."""
     if not isinstance(value, bool | int | float):
         raise DmlcError(
             f"cast takes a number, but {show(value)} is {describe(value)}", span, code="E0301"
@@ -362,7 +363,7 @@ def cast_constant(value: Scalar, to: DataType, span: Span) -> bool | int | float
 
 
 def round_float(value: float, to: DataType) -> float:
-    """The nearest value of a floating compute type, as a Python float."""
+    """Nearest value of a floating compute type, as a Python float."""
     if to is DataType.FLOAT64:
         return value
     with np.errstate(over="ignore"):
@@ -370,11 +371,11 @@ def round_float(value: float, to: DataType) -> float:
 
 
 def span_text(span: Span) -> str:
-    """The source of an expression, quoted, on one line and cut to a readable length."""
+    """Source text of an expression in quotes, on one line, shortened if long."""
     text = " ".join(span.text.split())
     return f"'{text}'" if len(text) <= 60 else f"'{text[:57]}...'"
 
 
 def spell(operation: Operation) -> str:
-    """An operation as messages name it: `'+'`, `'exp'`."""
+    """Operation in messages: `'+'`, `'exp'`."""
     return f"'{IR_OPERATIONS[operation.name].symbol or operation.name}'"

@@ -1,7 +1,7 @@
 """`GraphBuilder`: a graph made in Python, call by call.
 
-It makes the same thing as the language does: `str(builder)` is its text, and `build` checks that
-text as a file is checked, so both have one meaning and the same diagnostics.
+It makes the language's text: `str(builder)` prints it, and `build` checks it as a file is checked,
+so both have one meaning and the same diagnostics.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from dmlc.scalars import DataType, as_data_type, find_data_type
 from dmlc.source import DmlcError, list_names, unknown_name
 
 Size: TypeAlias = int | str | Value
-"""A number, the name of a symbol, or an expression of symbols."""
+"""Size: a number, the name of a symbol, or an expression of symbols."""
 OutputType: TypeAlias = TensorDesc | tuple[DataType | str, Sequence[Size]]
-"""What states an output's type and sizes: a description, or `("FLOAT32", ["N", 64])`."""
+"""Type and sizes of an output: a description, or `("FLOAT32", ["N", 64])`."""
 
 
 class Family:
@@ -76,15 +76,15 @@ class Family:
 
 
 class GraphBuilder:
-    """A graph in the making.
+    """Graph under construction.
 
-    Inputs and symbols are declared, operators called and values combined; `output` says what the
-    graph gives. A value that is read once is written where it is read; one that is read more than
-    once, or that `name` names, is a tensor of its own, rounded to its data type.
+    Inputs and symbols are declared, operators called and values combined; `output` declares the
+    results. A value that is read once is inlined where it is read; one that is read more than once,
+    or named by `name`, is a tensor of its own, rounded to its data type.
 
     `graph.directml.X(...)` calls a built-in operator, and `graph.exp(x)` a function of the
     language; `sum`, `mean`, `max`, `min`, `product`, `any` and `all` also reduce, with `axes=` or
-    `like=`. Methods raise `DmlcError` for what is wrong in itself; `build` for the rest.
+    `like=`. Methods raise `DmlcError` for errors in one call; `build` for all others.
     """
 
     def __init__(self, name: str, import_folders: Sequence[str | os.PathLike[str]] = ()) -> None:
@@ -95,7 +95,7 @@ class GraphBuilder:
         self._inputs: list[syntax.GraphInput] = []
         self._record: list[Value] = []
         self._names: dict[int, str] = {}
-        """The names that values were given, by their `id`."""
+        """Names given to values, by their `id`."""
         self._outputs: list[tuple[str, Value]] = []
         self._imports: dict[str, None] = {}
 
@@ -107,14 +107,13 @@ class GraphBuilder:
     # Declarations -------------------------------------------------------------------------
 
     def symbols(self, names: str) -> tuple[Value, ...]:
-        """Symbols by name, separated by spaces or commas: `N, C = graph.symbols("N C")`. They
-        stand in sizes, and in expressions as numbers. A symbol that only sizes name needs no
-        declaration."""
+        """Symbols by name, separated by spaces or commas: `N, C = graph.symbols("N C")`. They are
+        sizes, and numbers in expressions. A symbol used only in sizes needs no declaration."""
         expect_text("names", names, "a text of names")
         return tuple(self._symbol(name) for name in names.replace(",", " ").split())
 
     def input(self, name: str, data_type: DataType | str, sizes: Sequence[Size]) -> Value:
-        """A tensor that the graph is given."""
+        """Input tensor of the graph, with sizes as numbers, symbols or expressions."""
         declared, shape = self._type(data_type, sizes)
         self._take(name)
         self._inputs.append(syntax.GraphInput(_name(name), declared, span=NOWHERE))
@@ -129,8 +128,7 @@ class GraphBuilder:
         self._outputs.append((name, result))
 
     def name(self, name: str, value: Value) -> Value:
-        """Gives a value a name, which its statement, its stage and its kernel are called after.
-        Returns the value."""
+        """Names a value, and so its statement, its stage and its kernel. Returns the value."""
         if as_value(value, self._record).shape == ():
             raise DmlcError("a number takes no name: tensors do")
         self._take(name)
@@ -142,12 +140,12 @@ class GraphBuilder:
     def call(
         self, operator: str | Operator, /, *, name: str | None = None, **arguments: object
     ) -> Value | Outputs:
-        """Calls an operator by its tensors and attributes: a built-in one by name, or one of a
-        file of one's own, which the graph then imports. `name` names the call.
+        """Calls an operator by its tensors and attributes: a built-in one by name, or one of your
+        own file, which the graph then imports. `name` names the call.
 
-        An array of tensors is a list. An output whose sizes do not follow is stated:
-        `OutputTensor=("FLOAT32", ["N", 64])`. Gives the output, or `Outputs` where the operator
-        has several.
+        An array of tensors is a list. An output whose sizes do not follow from the inputs is
+        stated: `OutputTensor=("FLOAT32", ["N", 64])`. Returns the output, or `Outputs` if the
+        operator has several.
         """
         found = find_operator(operator) if isinstance(operator, str) else operator
         expect("operator", found, Operator, "a dmlc.Operator or the name of one")
@@ -197,11 +195,11 @@ class GraphBuilder:
         return self._outputs_of(definition, called, outputs, given, counts)
 
     def where(self, condition: object, then: object, otherwise: object) -> Value:
-        """`condition ? then : otherwise`, element by element."""
+        """Choice `condition ? then : otherwise`, element by element."""
         return choose(condition, then, otherwise)
 
     def cast(self, value: Value, data_type: DataType | str) -> Value:
-        """The value converted to a data type."""
+        """Value converted to a data type."""
         expect("value", value, Value, "a value of the graph")
         dtype = as_data_type("data_type", data_type)
         target = syntax.Reference(dtype.name, span=NOWHERE)
@@ -222,7 +220,7 @@ class GraphBuilder:
         axes: Sequence[int] | None = None,
         like: Value | None = None,
     ) -> Value:
-        """A reduction over axes, which stay with size 1: those listed, or those along which `like`
+        """Reduction over axes, which stay with size 1: the axes listed, or those along which `like`
         has size 1."""
         expect_text("combiner", combiner, "the name of a reduction")
         if combiner not in REDUCTIONS:
@@ -262,9 +260,8 @@ class GraphBuilder:
         *,
         given: Value | Sequence[Value] | None = None,
     ) -> Value | tuple[Value, ...]:
-        """The gradient of a value with respect to another, or to each of several. What it is of is
-        one value, unless the gradient of that is `given`; of several, it is that of their sum, or
-        each has its own that is given."""
+        """Gradient with respect to one value, or to each of several. A single value has the
+        gradient 1 unless `given`; several without `given` are differentiated as their sum."""
         sources = self._values("of", of)
         targets = self._values("wrt", wrt)
         seeds = [] if given is None else self._values("given", given)
@@ -277,7 +274,7 @@ class GraphBuilder:
         return made.parts[0] if isinstance(wrt, Value) else made.parts
 
     def __getattr__(self, name: str) -> Callable[..., Value]:
-        """`graph.exp` and the language's other functions."""
+        """Functions of the language: `graph.exp`."""
         if name in REDUCTIONS:
             return functools.partial(self._reduce_or_call, name)
         if name in SCALAR_FUNCTIONS:
@@ -288,37 +285,37 @@ class GraphBuilder:
 
     @property
     def directml(self) -> Family:
-        """The operators of DirectML."""
+        """Operators of DirectML."""
         return Family(self, "directml")
 
     @property
     def onednn(self) -> Family:
-        """The operators of oneDNN's graph API."""
+        """Operators of oneDNN's graph API."""
         return Family(self, "onednn")
 
     @property
     def training(self) -> Family:
-        """The operators of training that both lack."""
+        """Operators of training that both lack."""
         return Family(self, "training")
 
     # Results ------------------------------------------------------------------------------
 
     def build(self) -> Graph:
-        """The graph, checked. Raises `DmlcError` with every mistake, in the graph's text."""
+        """Checked graph. Raises `DmlcError` with every error, at spans in the graph's text."""
         return self.module().graphs[self._name]
 
     def module(self) -> Module:
-        """The graph as a module of its own, whose `diagnostics` are warnings."""
+        """Module that holds only the graph; its `diagnostics` are warnings."""
         # Whoever gave an operator of a file has loaded that, and what it imports.
         folders = [*self._folders, *(Path(path).parent for path in self._imports)]
         return parse(str(self), f"<graph {self._name}>", folders)
 
     def __str__(self) -> str:
-        """The graph in the language."""
+        """Text of the graph in the language."""
         return format_file(syntax.File(None, self.declarations(), (), NOWHERE.source))
 
     def declarations(self) -> tuple[syntax.Declaration, ...]:
-        """The syntax of the graph, and of the imports it needs."""
+        """Syntax of the graph, and of the imports it needs."""
         statements = list_statements(self._record, self._names, self._outputs, self._taken)
         graph = syntax.Graph(
             _name(self._name),
@@ -344,7 +341,7 @@ class GraphBuilder:
         return self._symbols[name]
 
     def _values(self, what: str, given: Value | Sequence[Value]) -> list[Value]:
-        """Tensors of the graph; one may stand for a list of it."""
+        """Tensors of the graph; a single one counts as a list."""
         expected = "a value of the graph, or a list of them"
         items = [given] if isinstance(given, Value) else expect_items(what, given, expected)
         found = [as_value(item, self._record) for item in items]
@@ -353,7 +350,7 @@ class GraphBuilder:
         return found
 
     def _named(self, given: Value, stem: str) -> Value:
-        """A value that a statement of its own defines, where it is read by a name alone."""
+        """Value with a statement of its own, for places where only a name may stand."""
         value = as_value(given, self._record)
         if value.role in (Role.EXPRESSION, Role.OUTPUT) and id(value) not in self._names:
             self._names[id(value)] = take_name(stem, self._taken)
@@ -377,7 +374,7 @@ class GraphBuilder:
         return syntax.TensorType(dtype, tuple(written), span=NOWHERE), shape
 
     def _stated(self, tensor: TensorDefinition, given: object) -> syntax.Expression:
-        """The type and sizes of an output, or of each output of an array."""
+        """Type and sizes stated for an output, or for each output of an array."""
         if tensor.array:
             if not isinstance(given, list):
                 raise DmlcError(f"'{tensor.name}' takes a list of types with sizes")
@@ -482,7 +479,7 @@ class GraphBuilder:
 
 
 def write(value: Value) -> syntax.Expression:
-    """A number or an expression of symbols, as it is written."""
+    """Syntax of a number or an expression of symbols."""
     return value.make([write(o) for o in value.operands])
 
 

@@ -1,9 +1,8 @@
 """`FunctionBuilder`: a function of the tensor IR made in Python, tensor by tensor.
 
-Where `GraphBuilder` writes the language, this writes the IR: a tensor is defined by what its
-element at a point is, in index notation, and becomes a stage as it is written. Importers of other
-formats are its users. What is common to their operations on whole tensors, such as broadcasting, is
-in `tensors`.
+Where `GraphBuilder` writes the language, this writes the IR: a tensor is defined by its element at
+a point, in index notation, and becomes a stage. Importers of other formats use it. `tensors` has
+their common operations on whole tensors, such as broadcasting.
 """
 
 from __future__ import annotations
@@ -76,8 +75,8 @@ Number: TypeAlias = bool | int | float
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of a function in the making: a parameter, a table or a stage. `dtype` is what it is
-    stored in; its elements are read in `dtype.compute`."""
+    """Tensor of a function under construction: a parameter, a table or a stage. `dtype` is its
+    storage type; its elements are read in `dtype.compute`."""
 
     name: str
     dtype: DataType
@@ -90,12 +89,11 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """A value of a body in the making, with Python's arithmetic.
+    """Value of a body under construction, with Python's arithmetic.
 
-    Both sides have one type; a Python number takes that of the other. Integers divide as the IR
-    does: `/` truncates, and by 0 gives 0. `&`, `|`, `^` and `~` work on the bits of integers, and
-    on booleans as `and`, `or`, `ne` and `not`. Values are compared for equality by `equals` and
-    `differs`.
+    Both operands have one type; a Python number takes that of the other. Integer division is that
+    of the IR: `/` truncates, and by 0 gives 0. `&`, `|`, `^` and `~` are bitwise on integers, and
+    `and`, `or`, `ne` and `not` on booleans. `equals` and `differs` compare values.
     """
 
     body: BodyBuilder
@@ -106,8 +104,8 @@ class Scalar:
         return value_type(self.body.instructions[self.number])
 
     def apply(self, operation: str, *others: Operand) -> Scalar:
-        """An operation of the IR on this value and others. Raises `DmlcError` where it is unknown
-        or does not take them."""
+        """Operation of the IR on this value and others. Raises `DmlcError` for an unknown one and
+        for wrong operands."""
         found = IR_OPERATIONS.get(operation)
         if found is None:
             raise DmlcError(unknown_name("operation", operation, IR_OPERATIONS))
@@ -125,7 +123,7 @@ class Scalar:
         return self._add(Apply(found, numbers, found.result_type(dtype)))
 
     def cast(self, dtype: DataType) -> Scalar:
-        """The value in another compute type, as the language's `cast` converts it."""
+        """Value converted to another compute type, with the rules of the language's `cast`."""
         if dtype is self.dtype:
             return self
         if dtype.is_storage_only:
@@ -136,7 +134,8 @@ class Scalar:
         return self._add(Cast(self.number, dtype))
 
     def select(self, then: Operand, otherwise: Operand) -> Scalar:
-        """`then` where this, a boolean, is true, and `otherwise` elsewhere. One is a `Scalar`."""
+        """Choice: `then` where this boolean is true, and `otherwise` elsewhere. At least one is a
+        `Scalar`."""
         if self.dtype is not DataType.BOOL:
             raise DmlcError(f"a condition is a BOOL, and this is {self.dtype.name}")
         typed = then if isinstance(then, Scalar) else otherwise
@@ -209,7 +208,7 @@ class Scalar:
         return self.apply("not" if self.dtype is DataType.BOOL else "bit_not")
 
     def _adapt(self, other: Operand) -> Scalar:
-        """A value, or a Python number as one of this type."""
+        """Value, or Python number converted to this type."""
         if isinstance(other, Scalar):
             if other.body is not self.body:
                 raise DmlcError("these values are of two bodies: a stage reads another's tensor")
@@ -221,7 +220,7 @@ class Scalar:
 
 
 LARGEST_BODY = 1 << 15
-"""The most values of a body."""
+"""Largest number of values in a body."""
 
 
 def _add(body: BodyBuilder, instruction: Instruction) -> Scalar:
@@ -234,8 +233,8 @@ Operand: TypeAlias = Scalar | Number
 
 
 def make_constant(value: Number, dtype: DataType) -> Constant:
-    """A Python number as a literal of a compute type. Raises `DmlcError` where the type has no such
-    number: a fraction or an infinity among integers, or what is too large for them."""
+    """Literal of a compute type. Raises `DmlcError` for a number that the type lacks: a fraction or
+    an infinity in an integer type, or one out of range."""
     if dtype.is_float:
         with np.errstate(over="ignore"):
             return Constant(dtype, float(dtype.dtype.type(value)))
@@ -254,34 +253,34 @@ def make_constant(value: Number, dtype: DataType) -> Constant:
 
 
 class Point:
-    """A point of a stage's domain, and of its reduction if it has one: where its body is made."""
+    """Point of a stage's domain, and of its reduction domain if any: the builder of its body."""
 
     def __init__(self, rank: int, reduced: int = 0) -> None:
         self.body = BodyBuilder()
         self.indices = tuple(self._add(Index(axis)) for axis in range(rank))
-        """The position along each axis of the domain, an INDEX."""
+        """Index along each axis of the domain, as INDEX."""
         self.reduced = tuple(self._add(Index(axis, reduced=True)) for axis in range(reduced))
-        """The position along each axis that is reduced."""
+        """Index along each reduction axis."""
 
     def constant(self, value: Number, dtype: DataType) -> Scalar:
-        """A number of a compute type."""
+        """Number of a compute type."""
         return self._add(make_constant(value, dtype))
 
     def size(self, extent: Extent) -> Scalar:
-        """The size of an axis, as an INDEX."""
+        """Size of an axis, as INDEX."""
         if isinstance(extent, str):
             return self._add(Symbol(extent))
         return self.constant(extent, DataType.INDEX)
 
     def measure(self, size: Measure) -> Scalar:
-        """A size as an INDEX, also one that may be negative."""
+        """Size as INDEX; it may be negative."""
         taken, rest = size.part_negative() if isinstance(size, Size) else (0, size)
         found = self.size(as_extent(rest))
         return found - self.size(as_extent(taken)) if taken else found
 
     def read(self, tensor: Tensor, *indices: Operand) -> Scalar:
-        """The element of a tensor at some place, one INDEX for each of its axes. The place must be
-        inside of the tensor, or the guard of the reduction be false."""
+        """Element of a tensor, with one INDEX per axis. The index must be in bounds, or the
+        reduction's guard false."""
         if len(indices) != tensor.rank:
             has = counted(tensor.rank, "axis", "axes")
             raise DmlcError(f"{tensor.name} has {has}, and {len(indices)} positions are given")
@@ -298,31 +297,30 @@ class Point:
 
 
 Element: TypeAlias = Callable[[Point], Scalar]
-"""What the element at a point is."""
+"""Definition of the element at a point."""
 
 
 class FunctionBuilder:
-    """A function in the making.
+    """Function under construction.
 
-    Parameters are declared, tensors computed of them, and some made results. Every tensor keeps the
-    name that it is given, with a number behind it where another has that.
-
-    Methods raise `DmlcError` for what is wrong in itself, and `build` where the function is not
-    well formed: where a read cannot be proved to be inside, say.
+    Parameters are declared, tensors computed from them, and some made results. Every tensor keeps
+    its given name, with a number appended if that is taken. Methods raise `DmlcError` for errors in
+    one call, and `build` for a malformed function, such as one with a read that is not provably in
+    bounds.
     """
 
     def __init__(
         self, name: str, count: Callable[[int], None] | None = None, *, assumes: bool = False
     ) -> None:
-        """`count` is told how many instructions each stage has, and may refuse more by raising
-        `DmlcError`."""
+        """`count` is called with the number of instructions of each stage, and may refuse more by
+        raising `DmlcError`."""
         self.name = name
         self._count = count
         self.assumes = assumes
-        """Whether open sizes that meet are taken to be equal, and the function checks that."""
+        """Whether open sizes that must be equal are assumed to be, with a check in the function."""
         self.equal: dict[str, Measure] = {}
-        """What symbols have to be for sizes to be equal that met: a function with these in their
-        place needs no checks."""
+        """Values of symbols for which the assumed equalities hold: with these substituted, a
+        function needs no checks."""
         self._parameters: list[Parameter] = []
         self._tables: list[Table] = []
         self._stages: list[Stage] = []
@@ -338,8 +336,8 @@ class FunctionBuilder:
         extents: Sequence[Extent],
         strides: Sequence[int] | None = None,
     ) -> Tensor:
-        """A tensor that the function is given. Sizes may be symbols; `strides` are in elements,
-        None where it is packed. No other tensor may have its name."""
+        """Parameter of the function. Sizes may be symbols; `strides` are in elements, None for a
+        packed tensor. Its name must be unique."""
         if name in self._taken:
             raise DmlcError(f"two tensors are called {name}")
         self._taken[name] = None
@@ -350,7 +348,7 @@ class FunctionBuilder:
         return Tensor(name, found, sizes)
 
     def table(self, name: str, values: Array) -> Tensor:
-        """A constant tensor. 16-bit floats are held as FLOAT32, which has their very values."""
+        """Constant tensor. 16-bit floats are stored as FLOAT32, which represents them exactly."""
         array = np.asarray(values)
         found = data_type_of(array.dtype)
         if found is None:
@@ -368,8 +366,8 @@ class FunctionBuilder:
         element: Element,
         dtype: DataType | None = None,
     ) -> Tensor:
-        """The tensor of these sizes that has `element` at each point. `dtype` is what it is stored
-        in: that of its elements, or a 16-bit float for FLOAT32."""
+        """Tensor of these sizes with `element` at each point. `dtype` is its storage type: that of
+        its elements, or a 16-bit float for FLOAT32."""
         point = Point(len(extents))
         return self._append(name, extents, point, element(point), None, None, dtype)
 
@@ -383,9 +381,9 @@ class FunctionBuilder:
         dtype: DataType | None = None,
         guard: Element | None = None,
     ) -> Tensor:
-        """The same with elements combined over further axes, of the sizes `axes`: `combiner` is a
-        key of `scalars.COMBINERS`, or `argmin` or `argmax`, which give positions and need `dtype`.
-        Points where `guard` is false take no part."""
+        """Tensor of these sizes with elements reduced over further axes, of sizes `axes`:
+        `combiner` is a key of `scalars.COMBINERS`, or `argmin` or `argmax`, which give indices and
+        need `dtype`. Points where `guard` is false do not take part."""
         known = (*COMBINERS, *POSITIONAL_COMBINERS)
         if combiner not in known:
             raise DmlcError(unknown_name("combiner", combiner, known))
@@ -398,28 +396,28 @@ class FunctionBuilder:
         return self._append(name, extents, point, value, condition, reduction, dtype)
 
     def before(self, name: str, dtype: DataType, extents: Sequence[Extent]) -> Tensor:
-        """What a tensor of a loop was at the step before, along its first axis, and 0 at the first
-        step. `close_loop` says which tensor that is. Only tensors of the loop may read it, at their
-        own step."""
+        """Previous step of a loop's tensor, along its first axis, and 0 at the first step.
+        `close_loop` names the tensor. Only tensors of the loop may read it, at their own step."""
         own = take_name(name, self._taken)
         return Tensor(own, dtype, tuple(_extent(extent) for extent in extents))
 
     def close_loop(self, states: Sequence[tuple[Tensor, Tensor]], backwards: bool = False) -> None:
-        """Makes a loop over the first axis of all that leads from what `before` gave to the tensors
-        that this is of: pairs of both. `backwards` begins it at the last place."""
+        """Makes a loop over the first axis of all stages between the results of `before` and the
+        tensors they are the previous steps of: pairs of both. `backwards` starts at the last
+        index."""
         delays = [Delay(held.name, held.dtype, held.extents, of.name) for held, of in states]
         self._stages, loop = gather_loop(self._stages, delays, backwards, self._loops)
         if loop is not None:
             self._loops.append(loop)
 
     def symbols(self) -> tuple[str, ...]:
-        """The sizes of its parameters that are left open."""
+        """Names of the open sizes of its parameters."""
         return find_symbols(extent for each in self._parameters for extent in each.extents)
 
     def call(self, function: Function, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The results, by name, of another function on tensors of this one: its stages become
-        stages here. Its parameters and results are packed. Raises `DmlcError` where a tensor is
-        missing, or has another type or other sizes than the parameter."""
+        """Inlines another function on tensors of this one, and returns its results by name. Its
+        parameters and results must be packed. Raises `DmlcError` for a missing tensor, and for one
+        of another type or other sizes than the parameter."""
         names: dict[str, str] = {}
         for parameter in function.parameters:
             given = tensors.get(parameter.name)
@@ -451,8 +449,8 @@ class FunctionBuilder:
         return {result.name: found[result.name] for result in function.results}
 
     def unify(self, one: Extent, other: Extent) -> Extent | None:
-        """One size for two that have to be equal; None where they never are, or where nothing is
-        taken to hold of open sizes."""
+        """Common size of two that must be equal; None if they differ, or if they are open and
+        equality is not assumed."""
         if one == other:
             return one
         left, right = measure(one), measure(other)
@@ -467,13 +465,13 @@ class FunctionBuilder:
         return min((one, other), key=lambda size: (isinstance(size, str), len(str(size))))
 
     def check_at_most(self, least: Measure, most: Measure) -> None:
-        """Takes a size not to be above another: checked at run time, where it is not so whatever
-        the symbols are."""
+        """Assumes one size not to exceed another; checked at run time unless it holds for all
+        symbols."""
         if find_least(most - least) < 0:
             self.check(write_condition(most, ">=", least))
 
     def check(self, condition: str) -> None:
-        """Takes a condition to hold of the symbols, such as `N >= 2`: it is checked at run time."""
+        """Assumes a condition on the symbols, such as `N >= 2`; checked at run time."""
         if condition not in self._checks:
             self._checks.append(condition)
 
@@ -490,9 +488,9 @@ class FunctionBuilder:
         self._results[name] = tensor
 
     def build(self) -> Function:
-        """The function, verified. Stages that no result needs are left out."""
+        """Verified function, without stages that no result needs."""
         names = {tensor.name: name for name, tensor in self._results.items()}
-        # What has the name of a result, and is another tensor, makes room.
+        # Another tensor with the name of a result is renamed.
         delays = (delay for loop in self._loops for delay in loop.delays)
         for other in (*self._stages, *self._tables, *delays):
             if other.name in self._results and other.name not in names:
@@ -542,8 +540,8 @@ class FunctionBuilder:
 
 
 def _hold_reads(function: Function) -> Function:
-    """The function with each position clamped of which it is not clear that it is inside, where
-    sizes are left open: by its checks, or by arithmetic that the verifier does not know."""
+    """Function with every index into axes of open size clamped unless it is proved in bounds by the
+    checks or by the verifier's arithmetic."""
     if not function.symbols():
         return function
     reach = table_ranges(function.tables) | number_ranges(function.stages)
@@ -571,5 +569,5 @@ def _hold_reads(function: Function) -> Function:
 
 
 def _extent(extent: Extent) -> Extent:
-    """A size as the IR spells it."""
+    """Size in the IR's spelling."""
     return as_extent(measure(extent))

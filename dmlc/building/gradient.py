@@ -1,8 +1,5 @@
-"""`dmlc.gradient`: the gradient of an operator or a graph, as one of its own.
-
-It makes the text that a person would write, with `gradient of` in it, and reads that: what comes
-out prints as the language.
-"""
+"""`dmlc.gradient`: the gradient of an operator or a graph, as an operator or graph of its own. It
+is generated as text of the language, with `gradient of` in it, and prints as that."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from dmlc.language.definitions import (
     TensorDefinition,
 )
 from dmlc.language.format import format_file, join_names
-from dmlc.language.kinds import Names
+from dmlc.language.kinds import SymbolTable
 from dmlc.language.parse import parse
 from dmlc.language.walk import names_read
 from dmlc.parameters import expect_items, expect_mapping, expect_text, wrong_kind
@@ -36,13 +33,13 @@ def gradient(
     wrt: Sequence[str],
     names: Mapping[str, str] | None = None,
 ) -> Operator | Graph:
-    """The gradient of an operator or a graph with respect to some of its inputs; of a graph also
-    with respect to values that have names in it.
+    """Gradient of an operator or a graph with respect to some of its inputs; of a graph also with
+    respect to named values in it.
 
-    It is given what the operator or graph is given, and the gradient of each output Y as `d_Y`; it
-    gives that of each X of `wrt` as `d_X`. An optional input in `wrt` is one that has to be given.
-    `names` says other names: `{"Y": "dY", "X": "dX"}`.
-    `str` of it is its text in the language. Raises `DmlcError`.
+    Its inputs are those of the operator or graph, and the gradient of each output Y as `d_Y`, with
+    Y's sizes; its outputs are the gradients `d_X` of each X of `wrt`, with X's sizes. An optional
+    input in `wrt` becomes required. `names` gives other names: `{"Y": "dY", "X": "dX"}`. `str` of
+    the result is its text in the language. Raises `DmlcError`.
     """
     found = _find(subject)
     listed = expect_items("wrt", wrt, "a list of inputs' names")
@@ -67,7 +64,7 @@ def _find(subject: object) -> Operator | Graph:
 def _spell(
     of: Iterable[str], spelt: Mapping[str, str], taken: Iterable[str], whose: str
 ) -> dict[str, str]:
-    """The name of each gradient."""
+    """Name of each gradient."""
     known = list(of)
     for name in spelt:
         if name not in known:
@@ -89,7 +86,7 @@ def _name(text: str) -> syntax.Name:
 
 
 def _read(declaration: syntax.Operator | syntax.Graph, of: str) -> syntax.Declaration:
-    """A declaration with its places, in a text of its own."""
+    """Declaration with spans in a text of its own."""
     text = format_file(syntax.File(None, (declaration,), (), NOWHERE.source))
     (made,) = parse(Source(f"<gradient of {of}>", text)).declarations
     return made
@@ -113,7 +110,7 @@ def _of_operator(subject: Operator, wanted: Iterable[str], spelt: Mapping[str, s
     attributes = [a for a in forward.attributes if not _asks_outputs(a, forward)]
     taken = (*inputs, *(a.name for a in attributes))
     names = _spell([*(t.name for t in outputs), *wanted], spelt, taken, f"'{forward.name}'")
-    # What is differentiated by has to be there.
+    # Inputs to differentiate by are required.
     optional = {name for name, t in inputs.items() if t.optional}.difference(wanted)
     rows = [_row(name, t, optional=name in optional) for name, t in inputs.items()]
     alone = len(outputs) == 1 and not outputs[0].optional
@@ -147,7 +144,7 @@ def _of_operator(subject: Operator, wanted: Iterable[str], spelt: Mapping[str, s
     if not isinstance(read, syntax.Operator):
         raise InternalError("an operator reads back as one")
     diagnostics: list[Diagnostic] = []
-    environment = Names(forward.enums, forward.functions, {})
+    environment = SymbolTable(forward.enums, forward.functions, {})
     made = check_operator(read, None, environment, diagnostics)
     completed = check_gradients([made], lambda _: forward, diagnostics, [])
     if diagnostics:
@@ -160,8 +157,8 @@ def _floats(tensor: TensorDefinition) -> tuple[DataType, ...]:
 
 
 def _asks_outputs(attribute: AttributeDefinition, forward: OperatorDefinition) -> bool:
-    """Whether a default asks for an output, which the gradient has not: the forward operator works
-    it out."""
+    """Whether a default reads an output, which the gradient lacks: the forward operator evaluates
+    it."""
     expressions = [e for e in (attribute.default, attribute.length) if e is not None]
     outputs = [t.name for t in forward.newest.outputs]
     return any(name in outputs for name in names_read(*expressions))
@@ -170,7 +167,7 @@ def _asks_outputs(attribute: AttributeDefinition, forward: OperatorDefinition) -
 def _row(
     name: str, tensor: TensorDefinition, *, output: bool | None = None, optional: bool
 ) -> list[str]:
-    """The cells of a tensor, or, where `output` says whether it is one, of its gradient."""
+    """Cells of a tensor's row, or, with `output`, of its gradient's."""
     kind = "output" if output else "input"
     if tensor.array:
         kind = f"array of {kind}s"
@@ -204,7 +201,7 @@ def _tensor_table(rows: Sequence[Sequence[str]]) -> syntax.Table:
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> syntax.Table:
     made = [
-        syntax.Row(tuple(syntax.Cell(text, span=NOWHERE) for text in cells), span=NOWHERE)
+        syntax.TableRow(tuple(syntax.Cell(text, span=NOWHERE) for text in cells), span=NOWHERE)
         for cells in (header, *rows)
     ]
     return syntax.Table(made[0], tuple(made[1:]), True, span=NOWHERE)
@@ -213,7 +210,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> syntax.Table
 def _attribute_table(
     forward: OperatorDefinition, attributes: Sequence[AttributeDefinition]
 ) -> syntax.Table | None:
-    """The rows of some attributes, as the forward operator has them."""
+    """Rows of some attributes of the forward operator."""
     table = forward.syntax.attributes
     if table is None or not attributes:
         return None
@@ -270,7 +267,7 @@ def _of_graph(subject: Graph, wanted: Iterable[str], spelt: Mapping[str, str]) -
 
 
 def _bind_open(subject: Graph) -> ir.Function:
-    """The graph with its symbols open, which says the types and sizes of its outputs."""
+    """Graph bound with open symbols, for the types and sizes of its outputs."""
     try:
         return subject.bind()
     except DmlcError as error:
@@ -294,7 +291,7 @@ def _type(stage: ir.Stage) -> syntax.TensorType:
 
 
 def _write_size(size: Measure) -> syntax.Expression:
-    """A size as the language has it."""
+    """Size in the language."""
     if isinstance(size, int):
         return syntax.Literal(str(size), size, span=NOWHERE)
     made: syntax.Expression | None = None
@@ -315,7 +312,7 @@ def _write_size(size: Measure) -> syntax.Expression:
 
 
 def _write_symbol(symbol: str) -> syntax.Expression:
-    """A symbol, or a quotient that is rounded down."""
+    """Symbol, or quotient rounded down."""
     quotient = part_quotient(symbol)
     if quotient is None:
         return _reference(symbol)

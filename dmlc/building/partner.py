@@ -1,8 +1,8 @@
-"""What the rows of a gradient operator that is written by hand stand for, of its forward operator.
+"""Correspondence of a hand-written gradient's rows with its forward operator.
 
-Rows are matched as `gradient of` matches them, by the lines of `forward` and by name, and by two
-habits of the families: what is at hand of a training pass (`mean`, `MeanTensor`) is its output
-(`batch_mean`, `OutputMeanTensor`), and where `use_dst` is true, `src` is `dst`.
+Rows are matched as those of `gradient of` are, by the lines of `forward` and by name, and by two
+conventions: a statistic of a training pass (`mean`, `MeanTensor`) is its output (`batch_mean`,
+`OutputMeanTensor`), and if `use_dst` is true, `src` is `dst`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from dmlc.language.definitions import GradientDefinition, OperatorDefinition
 from dmlc.source import Diagnostic, DmlcError, InternalError
 
 _AT_HAND = ("batch_", "Output")
-"""What stands before the name of a training pass's output, and not before that of the row that
-holds it in the gradient's table."""
+"""Prefixes of a training pass's outputs that the gradient's rows lack."""
 
 
 def match_partner(
     gradient: OperatorDefinition, forward: OperatorDefinition, *, use_dst: bool
 ) -> GradientDefinition:
-    """Which row of a gradient operator stands for what of its forward operator. Raises `DmlcError`
-    where rows cannot be matched."""
+    """Forward tensor or gradient of each row. Raises `DmlcError` for rows that do not match."""
     if gradient.gradient is not None:
         return gradient.gradient
     span = gradient.syntax.name.span
@@ -56,7 +54,7 @@ def match_partner(
 def _find_at_hand(
     gradient: OperatorDefinition, forward: OperatorDefinition, *, use_dst: bool
 ) -> Iterator[tuple[str, str]]:
-    """The rows that hold a result of the forward operator under another name than its own."""
+    """Rows with a result of the forward operator under another name."""
     outputs = [t.name for t in forward.newest.outputs]
     for row in gradient.newest.inputs:
         spelt = [f"{before}{row.name}" for before in _AT_HAND]

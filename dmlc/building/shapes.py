@@ -1,7 +1,8 @@
-"""Data types and sizes of what an operator gives, as far as its tables and sentences say them.
+"""Data types and sizes of an operator's outputs, as far as its tables and sentences determine them.
 
-Sizes may hold symbols here, so nothing is computed: an output has the sizes, or the data type, of
-an input that it must share them with. What a formula decides is known when the graph is bound.
+Sizes may contain symbols, so nothing is computed: an output has the sizes, or the data type, of an
+input that it must share them with. Those that a formula determines are known when the graph is
+bound.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dmlc.scalars import DataType
 def infer_output(
     operator: OperatorDefinition, output: TensorDefinition, given: Mapping[str, Value]
 ) -> tuple[Shape, DataType | None]:
-    """The sizes and the data type of an output, where they are those of a value given."""
+    """Sizes and data type of an output, if they are those of a given value."""
     shape = next(
         (
             given[name].shape
@@ -37,8 +38,8 @@ def infer_output(
 def _permitted_type(
     operator: OperatorDefinition, output: TensorDefinition, given: Mapping[str, Value]
 ) -> DataType | None:
-    """The data type that the tables leave an output, as binding chooses it: of several, one that
-    an input has, or the first. None where an input's is not known."""
+    """Data type that the tables permit for an output, with the binder's preference: one that an
+    input has, or else the first. None if an input's type is unknown."""
     known = {name: value.data_type for name, value in given.items()}
     choices: dict[DataType, None] = {}
     for combination in operator.combinations:
@@ -53,7 +54,7 @@ def _permitted_type(
 
 
 def _alike(operator: OperatorDefinition, output: TensorDefinition, fact: str) -> list[str]:
-    """The tensors that must have the same of something as an output."""
+    """Tensors that the sentences equate with an output in a fact."""
     found: list[str] = []
     for constraint in operator.constraints:
         if isinstance(constraint, syntax.Sentence) and constraint.kind == "same":
@@ -73,7 +74,7 @@ def _same_shape(operator: OperatorDefinition, output: TensorDefinition) -> list[
 def _from_dimensions(
     operator: OperatorDefinition, output: TensorDefinition, given: Mapping[str, Value]
 ) -> Shape:
-    """Sizes by the names that the table gives them: `{ N, C, 1 }`."""
+    """Sizes from the table's names: `{ N, C, 1 }`."""
     named: dict[str, int | str] = {}
     for tensor in operator.levels[-1].tensors:
         shape = given[tensor.name].shape if tensor.name in given else None

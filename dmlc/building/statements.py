@@ -1,5 +1,5 @@
-"""Which values of a built graph are statements, under which names, and which stand where they are
-read."""
+"""Statements of a built graph: the values that get one, and their names. Other values are
+inlined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dmlc.building.values import NOWHERE, Derivation, Role, Value
 from dmlc.language import syntax
 
 _DEEPEST = 6
-"""The operations that nest in one statement; what is deeper is parted, to be read."""
+"""Largest depth of operations in one statement; deeper ones are split, for readability."""
 
 
 def list_statements(
@@ -18,10 +18,8 @@ def list_statements(
     outputs: Sequence[tuple[str, Value]],
     taken: Iterable[str],
 ) -> list[syntax.GraphStatement]:
-    """The statements of a graph, in the order its values were made, then outputs that only rename.
-
-    `names` has the names that were given to values, by `id`; `taken` are all names in use.
-    """
+    """Statements of a graph, in the order its values were made, then outputs that only rename.
+    `names` has the names given to values, by `id`; `taken` are all names in use."""
     uses: dict[int, int] = {}
     for value in record:
         for operand in value.operands:
@@ -65,19 +63,19 @@ class _Writer:
     def __init__(self, taken: Iterable[str]) -> None:
         self.taken = dict.fromkeys(taken)
         self.references: dict[int, syntax.Expression] = {}
-        """The values that statements have defined by now."""
+        """References to the values that statements have defined so far."""
         self.depths: dict[int, int] = {}
         self.counts: dict[str, int] = {}
 
     def nests(self, value: Value) -> bool:
-        """Whether an expression is shallow enough to stand inside another."""
+        """Whether an expression is shallow enough to be inlined in another."""
         inner = [self.depths.get(id(o), 0) for o in value.operands]
         depth = 1 + max(inner, default=0)
         self.depths[id(value)] = depth
         return depth < _DEEPEST
 
     def fresh(self, value: Value) -> str:
-        """A name for a value that has none."""
+        """Name for a value without one."""
         stem = value.stem or "value"
         count = self.counts.get(stem, 0)
         name = stem
@@ -89,7 +87,7 @@ class _Writer:
         return name
 
     def state(self, value: Value, name: str, output: bool) -> syntax.GraphStatement:
-        """The statement that defines a value, which is a name from here on."""
+        """Statement that defines a value; later reads use its name."""
         expression = value.make([self.express(o) for o in value.operands])
         self.references[id(value)] = syntax.Reference(name, span=NOWHERE)
         self.depths[id(value)] = 0
@@ -98,8 +96,8 @@ class _Writer:
     def derive(
         self, value: Derivation, names: Mapping[int, str], results: Mapping[int, str]
     ) -> syntax.GraphStatement:
-        """The statement that defines gradients. Those without a name are called after what they are
-        with respect to."""
+        """Statement that defines gradients. Those without a name are named after the tensors they
+        are with respect to."""
         of, wrt, given = (
             tuple(self.express(v) for v in values) for values in (value.of, value.wrt, value.given)
         )
@@ -115,7 +113,7 @@ class _Writer:
         return syntax.GraphStatement(tuple(targets), made, output, span=NOWHERE)
 
     def express(self, value: Value) -> syntax.Expression:
-        """A value where it is read."""
+        """Expression of a value where it is read."""
         found = self.references.get(id(value))
         if found is not None:
             return found

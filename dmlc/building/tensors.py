@@ -1,8 +1,6 @@
-"""Operations on whole tensors of a `FunctionBuilder`, as array libraries have them.
-
-Each makes one stage, in index notation; fusion decides later which of them are kept in memory. So
-what only moves elements, such as a transpose, costs nothing where it is read by what computes.
-"""
+"""Operations on whole tensors of a `FunctionBuilder`, as in array libraries. Each makes one stage,
+in index notation; fusion decides later which of them are stored. So an operation that only moves
+elements, such as a transpose, is free if it is fused with its reader."""
 
 from __future__ import annotations
 
@@ -18,15 +16,15 @@ from dmlc.source import DmlcError
 
 
 def show_extents(extents: Sequence[Extent]) -> str:
-    """Sizes as messages have them: `[2, N]`."""
+    """Sizes in messages: `[2, N]`."""
     return f"[{', '.join(str(extent) for extent in extents)}]"
 
 
 def join_extents(
     builder: FunctionBuilder, shapes: Sequence[Sequence[Extent]]
 ) -> tuple[Extent, ...]:
-    """The sizes that some tensors broadcast to, aligned at their last axes. Raises `DmlcError`
-    where they do not."""
+    """Broadcast shape of some tensors, aligned at their last axes. Raises `DmlcError` if there is
+    none."""
     rank = max((len(shape) for shape in shapes), default=0)
     joined: list[Extent] = [1] * rank
     for shape in shapes:
@@ -43,12 +41,12 @@ def join_extents(
 
 
 def read_broadcast(at: Point, tensor: Tensor, indices: Sequence[Scalar]) -> Scalar:
-    """The element that a tensor has at a place of what it broadcasts to."""
+    """Element of a tensor at an index into its broadcast shape."""
     return at.read(tensor, *_place_broadcast(tensor.extents, indices))
 
 
 def _place_broadcast(own: Sequence[Extent], indices: Sequence[Scalar]) -> list[Operand]:
-    """The position for some sizes along the last axes of what they broadcast to."""
+    """Index into a shape for an index into its broadcast shape, aligned at the last axes."""
     pairs = zip(indices[len(indices) - len(own) :], own, strict=True)
     return [0 if extent == 1 else index for index, extent in pairs]
 
@@ -106,7 +104,8 @@ def map_elements(
     dtype: DataType | None = None,
     extents: Sequence[Extent] | None = None,
 ) -> Tensor:
-    """`formula` of the elements of tensors that broadcast, to `extents` where these are given."""
+    """Tensor of `formula` applied to the elements of tensors, broadcast to `extents` or to their
+    common shape."""
     shapes = [tensor.extents for tensor in tensors]
     joined = join_extents(builder, shapes if extents is None else [extents, *shapes])
     if extents is not None and any(e == 1 != j for e, j in zip(extents, joined, strict=False)):
@@ -124,7 +123,7 @@ def map_elements(
 def expand(
     builder: FunctionBuilder, name: str, tensor: Tensor, extents: Sequence[Extent]
 ) -> Tensor:
-    """The tensor repeated to larger sizes."""
+    """Tensor broadcast to larger sizes."""
     return map_elements(builder, name, _same, tensor, dtype=tensor.dtype, extents=extents)
 
 
@@ -142,8 +141,9 @@ def reduce_axes(
     formula: Callable[[Scalar], Scalar] = _same,
     dtype: DataType | None = None,
 ) -> Tensor:
-    """The elements of a tensor, each after `formula`, combined along some axes. `keep` leaves each
-    of these as an axis of size 1. `dtype` is what the result holds, the tensor's own if None."""
+    """Reduction of a tensor's elements, each after `formula`, along some axes. `keep` leaves each
+    of these as an axis of size 1. `dtype` is the storage type of the result, the tensor's own if
+    None."""
     order = normalize_axes(axes, tensor.rank)
     kept = [axis for axis in range(tensor.rank) if keep or axis not in order]
     extents = [1 if axis in order else tensor.extents[axis] for axis in kept]
@@ -161,8 +161,8 @@ def reduce_axes(
 
 
 def normalize_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Axes counted from 0, in order; negative ones count from the end. Raises `DmlcError` for those
-    that are not there, and for one that is named twice."""
+    """Axes from 0, in order; negative ones count from the end. Raises `DmlcError` for an axis out
+    of bounds and for a repeated one."""
     found: list[int] = []
     for axis in axes:
         if not -rank <= axis < rank:
@@ -174,7 +174,7 @@ def normalize_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def transpose(builder: FunctionBuilder, name: str, tensor: Tensor, order: Sequence[int]) -> Tensor:
-    """The tensor whose axis `k` is the axis `order[k]` of this one."""
+    """Tensor whose axis `k` is the axis `order[k]` of this one."""
     if sorted(order) != list(range(tensor.rank)):
         raise DmlcError(f"{list(order)} is no order of {tensor.rank} axes")
 
@@ -188,7 +188,7 @@ def transpose(builder: FunctionBuilder, name: str, tensor: Tensor, order: Sequen
 def reshape(
     builder: FunctionBuilder, name: str, tensor: Tensor, extents: Sequence[Extent]
 ) -> Tensor:
-    """The same elements, in the order of a packed tensor, in other sizes."""
+    """Tensor of other sizes with the same elements in row-major order."""
     wanted = tuple(as_extent(measure(extent)) for extent in extents)
     whole, own_whole = as_extent(multiply(wanted)), as_extent(multiply(tensor.extents))
     if builder.unify(whole, own_whole) is None:
@@ -218,7 +218,7 @@ def reshape(
 
 
 def flatten(at: Point, indices: Sequence[Scalar], extents: Sequence[Extent]) -> Scalar:
-    """The number of a place in a packed tensor of these sizes."""
+    """Row-major linear index into a tensor of these sizes."""
     position = at.constant(0, DataType.INDEX)
     for index, extent in zip(indices, extents, strict=True):
         position = position * at.size(extent) + index
@@ -226,7 +226,7 @@ def flatten(at: Point, indices: Sequence[Scalar], extents: Sequence[Extent]) -> 
 
 
 def unflatten(at: Point, position: Scalar, extents: Sequence[Extent]) -> list[Scalar]:
-    """The place that has a number in a packed tensor of these sizes."""
+    """Index along each axis for a row-major linear index."""
     places: list[Scalar] = []
     outer = next((axis for axis, extent in enumerate(extents) if extent != 1), 0)
     for axis in reversed(range(len(extents))):
@@ -243,8 +243,8 @@ def unflatten(at: Point, position: Scalar, extents: Sequence[Extent]) -> list[Sc
 def _match_axes(
     one: Sequence[Extent], other: Sequence[Extent]
 ) -> list[tuple[list[int], list[int]]]:
-    """Neighbouring axes of two shapes that hold the same elements between them: the fewest, so
-    that an axis that both have keeps its index. Neither has an axis of size 0."""
+    """Smallest groups of neighbouring axes of two shapes with equal products, so that an axis of
+    both keeps its index. Neither shape has an axis of size 0."""
     matched: list[tuple[list[int], list[int]]] = []
     first, second = 0, 0
     while first < len(one) or second < len(other):
@@ -253,7 +253,7 @@ def _match_axes(
         left = multiply(one[axis] for axis in own)
         right = multiply(other[axis] for axis in others)
         while left != right:
-            # What has no quotient by what is left can only be matched by more axes.
+            # A product without a quotient by the rest can only be matched by more axes.
             if first < len(one) and (second == len(other) or _is_less(left, right)):
                 left = left * measure(one[first])
                 own.append(first)
@@ -269,7 +269,7 @@ def _match_axes(
 
 
 def _is_less(one: Measure, other: Measure) -> bool:
-    """Whether a product of sizes lacks factors of another, as far as that is known."""
+    """Whether a product of sizes lacks factors of another, as far as known."""
     if isinstance(one, int) and isinstance(other, int):
         return one < other
     difference = other - one
@@ -284,8 +284,8 @@ def slice_axes(
     steps: Sequence[int],
     extents: Sequence[Extent],
 ) -> Tensor:
-    """The part of a tensor that starts at a place and has these sizes, in steps that may be
-    negative; one entry for each axis. Raises `DmlcError` where it is not all inside."""
+    """Slice of a tensor with a start, a step, which may be negative, and a size for each axis.
+    Raises `DmlcError` if it is out of bounds."""
     for axis, (start, step, extent) in enumerate(zip(starts, steps, extents, strict=True)):
         size = measure(tensor.extents[axis])
         if (start == 0 and step == 1 and measure(extent) == size) or extent == 0:
@@ -319,7 +319,7 @@ def pad(
     after: Sequence[int],
     value: bool | int | float = 0,
 ) -> Tensor:
-    """The tensor with so many elements of one value before and after each axis."""
+    """Tensor padded with `value` before and after each axis."""
     pairs = zip(before, tensor.extents, after, strict=True)
     extents = [as_extent(measure(size) + front + back) for front, size, back in pairs]
 
@@ -344,14 +344,14 @@ def pad(
 
 
 def clamp(place: Scalar, size: Scalar) -> Scalar:
-    """A position held inside of an axis: what keeps a read inside whose value is not chosen."""
+    """Index clamped to an axis, to keep a read in bounds whose value is not used."""
     return place.apply("max", 0).apply("min", size - 1)
 
 
 def concatenate(
     builder: FunctionBuilder, name: str, tensors: Sequence[Tensor], axis: int
 ) -> Tensor:
-    """Tensors one after another along an axis. They have one type, and else the same sizes."""
+    """Concatenation along an axis of tensors of one type, with equal sizes along the other axes."""
     (place,) = normalize_axes([axis], min(tensor.rank for tensor in tensors))
     given = [tensor for tensor in tensors if tensor.extents[place] != 0] or list(tensors[:1])
     first = given[0]
@@ -414,8 +414,8 @@ def stack_tensors(
 def gather(
     builder: FunctionBuilder, name: str, tensor: Tensor, positions: Tensor, axis: int
 ) -> Tensor:
-    """The parts of a tensor at positions along an axis: its sizes, with those of `positions` in
-    place of the axis. A negative position counts from the end; what is outside reads the edge."""
+    """Slices of a tensor at indices along an axis: its sizes, with those of `positions` in place of
+    the axis. A negative index counts from the end; one out of bounds is clamped."""
     (place,) = normalize_axes([axis], tensor.rank)
     extents = (*tensor.extents[:place], *positions.extents, *tensor.extents[place + 1 :])
 
@@ -430,9 +430,9 @@ def gather(
 
 
 def matrix_multiply(builder: FunctionBuilder, name: str, one: Tensor, other: Tensor) -> Tensor:
-    """The matrix product of the last two axes of each; those before them broadcast. A tensor of one
-    axis is a row before a product, and a column behind it, and the result lacks that axis. 16-bit
-    floats are added up in FLOAT32."""
+    """Matrix product of the last two axes of each; the axes before them broadcast. A tensor of one
+    axis is a row as `one` and a column as `other`, and the result lacks that axis. 16-bit floats
+    are accumulated in FLOAT32."""
     if one.rank == 0 or other.rank == 0:
         raise DmlcError("a matrix product is of tensors of one axis or more")
     batch = join_extents(builder, [one.extents[:-2], other.extents[:-2]])
@@ -457,7 +457,7 @@ def matrix_multiply(builder: FunctionBuilder, name: str, one: Tensor, other: Ten
 
 
 def count_elements(tensor: Tensor) -> int:
-    """How many elements a tensor has. Raises `DmlcError` where that is known at run time only."""
+    """Number of a tensor's elements. Raises `DmlcError` if it is known only at run time."""
     sizes = [extent for extent in tensor.extents if isinstance(extent, int)]
     if len(sizes) < tensor.rank:
         raise DmlcError(f"the sizes of {tensor.name} are known at run time only")

@@ -1,8 +1,8 @@
-"""`Value`: a tensor, or a symbol, of a graph that is being built.
+"""`Value`: a tensor, or a symbol, of a graph under construction.
 
-A value keeps how it is written and what it is made of; which values get a name of their own is for
-the builder to say. What is known of data types and sizes is kept as far as it follows without
-binding; the checker and the binder have the last word.
+A value holds its syntax and its operands; the builder decides which values are named. Its data type
+and sizes are inferred as far as possible without binding; the checker and the binder have the last
+word.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import DmlcError, InternalError, Source, Span, unknown_name
 
 NOWHERE = Span(Source("<graph>", ""), 0, 0)
-"""Where the syntax of a graph built in Python stands, until it is printed."""
+"""Span of the syntax of a graph built in Python, until it is printed."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _LITERALS = ("inf", "nan", "true", "false")
 
 Shape: TypeAlias = tuple[int | str, ...] | None
-"""Sizes, as numbers or as expressions of symbols; empty for one value, None where not known."""
+"""Sizes, as numbers or as expressions of symbols; empty for a scalar, None if unknown."""
 
 Make: TypeAlias = Callable[[Sequence[syntax.Expression]], syntax.Expression]
 
 
 class Role(enum.Enum):
-    """How a value is written."""
+    """Syntactic form of a value."""
 
     LEAF = "an input, a symbol or a number: always where it is read"
     EXPRESSION = "where it is read, unless it is read more than once"
@@ -43,8 +43,8 @@ class Role(enum.Enum):
 
 
 class Value:
-    """A tensor or a symbol of one `GraphBuilder`. Arithmetic and comparisons are element by
-    element and give values; `&`, `|` and `~` are those of booleans."""
+    """Tensor or symbol of one `GraphBuilder`. Arithmetic and comparisons are elementwise and give
+    values; `&`, `|` and `~` are those of booleans."""
 
     __array_ufunc__ = None  # NumPy's scalars leave their arithmetic with values to `Value`.
 
@@ -58,17 +58,17 @@ class Value:
         dtype: DataType | None = None,
     ) -> None:
         self.record = record
-        """Every value of the builder, in the order made."""
+        """All values of the builder, in order of creation."""
         self.role = role
         self.make = make
         self.operands = tuple(operands)
         self.shape = shape
-        """The sizes, with symbols by name; empty for one value, None where they follow only when
-        the graph is bound."""
+        """Sizes, with symbols by name; empty for a scalar, None if known only when the graph is
+        bound."""
         self.data_type = dtype
-        """The data type; None where it follows only when the graph is bound."""
+        """Data type; None if known only when the graph is bound."""
         self.stem = ""
-        """What its statement is named after, where it needs one and has no name."""
+        """Stem of its statement's name, if it needs one and has no name."""
         if role is not Role.LEAF or shape != ():
             record.append(self)
 
@@ -162,7 +162,7 @@ class Value:
 
 
 class Outputs:
-    """The outputs of a call that has several, as attributes; an array of outputs is a tuple."""
+    """Outputs of a call that has several, as attributes; an array of outputs is a tuple."""
 
     def __init__(self, operator: str, found: Mapping[str, Value | tuple[Value, ...]]) -> None:
         self._operator = operator
@@ -180,7 +180,7 @@ class Outputs:
 
 
 class Derivation(Value):
-    """`dx, dw = gradient of y with respect to x, w from dy`; its `parts` are what it defines."""
+    """Gradients `dx, dw = gradient of y with respect to x, w from dy`; `parts` has each."""
 
     def __init__(
         self,
@@ -204,8 +204,8 @@ def _no_expression(parts: Sequence[syntax.Expression]) -> syntax.Expression:
 
 
 def as_value(given: object, record: list[Value]) -> Value:
-    """A value as it is, or a number as one. Raises `DmlcError` for anything else, and for values
-    of another graph."""
+    """Value itself, or a number as a value. Raises `DmlcError` for anything else, and for values of
+    another graph."""
     if isinstance(given, Value):
         if given.record is not record:
             raise DmlcError("this value belongs to another graph")
@@ -215,7 +215,7 @@ def as_value(given: object, record: list[Value]) -> Value:
 
 
 def literal(given: object) -> syntax.Expression:
-    """A number or a boolean, plain or of NumPy, as it is written. Raises `DmlcError`."""
+    """Syntax of a number or a boolean, Python's or NumPy's. Raises `DmlcError`."""
     item = getattr(given, "item", None)
     if callable(item) and getattr(given, "ndim", 1) == 0:
         given = item()
@@ -239,7 +239,7 @@ def literal(given: object) -> syntax.Expression:
 
 
 def combine(symbol: str, left: object, right: object) -> Value:
-    """A binary operator of the language on two values, one of which may be a number."""
+    """Binary operator of the language on two values, one of which may be a number."""
     operands = _operands([left, right])
     found = _result(operands)
     truth = symbol in ("<", "<=", ">", ">=", "==", "!=", "&&", "||")
@@ -254,7 +254,7 @@ def combine(symbol: str, left: object, right: object) -> Value:
 
 
 def call_function(name: str, given: Sequence[object]) -> Value:
-    """A scalar function of the language, element by element."""
+    """Scalar function of the language, element by element."""
     operands = _operands(given)
     shape, dtype = _result(operands)
     operation = OPERATIONS.get(name)
@@ -270,7 +270,7 @@ def call_function(name: str, given: Sequence[object]) -> Value:
 
 
 def choose(condition: object, then: object, otherwise: object) -> Value:
-    """`condition ? then : otherwise`, element by element."""
+    """Choice `condition ? then : otherwise`, element by element."""
     operands = _operands([condition, then, otherwise])
     shape, _ = _result(operands)
     return Value(
@@ -286,7 +286,7 @@ def choose(condition: object, then: object, otherwise: object) -> Value:
 def call_expression(
     name: str, positional: Sequence[syntax.Expression], **named: syntax.Expression
 ) -> syntax.Call:
-    """`name(a, b, label: c)`"""
+    """Syntax of `name(a, b, label: c)`."""
     arguments = [syntax.Argument(None, e, span=NOWHERE) for e in positional]
     arguments += [
         syntax.Argument(syntax.Name(label, span=NOWHERE), e, span=NOWHERE)
@@ -318,7 +318,7 @@ def _operands(given: Sequence[object]) -> list[Value]:
 
 
 def _result(operands: Sequence[Value]) -> tuple[Shape, DataType | None]:
-    """The sizes and the data type of an element-wise result, where they are known."""
+    """Sizes and data type of an elementwise result, if known."""
     shape: Shape = ()
     types: dict[DataType | None, None] = {}
     for operand in operands:
@@ -332,8 +332,8 @@ def _result(operands: Sequence[Value]) -> tuple[Shape, DataType | None]:
 
 
 def join_shapes(left: Shape, right: Shape) -> Shape:
-    """The sizes two values broadcast to; None where symbols leave that open. Raises `DmlcError`
-    where they cannot."""
+    """Broadcast shape of two values; None if it depends on symbols. Raises `DmlcError` if there is
+    none."""
     if left == () or right == ():
         return right if left == () else left
     if left is None or right is None:
@@ -350,7 +350,7 @@ def join_shapes(left: Shape, right: Shape) -> Shape:
 
 
 def check_name(name: str) -> str:
-    """A name, where the language takes it for one. Raises `DmlcError`."""
+    """Name, checked to be an identifier of the language. Raises `DmlcError`."""
     expect_text("name", name)
     if not _NAME.fullmatch(name) or name in _LITERALS:
         raise DmlcError(f"'{name}' is no name: letters, digits and underscores, and no digit first")

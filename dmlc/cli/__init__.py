@@ -1,8 +1,8 @@
-"""The `dmlc` command. Each command is a module of its own, loaded when it is used, so that
-`dmlc --help` starts at once; none holds logic of its own.
+"""`dmlc` command. Each command is a module of its own, imported when it is used, so that `dmlc
+--help` starts at once; none has logic of its own.
 
-Exit status: 0 done; 1 the input is at fault or a check failed; 2 wrong usage; 3 a needed device
-or tool is missing.
+Exit status: 0 success; 1 an error in the input, or a failed check; 2 wrong usage; 3 a missing
+device or tool.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ COMMANDS = {
     "cache": "Show the results kept on disk, and clear them.",
     "completion": "Print the script that makes a shell complete all this.",
 }
-"""Every command, and its line in `dmlc --help`."""
+"""Commands, with their lines in `dmlc --help`."""
 
 
 class _Commands(click.Group):
-    """The commands of the table above; a command's module is imported when it is used."""
+    """Group of these commands; a command's module is imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -86,7 +86,7 @@ def group() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """The entry point of the command; leaves with the exit status."""
+    """Entry point of the command; exits with the exit status."""
     occupy_closed()
     with throttle_garbage_collection():
         status = run(arguments)
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command line and gives its exit status."""
+    """Runs one command line and returns its exit status."""
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
@@ -108,7 +108,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    """A warning as errors are shown; where in the program it arose is no user's concern."""
+    """Shows a warning in the form of errors, without its location in the program."""
     show(f"warning: {message}")
 
 

@@ -1,4 +1,4 @@
-"""Subjects, tensors and attributes, as the command line spells them."""
+"""Subjects, tensors and attributes in the syntax of the command line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def tensor_option(function: F) -> F:
-    """The option `--tensor` of a command."""
+    """Option `--tensor` of a command."""
     return click.option(
         "--tensor", "tensors", multiple=True, metavar="NAME=TYPE[SIZES]",
         shell_complete=complete_tensor,
@@ -38,7 +38,7 @@ _OPEN = "dmlc.open"
 
 
 def attribute_option(function: F) -> F:
-    """The options `--attr` and `--open` of a command."""
+    """Options `--attr` and `--open` of a command."""
 
     def note_open(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> None:
         context.meta[_OPEN] = names
@@ -56,7 +56,7 @@ def attribute_option(function: F) -> F:
 
 
 def dimension_option(function: F) -> F:
-    """The option `--dim` of a command."""
+    """Option `--dim` of a command."""
     return click.option(
         "--dim", "dimensions", multiple=True, metavar="NAME=SIZE",
         help="The value of a graph's symbol: N=32. May repeat.",
@@ -64,7 +64,7 @@ def dimension_option(function: F) -> F:
 
 
 def import_option(function: F) -> F:
-    """The option `--import-folder` of a command."""
+    """Option `--import-folder` of a command."""
     return click.option(
         "--import-folder", "folders", multiple=True, metavar="DIR",
         help="A folder whose files a FILE may import, besides those below its own. May repeat.",
@@ -72,7 +72,7 @@ def import_option(function: F) -> F:
 
 
 def target_option(said: str) -> Callable[[F], F]:
-    """The option `--target` of a command about the kernels of one."""
+    """Option `--target` of a command about the kernels of one."""
     names = [target.name for target in TARGETS]
     return click.option(
         "--target", type=click.Choice(names), default="opencl", show_default=True, help=said
@@ -80,7 +80,7 @@ def target_option(said: str) -> Callable[[F], F]:
 
 
 def profile_option(function: F) -> F:
-    """The option `--profile` of a command."""
+    """Option `--profile` of a command."""
     defaults = ", ".join(f"{t.profiles[0]} for {t.language.title}" for t in TARGETS)
     return click.option(
         "--profile", type=click.Choice([profile.name for profile in PROFILES]),
@@ -89,7 +89,7 @@ def profile_option(function: F) -> F:
 
 
 def matrix_option(function: F) -> F:
-    """The option `--matrix-instruction` of a command."""
+    """Option `--matrix-instruction` of a command."""
     names = [each.name for each in INSTRUCTIONS]
     return click.option(
         "--matrix-instruction", "matrix_instructions", multiple=True,
@@ -105,12 +105,12 @@ def matrix_option(function: F) -> F:
 def _read_instructions(
     _context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
 ) -> list[str]:
-    """The instructions of `--matrix-instruction`."""
+    """Instructions of `--matrix-instruction`."""
     return [each.name for each in INSTRUCTIONS] if "all" in given else [*given]
 
 
 def schedule_option(function: F) -> F:
-    """The option `--schedule` of a command that makes kernels."""
+    """Option `--schedule` of a command that compiles kernels."""
     return click.option(
         "--schedule", metavar="FILE", callback=_read_schedule,
         help="Schedules of your own for some kernels, as dmlc ir --schedule prints them.",
@@ -118,7 +118,7 @@ def schedule_option(function: F) -> F:
 
 
 def table_options(function: F) -> F:
-    """The options `--gpu-class` and `--schedules` of a command that makes kernels."""
+    """Options `--gpu-class` and `--schedules` of a command that compiles kernels."""
     function = click.option(
         "--schedules", metavar="FILE", callback=_read_schedule,
         help="A table of schedules of your own, as dmlc tune writes it. Its rows go first.",
@@ -132,36 +132,36 @@ def table_options(function: F) -> F:
 
 
 def _read_schedule(_context: click.Context, _parameter: click.Parameter, path: str | None) -> Any:
-    """The file of `--schedule`, with its name."""
+    """File of `--schedule`, with its name."""
     if path is None:
         return None
     return Source(path, read_bounded(path, _MOST_SCHEDULE).decode(errors="replace"))
 
 
 _MOST_SCHEDULE = 2**22
-"""The longest file of schedules that is read."""
+"""Largest file of schedules that is read, in bytes."""
 
 
 def bindings(function: F) -> F:
-    """The options that bind an operator or a graph."""
+    """Options that bind an operator or a graph."""
     return tensor_option(attribute_option(dimension_option(import_option(function))))
 
 
 def show_warnings(warnings: Iterable[Diagnostic]) -> None:
-    """Shows warnings; of several programs for one function, each once."""
+    """Shows warnings, without repeating those of several programs for one function."""
     for warning in dict.fromkeys(warning.render() for warning in warnings):
         show(warning)
 
 
 def show_commands(where: str, commands: Iterable[str]) -> None:
-    """The commands for written files, on the machine they are meant for."""
+    """Shows the commands to run on the machine that written files are for."""
     show(f"{where}:")
     for line in commands:
         show(f"  {line}")
 
 
 _MOST_BYTES = 2**28
-"""The longest text of a function that is read."""
+"""Largest text of a function that is read, in bytes."""
 
 # Subjects -------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ def bind_subject(
     dimensions: Iterable[str],
     folders: Sequence[str] = (),
 ) -> ir.Function:
-    """The function that `OP` or `FILE[:NAME]` becomes with these bindings, or that of `FILE.ir`."""
+    """Function of `OP` or `FILE[:NAME]` with these bindings, or that of `FILE.ir`."""
     function = find_function(text, tensors, attributes, dimensions)
     if function is not None:
         return function
@@ -188,7 +188,7 @@ def bind_subject(
 def find_function(
     text: str, tensors: Iterable[str], attributes: Iterable[str], dimensions: Iterable[str]
 ) -> ir.Function | None:
-    """The function in `FILE.ir`, which has no bindings left; None for any other argument."""
+    """Function in `FILE.ir`, which takes no bindings; None for any other argument."""
     if not text.endswith(".ir"):
         return None
     for option, given in (("tensor", tensors), ("attr", attributes), ("dim", dimensions)):
@@ -201,7 +201,7 @@ def find_function(
 
 
 def read_dimensions(texts: Iterable[str], subject: dmlc.Operator | dmlc.Graph) -> dict[str, int]:
-    """The symbols of `--dim`, which has a meaning for graphs only."""
+    """Symbols of `--dim`, which is for graphs only."""
     found: dict[str, int] = {}
     for name, text in read_pairs("--dim", texts).items():
         if isinstance(subject, dmlc.Operator):
@@ -219,7 +219,7 @@ def read_dimensions(texts: Iterable[str], subject: dmlc.Operator | dmlc.Graph) -
 
 
 def read_widths(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
-    """The widths of `--float-controls`: numbers with commas between, or `none`."""
+    """Widths of `--float-controls`: numbers separated by commas, or `none`."""
     if text == "none":
         return ()
     known = {str(width): width for width in FLOAT_WIDTHS}
@@ -230,7 +230,7 @@ def read_widths(_context: click.Context, _parameter: click.Parameter, text: str)
 
 
 def refuse_attributes(texts: Iterable[str], graph: dmlc.Graph) -> None:
-    """Refuses `--attr`, which has a meaning for operators only."""
+    """Raises for `--attr` with a graph, since it is for operators only."""
     if read_pairs("--attr", texts):
         raise click.BadParameter(
             f"{graph.name} is a graph, and each call in it gives its own attributes",
@@ -239,8 +239,7 @@ def refuse_attributes(texts: Iterable[str], graph: dmlc.Graph) -> None:
 
 
 def find_subject(text: str, folders: Sequence[str] = ()) -> dmlc.Operator | dmlc.Graph:
-    """The operator or the graph that `OP` or `FILE[:NAME]` means; a file may import from
-    `folders`."""
+    """Operator or graph of `OP` or `FILE[:NAME]`; a file may import from `folders`."""
     if text.endswith(".ir"):
         raise DmlcError(
             f"'{text}' holds a function of the IR, and this takes an operator or a graph",
@@ -270,21 +269,21 @@ def find_subject(text: str, folders: Sequence[str] = ()) -> dmlc.Operator | dmlc
 
 
 def find_file(text: str) -> str:
-    """The file in `FILE[:NAME]`; the text itself where it names none."""
+    """File in `FILE[:NAME]`, or the text itself if it names none."""
     path = text.rpartition(":")[0]
     return path if not is_file(text) and is_file(path) else text
 
 
 def count_subjects(module: dmlc.Module) -> str:
-    """`2 operators, 1 graph`"""
+    """Numbers of a module's operators and graphs: `2 operators, 1 graph`."""
     kinds = (("operator", len(module.operators)), ("graph", len(module.graphs)))
     parts = [f"{n} {kind}" if n == 1 else f"{n} {kind}s" for kind, n in kinds if n]
     return ", ".join(parts) or "no operators"
 
 
 def is_file(text: str) -> bool:
-    """Whether an argument is the name of a file, and of no operator. What is too long for a name,
-    or none at all, names no file."""
+    """Whether an argument is the name of a file, and of no operator. A text too long for a name, or
+    invalid as one, names no file."""
     return text.endswith(".dml") or os.path.isfile(text)
 
 
@@ -313,7 +312,7 @@ def read_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
 
 
 def read_tensors(texts: Iterable[str]) -> dict[str, dmlc.TensorDesc]:
-    """The tensor descriptions of `--tensor`."""
+    """Tensor descriptions of `--tensor`."""
     return {name: _tensor(name, value) for name, value in read_pairs("--tensor", texts).items()}
 
 
@@ -332,7 +331,7 @@ def _tensor(name: str, text: str) -> dmlc.TensorDesc:
 
 
 def _sizes(text: str | None) -> tuple[ir.Extent, ...] | None:
-    """Sizes, of which names are left open."""
+    """Sizes; names are open ones."""
     parts = [] if text is None else text.split(",")
     names = [part for part in parts if as_open_size(part) is not None]
     if text is None or not names:
@@ -360,8 +359,8 @@ def _integers(text: str | None) -> tuple[int, ...] | None:
 def read_attributes(
     texts: Iterable[str], subject: dmlc.Operator | dmlc.Graph | None = None
 ) -> dict[str, object]:
-    """The attributes of `--attr`: numbers, true and false, lists, and names. What the operator
-    has as a list may be one value: `Axes=1`."""
+    """Attributes of `--attr`: numbers, true and false, lists, and names. A list of the operator may
+    be given as one value: `Axes=1`."""
     context = click.get_current_context(silent=True)
     opened = () if context is None else context.meta.get(_OPEN, ())
     found: dict[str, object] = dict.fromkeys(opened, dmlc.OPEN)

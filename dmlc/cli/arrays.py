@@ -1,8 +1,8 @@
 """Array files of the command line: `.npy` in, `.npy` out. Pickled objects are never read.
 
-NumPy's format has no name for bfloat16: `numpy.save` writes such an array as two plain bytes an
-element. So two plain bytes are read as bfloat16, and 16-bit integers are where the tensor is said
-to be BFLOAT16; results in bfloat16 are written as plain bytes.
+NumPy's format has no name for bfloat16: `numpy.save` writes such an array as two plain bytes per
+element. So two plain bytes are read as bfloat16, as are 16-bit integers for a BFLOAT16 tensor;
+results in bfloat16 are written as plain bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dmlc.testing.verify import bind_for_arrays
 def read_arrays(
     paths: Mapping[str, str], tensors: Mapping[str, dmlc.TensorDesc]
 ) -> dict[str, Array]:
-    """The arrays of `--input NAME=FILE.npy`, each held to what `--tensor` says about it."""
+    """Arrays of `--input NAME=FILE.npy`, each checked against its `--tensor`."""
     found: dict[str, Array] = {}
     for name, path in paths.items():
         desc = tensors.get(name)
@@ -39,11 +39,9 @@ def read_arrays(
 
 
 def read_array(path: str, dtype: DataType | None = None) -> Array:
-    """One `.npy` file of any version and order, in this machine's byte order.
-
-    `dtype` is what the tensor is said to hold. Raises `DmlcError` where the file is missing, no
-    regular one, cut short, no `.npy` file, or holds what no tensor can.
-    """
+    """Array of a `.npy` file of any version and order, in native byte order. `dtype` is the
+    declared type. Raises `DmlcError` for a file that is missing, irregular, truncated or no `.npy`
+    file, and for an element type that no tensor has."""
     try:
         with open_regular(path) as file:
             array = read_npy(file)
@@ -65,12 +63,12 @@ def read_array(path: str, dtype: DataType | None = None) -> Array:
 
 
 def find_weights(path: str | Path) -> Path:
-    """The folder with the weights of a function in a file, which `dmlc import-onnx` writes."""
+    """Folder of the weights of a function in a file, as written by `dmlc import-onnx`."""
     return Path(path).with_suffix(".weights")
 
 
 def read_weights(path: str, function: ir.Function, given: Mapping[str, Array]) -> dict[str, Array]:
-    """The weights of a function in a file, for those parameters that are not given."""
+    """Weights of a function in a file, for those parameters that are not given."""
     folder, found = find_weights(path), dict[str, Array]()
     for parameter in function.parameters:
         place = folder / name_file(parameter.name, ".npy")
@@ -104,8 +102,8 @@ def make_outputs(
     attributes: Mapping[str, object],
     dims: Mapping[str, int],
 ) -> dict[str, Array]:
-    """Arrays for the outputs that `--tensor` describes, of its type and of sizes that are given
-    or inferred."""
+    """Arrays for the outputs that `--tensor` describes, of its type and of given or inferred
+    sizes."""
     described = {
         name: desc for name, desc in tensors.items() if name not in arrays and not desc.symbols
     }
@@ -130,7 +128,7 @@ def bind_open(
     attributes: Mapping[str, object],
     dims: Mapping[str, int],
 ) -> ir.Function | None:
-    """The function for all sizes that `--tensor` leaves open; None where it leaves none open."""
+    """Function for all values of the open sizes in `--tensor`; None if there are none."""
     if not any(desc.symbols for desc in tensors.values()):
         return None
     types = {name: data_type_of(array.dtype) for name, array in arrays.items()}
@@ -139,7 +137,7 @@ def bind_open(
 
 
 def encode_array(array: Array) -> bytes:
-    """An array as the bytes of a `.npy` file."""
+    """Array as the bytes of a `.npy` file."""
     buffer = io.BytesIO()
     plain = array.view(np.dtype("V2")) if array.dtype == DataType.BFLOAT16.dtype else array
     np.lib.format.write_array(buffer, plain, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""`dmlc cache`: the results kept on disk for the next process."""
+"""`dmlc cache`: results cached on disk."""
 
 from __future__ import annotations
 

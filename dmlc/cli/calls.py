@@ -1,4 +1,4 @@
-"""The arguments of commands that run something: the subject, its arrays, and the device."""
+"""Arguments of commands that run something: the subject, its arrays, and the device."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from dmlc.source import Source
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Call:
-    """A run as its options say it."""
+class RunOptions:
+    """Run described by the options of a command."""
 
     subject: dmlc.Operator | dmlc.Graph | ir.Function
     arrays: Mapping[str, Array]
@@ -46,12 +46,12 @@ class Call:
     dims: Mapping[str, int]
     device: str
     arguments: tuple[Any, ...]
-    """The arguments of `dmlc.run`."""
+    """Arguments of `dmlc.run`."""
 
 
 def call_options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The argument and the options of a run on one of some `devices`. The command gets them as a
-    `Call`, its first parameter."""
+    """Argument and options of a run on one of some `devices`. The command receives a `RunOptions`
+    as its first parameter."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
@@ -103,9 +103,9 @@ def _read_call(
     folders: Sequence[str],
     device: str,
     rest: tuple[Any, ...],
-) -> Call:
-    """The run that options mean, the arrays of its inputs read; `rest` is how its kernels are made.
-    Raises as these do."""
+) -> RunOptions:
+    """Run of the given options, with the arrays of its inputs read; `rest` has the compiler's
+    options. Raises `DmlcError` for wrong ones."""
     bound = find_function(operator, (), attributes, dimensions)
     found = find_subject(operator, folders) if bound is None else bound
     described = read_tensors(tensors)
@@ -131,4 +131,4 @@ def _read_call(
     if function is not None:
         spelt = {ir_name(name): array for name, array in arrays.items()}
         call = (function, spelt, None, outputs, device, None, *rest)
-    return Call(found, arrays, given, dims, device, call)
+    return RunOptions(found, arrays, given, dims, device, call)

@@ -1,4 +1,4 @@
-"""`dmlc check`: every mistake in some files, and slow work of their kernels."""
+"""`dmlc check`: errors in files, and slow code in their kernels."""
 
 from __future__ import annotations
 

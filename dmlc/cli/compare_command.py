@@ -1,4 +1,4 @@
-"""`dmlc compare`: two arrays side by side, to judge the results of another machine."""
+"""`dmlc compare`: comparison of two arrays, such as the results of another machine."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def command(
 
 
 def _cut(array: Array, count: int) -> Array:
-    """A line of elements without those that only fill it up."""
+    """One-dimensional array without its padding."""
     return array[:count] if array.ndim == 1 else array
 
 
 def _read_bound(path: str, expected: Array) -> Array:
-    """How far each element may be off. Raises `DmlcError` for what says no such thing."""
+    """Error bound of each element. Raises `DmlcError` for an array of no bounds."""
     bound = read_array(path)
     if bound.dtype.kind != "f" or bound.size != expected.size:
         raise DmlcError(
@@ -106,5 +106,5 @@ def _read_bound(path: str, expected: Array) -> Array:
 
 
 def _spell(value: bool | int | float | None) -> bool | int | float | str | None:
-    """A number as JSON has it; one that it lacks as a text, such as `"inf"`."""
+    """Number for JSON; one that JSON lacks as a text, such as `"inf"`."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -184,7 +184,8 @@ def command(
 def _show_literals(
     text: str, tensors: tuple[str, ...], attributes: tuple[str, ...], folders: tuple[str, ...]
 ) -> None:
-    """Says which attributes' values kernels have in them, and which of these may be inputs."""
+    """Shows the attributes whose values are constants in kernels, and which of these may be
+    inputs."""
     subject = None if text.endswith(".ir") else find_subject(text, folders)
     if not isinstance(subject, dmlc.Operator):
         return
@@ -210,15 +211,15 @@ def _show_literals(
 
 
 def _write_value(value: Constant) -> str:
-    """An attribute's value in the digits that FLOAT32 has."""
+    """Attribute's value in the digits of FLOAT32."""
     return f"{value:.7g}" if isinstance(value, float) else write_constant(value)
 
 
 def _write_headers(
     programs: Iterable[Program], host: str, compiled: Mapping[str, bytes]
 ) -> dict[str, str]:
-    """The host code of the programs that can have it, by file name; `compiled` has the machine code
-    of their kernels, as far as it is there."""
+    """Host code of the programs that can have it, by file name; `compiled` has the machine code of
+    their kernels, if available."""
     hosted = [p for p in programs if host in find_target(p.target).hosts]
     if host == "cpp":
         cpp = interop.cpp_header

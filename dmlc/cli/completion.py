@@ -1,8 +1,5 @@
-"""The words that a shell offers while a command is typed: names of operators, of their tensors and
-attributes, codes and files.
-
-Nothing is compiled or parsed for it: what the library has is in `library/index.json`.
-"""
+"""Shell completion: names of operators, of their tensors and attributes, codes and files. Nothing
+is compiled or parsed for it: the library's names are in `library/index.json`."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ Items = list[CompletionItem]
 OPERATOR_COMMANDS = (
     "compile", "export", "graph", "inspect", "ir", "qualify", "run", "show", "test", "tune",
 )  # fmt: skip
-"""The commands whose arguments are operators, or files that hold some."""
+"""Commands whose arguments are operators, or files of operators."""
 
 
 def stand_in(name: str) -> click.Command | None:
-    """A command that offers what the one of that name does where an operator is typed, or the value
-    of an option that the library's index knows, so that none of what the command imports is. None
-    where other options are on the line: the command itself is asked."""
+    """Command that completes operators, and the values of options known from the library's index,
+    like the one of that name, without importing its module. None if other options are on the line:
+    the command itself completes them."""
     words = split_arg_string(os.environ.get("COMP_WORDS", ""))
     if name not in OPERATOR_COMMANDS:
         return None
@@ -40,8 +37,8 @@ def stand_in(name: str) -> click.Command | None:
 
 
 def _find_value(words: Sequence[str]) -> str:
-    """The last word before what is typed, of all words of the line: an option, where its value is
-    typed. Shells say how many words come before, and fish the word that is typed."""
+    """Last word before the one being typed: an option, if its value is typed. Shells tell the
+    number of words before it, and fish the word itself."""
     typed = os.environ.get("COMP_CWORD", "")
     if typed.isdigit():
         words = words[: int(typed)]
@@ -51,7 +48,7 @@ def _find_value(words: Sequence[str]) -> str:
 
 
 def complete_operator(_: click.Context, __: click.Parameter, typed: str) -> Items:
-    """Operators whose name, or name within the family, starts so, in any case; and files."""
+    """Operators whose name, or name within the family, has this prefix in any case; and files."""
     wanted = typed.lower()
     names = [
         name
@@ -67,27 +64,27 @@ def complete_file(_: click.Context, __: click.Parameter, typed: str) -> Items:
 
 
 def complete_attribute(ctx: click.Context, _: click.Parameter, typed: str) -> Items:
-    """`Epsilon=` of the operator that is named before."""
+    """`Epsilon=` and so on for the operator on the command line."""
     known = _find_operator(ctx)
     return _pairs(typed, () if known is None else known.attributes)
 
 
 def complete_tensor(ctx: click.Context, _: click.Parameter, typed: str) -> Items:
-    """`InputTensor=` of the operator that is named before."""
+    """`InputTensor=` and so on for the operator on the command line."""
     known = _find_operator(ctx)
     return _pairs(typed, () if known is None else known.tensors)
 
 
 def _find_operator(ctx: click.Context) -> summaries.Summary | None:
-    """The operator of the library that the command line names. While the last word is an option
-    without its value, click has read none of the words before it."""
+    """Library operator on the command line. While the last word is an option without its value,
+    click has parsed none of the words before it."""
     words = split_arg_string(os.environ.get("COMP_WORDS", ""))
     known = summaries.read_index()
     return next((known[w] for w in (ctx.params.get("operator"), *words) if w in known), None)
 
 
 def complete_input(ctx: click.Context, parameter: click.Parameter, typed: str) -> Items:
-    """`InputTensor=`, and a file behind it."""
+    """`InputTensor=` followed by a file."""
     if "=" in typed:
         return complete_file(ctx, parameter, typed)
     return complete_tensor(ctx, parameter, typed)
@@ -104,7 +101,7 @@ TAKERS = {
     "--attr": ("compile", "export", "graph", "inspect", "ir", "run", "tune"),
     "--input": ("export", "run"),
 }
-"""The commands that take each of these options."""
+"""Commands that take each of these options."""
 
 
 def _pairs(typed: str, names: tuple[str, ...]) -> Items:

@@ -1,4 +1,4 @@
-"""`dmlc completion`: the script that makes a shell complete the commands."""
+"""`dmlc completion`: script for the completion of commands in a shell."""
 
 from __future__ import annotations
 

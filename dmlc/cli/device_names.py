@@ -1,4 +1,4 @@
-"""The names of devices, as a shell offers them."""
+"""Completion of device names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dmlc devices`: the devices of this machine."""
+"""`dmlc devices`: devices of this machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def command(as_json: bool, check: bool) -> int:
 
 
 def _check(device: AnyDevice) -> list[str]:
-    """The wrong answers of a device, or the reason that there are none."""
+    """Wrong answers of a device, or the reason that there are no answers."""
     try:
         return list(find_all_wrong(device))
     except UnavailableError as error:

@@ -1,4 +1,4 @@
-"""`dmlc explain`: the meaning of the code of an error or a warning."""
+"""`dmlc explain`: explanation of an error or warning code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dmlc fmt`: files in their canonical form."""
+"""`dmlc fmt`: formatter of files."""
 
 from __future__ import annotations
 

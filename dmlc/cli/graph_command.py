@@ -1,4 +1,4 @@
-"""`dmlc graph`: a picture of a graph before and after fusion."""
+"""`dmlc graph`: picture of a graph before and after fusion."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def command(
 
 
 def _find_format(form: str | None, html: bool, output: str | None) -> str:
-    """The format to write, by the options and the end of the file's name."""
+    """Format of the output, from the options and the suffix of the file."""
     if html:
         if form not in (None, "html"):
             raise click.UsageError(f"--html and --format {form} do not go together")

@@ -1,4 +1,4 @@
-"""`dmlc import-cgc`: a graph of Windows' Compute Graph Compiler as a function of the tensor IR."""
+"""`dmlc import-cgc`: graph of Windows' Compute Graph Compiler as a function of the tensor IR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dmlc import-onnx`: an ONNX model as a function of the tensor IR."""
+"""`dmlc import-onnx`: ONNX model as a function of the tensor IR."""
 
 from __future__ import annotations
 

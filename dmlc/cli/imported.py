@@ -1,4 +1,4 @@
-"""Models of other tools as functions of the tensor IR: what the commands that read them write."""
+"""Output of the commands that import models of other tools as functions of the tensor IR."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show_imported(found: ImportedModel, path: str, directory: str | None) -> None:
-    """Writes the function of a model in a file into a folder, and its weights beside it, or prints
+    """Writes the function of a model to a file in a folder, and its weights beside it, or prints
     the function."""
     if directory is None:
         click.echo(str(found.function))

@@ -1,4 +1,4 @@
-"""`dmlc inspect`: the figures of each kernel on a GPU, without one."""
+"""`dmlc inspect`: figures of each kernel on a GPU, without a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dmlc ir`: the tensor IR of an operator or a graph, before and after the passes."""
+"""`dmlc ir`: tensor IR of an operator or a graph, before and after the passes."""
 
 from __future__ import annotations
 

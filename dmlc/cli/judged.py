@@ -1,4 +1,4 @@
-"""Kernels of others that `dmlc test --kernel` judges, and what it says of them."""
+"""Foreign kernels judged by `dmlc test --kernel`, and their reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dmlc.testing.judging import Judgement, judge
 from dmlc.testing.report import join_junit
 
 _MODULE = re.compile(rb"^class (Model|ModelNew)\b", re.MULTILINE)
-"""The line that a file with a module of PyTorch has, as KernelBench names them."""
+"""Class definition in a file with a PyTorch module, in KernelBench's naming."""
 _MOST_BYTES = 1 << 20
 
 
@@ -31,7 +31,7 @@ def judge_files(
     failures: Path,
     options: Options,
 ) -> list[Judgement]:
-    """What came of the kernel of a file, or of each module of PyTorch in a file or a folder."""
+    """Judgements of the kernel in a file, or of each PyTorch module in a file or a folder."""
     path = Path(kernel)
     is_python = path.suffix == ".py"
     if path.is_dir() or (is_python and _MODULE.search(read_bounded(path, _MOST_BYTES))):
@@ -61,7 +61,7 @@ def judge_files(
 
 
 def show_judged(judged: Sequence[Judgement], junit: str | None, as_json: bool) -> int:
-    """Shows what came of candidates, and gives the exit status."""
+    """Shows the judgements of candidates, and returns the exit status."""
     if junit is not None:
         path = Path(junit)
         text = join_junit([each.report for each in judged])

@@ -1,4 +1,4 @@
-"""`dmlc lsp`: the language server, for editors."""
+"""`dmlc lsp`: language server for editors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How errors, warnings and notes reach the terminal: on standard error, in colour where that is a
-terminal and NO_COLOR is not set (https://no-color.org)."""
+"""Errors, warnings and notes on the terminal: on standard error, in colour if that is a terminal
+and NO_COLOR is not set (https://no-color.org)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CODE = re.compile(r"(?<= )\[[EW]\d{4}\]$", re.MULTILINE)
 
 
 def wants_colour() -> bool:
-    """Whether standard error is a terminal that is to be coloured."""
+    """Whether standard error is a terminal that wants colour."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return sys.stderr.isatty() and not plain
 
@@ -28,13 +28,13 @@ def show(what: DmlcError | Diagnostic | str) -> None:
     """Writes an error or a warning to standard error."""
     text = printable(what.render() if isinstance(what, Diagnostic) else str(what))
     colour = wants_colour()
-    # Where nobody can be told, the exit status still says it.
+    # If the message cannot be written, the exit status still reports the error.
     with contextlib.suppress(OSError):
         click.echo(paint(text) if colour else text, err=True, color=colour)
 
 
 def paint(text: str) -> str:
-    """The text of diagnostics with the words, the carets and the code in colour."""
+    """Text of diagnostics with the words, the carets and the code in colour."""
     text = _SAID.sub(lambda m: m[1] + click.style(m[2], fg=_COLOURS[m[2]], bold=True), text)
     text = _CARETS.sub(lambda m: m[1] + click.style(m[2], fg="green", bold=True), text)
     return _CODE.sub(lambda m: click.style(m[0], dim=True), text)

@@ -1,4 +1,4 @@
-"""`dmlc ops`: the operators of the library."""
+"""`dmlc ops`: operators of the library."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def command(pattern: str | None, as_json: bool) -> int:
 
 
 def _read(name: str) -> Summary:
-    """The summary of an operator that the index lacks, from its file."""
+    """Summary of an operator that the index lacks, from its file."""
     return summarize(dmlc.operators()[name].definition)
 
 
@@ -68,7 +68,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
     widths = {c: max(len(row[c]) for row in shown) for c in _COLUMNS}
     for number, row in enumerate(shown):
         line = "  ".join(row[c].ljust(widths[c]) for c in _COLUMNS).rstrip()
-        # What is counted and cut are operators.
+        # The titles go to standard error, so that a pipe gets operators only.
         (show if number == 0 else click.echo)(line)
 
 

@@ -1,7 +1,7 @@
-"""Standard output, which may be a terminal that obeys what it is sent, full, or closed.
+"""Standard output that may be a terminal, full, or closed.
 
-Names and titles come from files of others. A terminal gets them without what it would obey; files
-and pipes get them as they are.
+Names and titles come from foreign files. A terminal gets them without control characters; files and
+pipes get them unchanged.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from dmlc.source import printable
 
 
 class OutputError(Exception):
-    """Standard output cannot be written."""
+    """Raised if standard output cannot be written."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(f"cannot write to standard output: {(error.strerror or 'closed').lower()}")
         self.is_left = error.errno == errno.EPIPE
-        """Whether its reader has left, as `head` does when it has enough: no mistake of anyone."""
+        """Whether the reader has closed the pipe, as `head` does when it has enough, which is no
+        error."""
 
 
 class _Output:
-    """A stream of text, or of bytes, that raises `OutputError`; all else is the stream's own. None
-    stands for one that was closed before the process began."""
+    """Wrapper of a text or byte stream that raises `OutputError`. None stands for a stream that was
+    closed before the process began."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -67,7 +68,7 @@ class _Output:
 
 @contextlib.contextmanager
 def guarding_output() -> Generator[None]:
-    """Has standard output guarded meanwhile, and flushed in the end. Raises `OutputError`."""
+    """Wraps standard output during the block, and flushes it at the end. Raises `OutputError`."""
     output = _Output(sys.stdout)
     with contextlib.redirect_stdout(cast("Any", output)):
         yield
@@ -75,8 +76,8 @@ def guarding_output() -> Generator[None]:
 
 
 def occupy_closed() -> None:
-    """Opens the standard streams that are closed, as nothing: the next file that is opened would
-    be taken for one of them."""
+    """Opens closed standard streams on the null device, so that no other file gets their
+    numbers."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -85,8 +86,7 @@ def occupy_closed() -> None:
 
 
 def forget_unwritten() -> None:
-    """Throws away what is still to be written where it cannot be: Python tries at its end again,
-    and would say so."""
+    """Discards unwritable output, which Python would try to write again at exit and report."""
     stream = cast("TextIO | None", sys.stdout)
     try:
         if stream is not None and not stream.closed:

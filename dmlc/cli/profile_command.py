@@ -1,4 +1,4 @@
-"""`dmlc profile`: how long each kernel of an operator or a graph takes."""
+"""`dmlc profile`: time of each kernel of an operator or a graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import click
 
 from dmlc.api import plan_run
-from dmlc.cli.calls import Call, call_options
+from dmlc.cli.calls import RunOptions, call_options
 from dmlc.runtime.profile import RUNS, refuse
 
 
@@ -24,7 +24,7 @@ from dmlc.runtime.profile import RUNS, refuse
               help="Take the median of so many runs.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(
-    call: Call,
+    call: RunOptions,
     runs: int,
     as_json: bool,
 ) -> None:

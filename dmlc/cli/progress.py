@@ -1,5 +1,5 @@
-"""How far a command has come, on standard error, once it takes longer than two seconds: a line that
-is written over on a terminal, a line a second elsewhere."""
+"""Progress of a command, on standard error, once it takes longer than two seconds: a line that is
+overwritten on a terminal, a line per second elsewhere."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dmlc.progress import listening
 
 _QUIET = "DMLC_NO_PROGRESS"
 _PATIENCE = 2.0
-"""Seconds that a phase takes before it is spoken of."""
+"""Seconds before a phase is shown."""
 _WIDTH = 24
-"""Characters of a bar."""
+"""Width of a bar in characters."""
 
 
 class Shown:
-    """A listener that shows the phases of a command."""
+    """Listener that shows the phases of a command."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -58,15 +58,14 @@ class Shown:
 
 
 def _echo(text: str) -> None:
-    # Where nobody can be told, the work goes on.
+    # If progress cannot be written, the work goes on.
     with contextlib.suppress(OSError):
         click.echo(text, nl=False, err=True, color=True)
 
 
 @contextlib.contextmanager
 def showing_progress() -> Generator[None]:
-    """Shows the phases of what runs meanwhile, unless the environment variable DMLC_NO_PROGRESS has
-    a value."""
+    """Shows the phases of the block, unless the environment variable DMLC_NO_PROGRESS is set."""
     if os.environ.get(_QUIET):
         yield
         return

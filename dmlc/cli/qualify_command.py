@@ -1,4 +1,4 @@
-"""`dmlc qualify`: whether a device may be shipped to, as a page for people and as JSON."""
+"""`dmlc qualify`: qualification of a device for shipping, as a page for people and as JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CASES = 6
 REPORT = "report"
 PAGE, RECORD, KEPT = "qualification.html", "qualification.json", "kept"
 _STEP = 32
-"""The unit of the sizes of timed kernels."""
+"""Unit of the sizes of timed kernels."""
 
 
 @click.command(
@@ -144,7 +144,7 @@ def _tell(name: str) -> None:
 
 
 def _check_folder(path: Path) -> None:
-    """Refuses a folder that cannot be written to, before there is something to write."""
+    """Raises for a folder that cannot be written to, before there are results."""
     write_files(path, {})
     if not os.access(path, os.W_OK):
         raise DmlcError(

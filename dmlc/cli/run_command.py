@@ -1,4 +1,4 @@
-"""`dmlc run`: an operator or a graph on arrays."""
+"""`dmlc run`: operator or graph on arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 import dmlc
 from dmlc.cli.arrays import encode_array
-from dmlc.cli.calls import Call, call_options
+from dmlc.cli.calls import RunOptions, call_options
 from dmlc.cli.messages import show
 from dmlc.cli.values import describe_values
 from dmlc.devices import REFERENCE, RUNTIMES, find_promises
@@ -41,7 +41,7 @@ from dmlc.testing.verify import Verdict, verify
               "are any.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write what was done as JSON.")
 def command(
-    call: Call,
+    call: RunOptions,
     directory: str | None,
     verified: bool,
     checked: bool,

@@ -1,4 +1,4 @@
-"""`dmlc show`: one operator or graph, as its file has it."""
+"""`dmlc show`: source of one operator or graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dmlc test`: every operator proves itself, from its own tables, on every device."""
+"""`dmlc test`: tests of operators on devices, generated from their own tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dmlc.testing.report import Report, describe_outcome, find_suspects, render_
 
 FAILURES = "dmlc-failures"
 _MANY = 20
-"""So many operators take minutes: a log is told how far they are."""
+"""Number of operators from which a log shows progress, since they take minutes."""
 
 
 @click.command(
@@ -194,13 +194,14 @@ def _show(report: Report, coverage: bool) -> None:
 
 
 def _explain(devices: Sequence[str]) -> None:
-    """Says of devices that failed whether their drivers can be blamed."""
+    """Says of devices that failed whether their drivers are known to be wrong."""
     for said in filter(None, map(explain_failure, devices)):
         show(said)
 
 
 def list_targets(subjects: Sequence[str], folders: Sequence[str]) -> list[Target]:
-    """The operators that arguments mean, each once. Raises `DmlcError` where one means none."""
+    """Operators that arguments name, without repetition. Raises `DmlcError` for an argument that
+    names none."""
     library = list(dmlc.operators())
     if not subjects:
         return [Target(name) for name in library]
@@ -224,7 +225,7 @@ def list_targets(subjects: Sequence[str], folders: Sequence[str]) -> list[Target
 
 
 def show_progress(done: Iterator[Done], count: int) -> Iterator[Done]:
-    """Passes on the outcomes of so many operators: with a bar on a terminal, and elsewhere with a
+    """Passes on the outcomes of `count` operators, with a bar on a terminal, and elsewhere with a
     line for every tenth of many."""
     if not sys.stderr.isatty():
         yield from _log_progress(done, count)
@@ -255,7 +256,7 @@ def _replay(
     folders: Sequence[str],
     as_json: bool,
 ) -> int:
-    """Runs a failure again: 1 while it fails, 0 once it is mended."""
+    """Runs a failure again; returns 1 if it still fails, else 0."""
     if len(subjects) > 1:
         raise click.UsageError("--replay takes at most one operator")
     targets = list_targets(subjects, folders) if subjects else []

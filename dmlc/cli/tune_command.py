@@ -1,4 +1,4 @@
-"""`dmlc tune`: rows of the schedule table for a device, by measuring."""
+"""`dmlc tune`: measured rows of the schedule table for a device."""
 
 from __future__ import annotations
 
@@ -101,8 +101,7 @@ def command(
 
 
 def _follow(session: Session, subjects: list[Subject]) -> None:
-    """Goes through the trials: with a bar for each kernel on a terminal, and else a line for
-    each."""
+    """Runs the trials: with a bar for each kernel on a terminal, and else a line for each."""
     if not sys.stderr.isatty():
         for step in session.steps(subjects):
             if step.outcome is not None:

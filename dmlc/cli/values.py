@@ -1,4 +1,4 @@
-"""The values of an array in a few words, for people."""
+"""Summary of an array's values for people."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import numpy as np
 from dmlc.scalars import Array
 
 _FIRST = 6
-"""How many values are shown."""
+"""Number of values shown."""
 
 
 def describe_values(array: Array) -> list[str]:
-    """Lines that say the smallest, the largest and the mean of what is finite, how much is not, and
-    the first values in order."""
+    """Lines with the smallest, the largest and the mean of the finite values, the number of others,
+    and the first values in order."""
     if array.size == 0:
         return ["no elements"]
     if array.dtype == np.bool_:

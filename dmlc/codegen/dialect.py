@@ -1,7 +1,7 @@
-"""What an output language is, as data: a frozen set of total tables.
+"""Output language as data: a frozen set of total tables.
 
-A dialect spells types, literals, operations, conversions, loads and stores. Every pair of
-operation and type has an entry: a `Spelling`, or `Unsupported` with the reason.
+A dialect spells types, literals, operations, conversions, loads and stores. Every pair of operation
+and type has an entry: a `Spelling`, or `Unsupported` with the reason.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ from dmlc.scalars.operation import Entry, Spelled, Spelling, Unsupported, Way
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Syntax:
-    """How statements are put together: format strings, in which `{T}` is a type's name, `{x}` the
-    name of what is declared, and `{i}` a loop's counter."""
+    """Statement syntax: format strings with `{T}` for a type's name, `{x}` for the declared name,
+    and `{i}` for a loop's counter."""
 
     counter: str
-    """Its declaration, with the `{start}` it has first."""
+    """Declaration of the counter, with its first value `{start}`."""
     increment: str
     countdown: str
-    """The condition of a loop that goes backwards to `{start}`, and what is left of the head."""
+    """Condition and rest of the head of a loop that counts down to `{start}`."""
     countdown_body: str
-    """What stands first in the body of such a loop, if anything."""
+    """First statement in the body of such a loop, or empty."""
     array: str
-    """Of `{n}` elements, a work item's own; `{aligned}` is an alignment, if it has one."""
+    """Private array of `{n}` elements; `{aligned}` is its alignment, if any."""
     shared_array: str
-    """The same, shared by its group."""
+    """Shared array of a group."""
     choice: tuple[str, str, str]
-    """`{c} ? {a} : {b}`, in three pieces where a long line may be broken."""
+    """Choice `{c} ? {a} : {b}`, in three pieces between which a long line may be broken."""
     is_infix: bool
-    """Whether a choice is infix text, and not a call."""
+    """Whether a choice is an infix operator, and not a call."""
     vector: str
-    """The name of the type of `{n}` values of type `{T}`."""
+    """Vector type of `{n}` values of type `{T}`."""
     lanes: str
-    """A vector of type `{T}` of the values `{a}`, one for each lane."""
+    """Vector of type `{T}` of the values `{a}`, one per lane."""
     repeated: str = "({T})({a})"
-    """A vector of type `{T}` that has the value `{a}` in each lane."""
+    """Vector of type `{T}` with the value `{a}` in each lane."""
     widens: bool = True
-    """Whether a vector is made of a single value where one is expected."""
+    """Whether a scalar converts implicitly to a vector."""
     vector_choice: tuple[str, str, str] | None = None
-    """The same as `choice` where each lane has a condition of its own, if that is a call."""
+    """Choice with a condition per lane, if that is a call."""
     lane_letters: str = "xyzw"
-    """What stands for each lane behind a vector and a point."""
+    """Name of each lane after a vector and a dot."""
     lane_prefix: str = ""
-    """What stands before these."""
+    """Prefix of lane names."""
     aligned: str = ""
-    """What gives an array an alignment of `{b}` bytes: vectors that cross a cache line are slow."""
+    """Alignment of an array to `{b}` bytes: vectors that cross a cache line are slow."""
 
 
 def make_c_syntax(shared: str) -> Syntax:
-    """That of languages like C, in which arrays that a group shares begin with a word."""
+    """Syntax of C-like languages, with the given qualifier for shared arrays."""
     return Syntax(
         counter="{T} {i} = {start}",
         increment="++{i}",
@@ -76,7 +76,7 @@ def make_c_syntax(shared: str) -> Syntax:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BufferView:
-    """A buffer as a template shows it."""
+    """Buffer in the form of a template."""
 
     name: str
     tensor: str
@@ -89,7 +89,7 @@ class BufferView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScalarView:
-    """A scalar argument as a template shows it."""
+    """Scalar argument in the form of a template."""
 
     name: str
     type: str
@@ -99,208 +99,209 @@ class ScalarView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SourceParts:
-    """What a file is made of, for what only one language's template shows."""
+    """Parts of a file, for the details of one language's template."""
 
     buffers: tuple[BufferView, ...]
     scalars: tuple[ScalarView, ...]
     helpers: tuple[str, ...]
-    """The names of the helper functions in it."""
+    """Names of the helper functions in it."""
     dtypes: frozenset[DataType]
-    """Every type that values have."""
+    """Types of all values in it."""
     code: str
-    """All text that a compiler would read types in."""
+    """Text in which types occur that a compiler must know."""
     entry_point: str
     root_signature: bool
-    """Whether the host makes none of its own."""
+    """Whether the file has a root signature, since the host makes none."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class MatrixForms:
-    """How matrices are written that a subgroup holds: `{m}` is one, and `{M}` its type."""
+    """Syntax of matrices held by a subgroup: `{m}` is one, and `{M}` its type."""
 
     declarations: str
-    """What the rest needs, before the entry point."""
+    """Declarations before the entry point."""
     names: tuple[str, ...]
-    """The names in it."""
+    """Names in the declarations."""
     type: str
-    """Of elements `{S}` of so many `{bits}`, `{rows}` by `{columns}`, for the `{use}`."""
+    """Matrix type with elements `{S}` of `{bits}` bits, `{rows}` by `{columns}`, for the
+    `{use}`."""
     uses: Mapping[Use, str]
     declare: str
     fill: str
-    """All elements become `{a}`."""
+    """Sets all elements to `{a}`."""
     layouts: tuple[str, str]
-    """Of what lies row by row, and column by column."""
+    """Names of the row-major and the column-major layout."""
     load: str
-    """From the element `{e}` on, which `{p}` has at `{i}`, in the `{layout}`, `{stride}` apart."""
+    """Loads from element `{e}`, at `{i}` of `{p}`, in the `{layout}`, with the leading dimension
+    `{stride}`."""
     store: str
     multiply: str
-    """`{m}` takes `{left}` by `{right}` in addition."""
+    """Adds the product of `{left}` and `{right}` to `{m}`."""
     subgroup: str
-    """The number of a subgroup in its group."""
+    """Index of a subgroup in its group."""
     lanes: int
-    """The lanes of the vectors that arrays are made of, at most."""
+    """Largest number of lanes of the vectors that arrays consist of."""
 
 
 FOUR = 4
-"""The lanes of vectors that languages have names for."""
+"""Lanes of the longest named vector types."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Atomics:
-    """Words of buffers that are changed atomically, where their type says so."""
+    """Syntax of atomically changed words of buffers, where their type must say so."""
 
     type: str
-    """The type of a word that is a `{T}`."""
+    """Atomic type of a word of type `{T}`."""
     load: str
-    """The value of the word `{e}`."""
+    """Value of the word `{e}`."""
     store: str
-    """A whole word `{e}` that is stored: `{a}`."""
+    """Store of the value `{a}` to a whole word `{e}`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """One way to write an output language."""
+    """Dialect of an output language."""
 
     language: Language
     template: str
     details: Callable[[SourceParts], Mapping[str, object]]
-    """What the template shows besides what all templates do."""
+    """Values of the template beyond those that all templates have."""
     profiles: tuple[str, ...]
-    """Names of the device profiles it has, the default first."""
+    """Names of its device profiles, the default first."""
     limits: Limits
     types: Mapping[DataType, str]
-    """Names of the types values are computed in. A vector's is this and its number of lanes."""
+    """Names of the compute types. A vector type is this and its number of lanes."""
     index_types: Mapping[tuple[int, bool], str]
-    """Names of the types of positions, by their bits and whether they are signed."""
+    """Names of the index types, by their bits and whether they are signed."""
     index_suffixes: Mapping[tuple[int, bool], str]
-    """What gives a literal that type."""
+    """Suffix of a literal of that type."""
     wide_index: str
-    """How a position `{j}` of 64 bits is written where an element is picked."""
+    """Form of a 64-bit index `{j}` in a subscript."""
     storage: Mapping[DataType, str | Unsupported]
-    """Names of the types that buffers hold."""
+    """Names of the storage types of buffers."""
     literal: Callable[[DataType, bool | int | float], str]
-    """A constant of a compute type, on one line, that reads back equal."""
+    """Constant of a compute type, on one line, that reads back equal."""
     operations: Mapping[tuple[str, DataType], Entry]
-    """By operation and operand type."""
+    """Operations by name and operand type."""
     masks: bool
-    """Whether comparisons of vectors give integers, 0 or -1, and not vectors of booleans."""
+    """Whether comparisons of vectors give integers, 0 or -1, instead of vectors of booleans."""
     maps_lanes: bool
-    """Whether a function that is written for one value is called for each lane of a vector, by
-    another one that is written out; if not, it is written out for vectors."""
+    """Whether a scalar function is applied to vectors by a generated function that calls it per
+    lane; otherwise a vector version is generated."""
     promoted: frozenset[DataType]
-    """The types of which a choice between two scalars is taken for one of a wider type."""
+    """Types that a choice between two scalars is promoted from."""
     conversions: Mapping[tuple[DataType, DataType], Entry]
-    """By compute types, from and to."""
+    """Conversions by compute types, from and to."""
     loads: Mapping[DataType, Spelling]
-    """`{p}` is the buffer, `{i}` the index inside infix text, `{j}` the index by itself, `{at}` the
-    address of both, `{n}` the number of lanes, and `{e}` the element as an array has it, or as many
-    as there are lanes. Where several elements share a word, `{e}` is the word, and `{h}` the bit at
-    which the element begins in it."""
+    """Loads. `{p}` is the buffer, `{i}` the index inside infix text, `{j}` the index by itself,
+    `{at}` the address of both, `{n}` the number of lanes, and `{e}` the element as a subscript, or
+    as many as there are lanes. If several elements share a word, `{e}` is the word, and `{h}` the
+    element's first bit in it."""
     stores: Mapping[DataType, Spelling]
-    """The same, with `{a}` for the value, and `{h}` inside infix text."""
+    """Stores: as loads, with `{a}` for the value, and `{h}` inside infix text."""
     packs: Mapping[DataType, Spelling]
-    """The words of four neighbours `{a}` that share some: what is stored of them."""
+    """Words that store four neighbours `{a}` which share words."""
     streaming: Mapping[DataType, Spelling]
-    """Vector stores that may pass the caches by; `{f}` says whether they do. Empty where the
-    language has none."""
+    """Vector stores that may bypass the caches; `{f}` says whether they do. Empty if the language
+    has none."""
     prefetches: Mapping[DataType, Spelling]
-    """The hint that an element is read soon. Empty where no profile gives it."""
+    """Prefetch hints for elements. Empty if no profile uses them."""
     halves: Mapping[DataType, Spelling]
-    """How `{w}`, a word that two elements share, takes the value `{a}` as its half `{h}` (0 or 1):
-    for the types that buffers hold so."""
+    """Update of half `{h}` (0 or 1) of `{w}`, a word shared by two elements, to the value `{a}`,
+    for the types that buffers store so."""
     helpers: Mapping[str, Helper]
-    """The functions that are text, by their keys."""
+    """Helper functions with a fixed text, by their keys."""
     zeros: Mapping[DataType, str]
-    """A zero that only the running kernel knows to be one, by type: what a literal zero becomes in
-    arithmetic, where drivers would otherwise fold `x * 0` and `x / 0` whatever x is. Empty where
-    compilers can be trusted with literals."""
+    """Run-time zero by type: a zero whose value only the running kernel knows. It replaces literal
+    zeros in arithmetic, where drivers would otherwise fold `x * 0` and `x / 0` whatever x is. Empty
+    if compilers can be trusted with literals."""
     pin: Spelling | None
-    """How `{a}`, a float that was rounded, is kept as it is. None where compilers compute as
+    """Form of `{a}`, a rounded float, that compilers must not recompute. None if they compute as
     written."""
     unpinned: Mapping[str, tuple[str, ...]]
-    """The operations that are pinned where others take what they give, and what may take it as it
-    is all the same."""
+    """Operations whose results are pinned as operands of others, each with the operations that take
+    its result unpinned."""
     syntax: Syntax
     local: Callable[[str, str, DataType], str]
-    """The declaration of a constant local, from its name, and its type's name and kind."""
+    """Declaration of a constant local, from its name, and the name and kind of its type."""
     variable: Callable[[str, str, DataType], str]
-    """The same of a local that changes."""
+    """Declaration of a variable local."""
     function: Callable[[str, str, Sequence[tuple[str, str]]], str]
-    """The head of a function, and what opens its body: from the type's name of its result, its
-    name, and the type's name and the name of each parameter."""
+    """Head of a function up to the start of its body, from its result type, its name, and the type
+    and name of each parameter."""
     reinterpret: str
-    """The bits of `{a}` as a value of type `{R}`, whose lanes are of type `{E}`."""
+    """Bits of `{a}` as a value of type `{R}`, whose lanes are of type `{E}`."""
     elements: Spelling
-    """An array's: `{p}` is the array, `{i}` the index, `{at}` the address of both, `{n}` the number
-    of lanes."""
+    """Loads from an array: `{p}` is the array, `{i}` the index, `{at}` the address of both, `{n}`
+    the number of lanes."""
     puts: Spelling
-    """The same, with `{a}` for the value."""
+    """Stores to an array, with `{a}` for the value."""
     shuffles: Entry
-    """A vector of `{lanes}` of the vectors `{a}` and `{b}`, numbered from those of `{a}` on."""
+    """Shuffle of the vectors `{a}` and `{b}` to the `{lanes}`, numbered from those of `{a}` on."""
     barrier: str
     memory_barriers: tuple[str, ...]
-    """What stands instead where items wait for what others stored to buffers, too."""
+    """Barriers for items that wait for others' stores to buffers as well."""
     unroll: str
-    """What stands before a loop that should be unrolled, if anything; beside it, where a blank ends
-    that."""
+    """Unrolling hint before a loop, or empty; on the same line if it ends in a blank."""
     unroll_registers: str
-    """The same of one that goes over arrays of registers."""
+    """Unrolling hint for a loop over arrays of registers."""
     until: str
-    """How the counter of such a loop compares with its end while the loop goes on."""
+    """Comparison of the counter of such a loop with its end while the loop goes on."""
     rolled: str
-    """What stands before a loop that should not be, if anything."""
+    """Hint against unrolling before a loop, or empty."""
     lead: str
-    """The elements of buffer `{p}`, of `{s}` bytes each, before an address that is a multiple of
-    `{n}` bytes, as a `{I}`. Empty where no profile streams."""
+    """Number of elements of buffer `{p}`, of `{s}` bytes each, before an address that is a multiple
+    of `{n}` bytes, as an `{I}`. Empty if no profile streams."""
     positions: Mapping[str, str]
-    """The work group's number (`group`; `single` where groups hold one work item; `rows` where
-    they are laid out in rows of `{row}`) and the work item's (`lane`), of type `{I}`; `signed
-    group` and so on, where it is another text for signed positions."""
+    """Index of the work group (`group`; `single` for groups of one work item; `rows` for groups in
+    rows of `{row}`) and of the work item (`lane`), of type `{I}`; `signed group` and so on for
+    signed indices, if their text differs."""
     scalar: str
-    """How the scalar argument `{x}` is read."""
+    """Read of the scalar argument `{x}`."""
     reserved: Callable[[str], bool]
-    """Whether the language keeps a name for itself."""
+    """Whether a name is reserved by the language."""
     registers: bool
-    """Buffers that are read and buffers that are written are numbered each by themselves."""
+    """Whether read buffers and written buffers are numbered separately."""
     in_place: bool
-    """One buffer may be bound for reading and for writing at once."""
+    """Whether one buffer may be bound for reading and for writing at once."""
     entry_point: str | None
-    """The entry point's name, where it does not depend on the function."""
+    """Name of the entry point, if it does not depend on the function."""
     shader_model: str
-    """Of HLSL; empty elsewhere."""
+    """Shader model of HLSL; empty for other languages."""
     item: str
-    """What one of the many that run at once is called."""
+    """Word for a work item."""
     own_names: tuple[str, ...]
     """Names that the template uses."""
     matrices: MatrixForms | None = None
-    """None where kernels have no matrices."""
+    """Syntax of matrices; None if kernels have none."""
     atomics: Atomics | None = None
-    """None where any word of a buffer is changed atomically."""
+    """Syntax of atomic words; None if every word of a buffer can be changed atomically."""
     shift_type: str = ""
-    """The type that a position is made to shift by it; empty where any integer does."""
+    """Type of a shift's right operand; empty if it may be any integer."""
 
     words: Dialect | None = None
-    """How buffers are written whose vectors have more lanes than `plain`."""
+    """Dialect for buffers whose vectors have more lanes than `plain`."""
     plain: int = FOUR
     sharing: Dialect | None = None
-    """How kernels are written whose work items share groups, where that is another way."""
+    """Dialect for kernels whose work items share groups, if it differs."""
 
     @property
     def name(self) -> str:
-        """The target that the language is."""
+        """Name of the language's target."""
         return self.language.target
 
     def of_buffer(self, buffer: k.Buffer) -> Dialect:
-        """How a buffer is written."""
+        """Dialect of a buffer."""
         return self.words if buffer.lanes > self.plain and self.words is not None else self
 
     def of_profile(self, profile: Profile) -> Dialect:
-        """How kernels are written for a kind of device."""
+        """Dialect of the kernels for a device profile."""
         return self.sharing if profile.group_size > 1 and self.sharing is not None else self
 
 
 COMPUTE_TYPES: tuple[DataType, ...] = tuple(t for t in TENSOR_TYPES if not t.is_storage_only)
-"""The types values are computed in."""
+"""Compute types."""
 
 INTEGERS: tuple[DataType, ...] = tuple(t for t in COMPUTE_TYPES if t.is_integer)
 
@@ -308,11 +309,12 @@ INTEGERS: tuple[DataType, ...] = tuple(t for t in COMPUTE_TYPES if t.is_integer)
 INFIX: Mapping[str, str] = MappingProxyType(
     {o.name: o.infix for o in OPERATIONS.values() if o.infix is not None}
 )
-"""What all of the languages write as C does, where it means the same."""
+"""Infix operators that all of the languages write as C does, for the types on which they mean the
+same."""
 
 
 def operation_pairs() -> tuple[tuple[str, DataType], ...]:
-    """Every operation with every type its operands may have: what a dialect's table covers."""
+    """Pairs of operation and operand type that a dialect's table covers."""
     return tuple(
         (operation.name, dtype)
         for operation in OPERATIONS.values()
@@ -322,12 +324,12 @@ def operation_pairs() -> tuple[tuple[str, DataType], ...]:
 
 
 def _spell_call(function: str, arity: int) -> str:
-    """A call of a function of up to three operands."""
+    """Call of a function of up to three operands."""
     return f"{function}({', '.join(('{a}', '{b}', '{c}')[:arity])})"
 
 
 def spell_float(operation: Record, spelled: Spelled | None, dtype: DataType) -> Entry:
-    """An operation on floats of a type, as its record says for a language."""
+    """Entry of an operation on floats, from its record's spelling for a language."""
     single = dtype is DataType.FLOAT32
     way = spelled if not isinstance(spelled, tuple) else spelled[0 if single else 1]
     name, arity = operation.name, operation.arity
@@ -352,13 +354,13 @@ def spell_float(operation: Record, spelled: Spelled | None, dtype: DataType) -> 
 def make_table(
     spell: Callable[[str, DataType], Entry],
 ) -> Mapping[tuple[str, DataType], Entry]:
-    """The total table of operations that a function spells."""
+    """Total table of operations from a spelling function."""
     return MappingProxyType({pair: spell(*pair) for pair in operation_pairs()})
 
 
 def make_conversions(
     spell: Callable[[DataType, DataType], Entry],
 ) -> Mapping[tuple[DataType, DataType], Entry]:
-    """The total table of conversions between compute types that a function spells."""
+    """Total table of conversions between compute types from a spelling function."""
     pairs = ((a, b) for a in COMPUTE_TYPES for b in COMPUTE_TYPES if a is not b)
     return MappingProxyType({(a, b): spell(a, b) for a, b in pairs})

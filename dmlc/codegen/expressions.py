@@ -1,8 +1,5 @@
-"""Spells expressions of the kernel IR in a dialect.
-
-How spellings nest, when a scalar meets a vector, how wide a mask is, and which functions of its own
-a file needs, are decided here.
-"""
+"""Spelling of kernel IR expressions in a dialect: nesting of spellings, scalars with vectors,
+widths of masks, and the helper functions that a file needs."""
 
 from __future__ import annotations
 
@@ -28,12 +25,12 @@ from dmlc.source import InternalError
 
 _ARITHMETIC = ("add", "sub", "mul", "fma", "div", "div_nearest")
 _SPLIT = "\0"
-"""Stands where a long line may be broken."""
+"""Marks possible line breaks."""
 _INFIX = re.compile(r"\{0\} (\S+) \{1\}")
 
 
 class Expressions(abc.ABC):
-    """Spells the expressions of one kernel. Collects the helper functions that they call, in order
+    """Speller of one kernel's expressions. Collects the helper functions that they call, in order
     of first use."""
 
     def __init__(
@@ -44,7 +41,8 @@ class Expressions(abc.ABC):
         *,
         hexadecimal: bool = False,
     ) -> None:
-        """Unsigned literals of more than a byte are `hexadecimal` where they are bits."""
+        """Unsigned literals of more than a byte are written in hexadecimal if they are bit patterns
+        and `hexadecimal` is set."""
         self._dialect = dialect
         self._hexadecimal = hexadecimal
         self._kernel = kernel
@@ -53,22 +51,22 @@ class Expressions(abc.ABC):
         self._arrays = {a.name: a for a in kernel.arrays}
         self._masks: dict[str, int] = {}
         self._words: dict[str, k.Buffer] = {}
-        """Locals that hold words of a buffer as they are."""
+        """Locals that hold raw words of a buffer."""
         self._atomic = _find_atomic(kernel, dialect)
-        """The buffers whose words are changed atomically, and have a type that says so."""
+        """Buffers whose words are changed atomically, and need an atomic type."""
         self._stored = _find_stored(kernel.body) if dialect.pin else frozenset[str]()
         self._quotients = Quotients(dialect, kernel)
         self._index = (kernel.index_bits, kernel.index_signed)
         self.index_type = dialect.index_types[self._index]
         self._index_integer = self._quotients.index_integer
         self.helpers: dict[str, str] = {}
-        """The text of each helper, by its name."""
+        """Text of each helper, by name."""
         self.dtypes: dict[DataType, None] = {}
-        """Every type that values have."""
+        """Types of all values."""
         self._zeros = Zeros(dialect, mangler)
 
     def spell(self, expression: k.Expression) -> Text:
-        """The text of an expression. A repeated scalar stays a scalar: see `spell_vector`."""
+        """Text of an expression. A broadcast scalar stays a scalar; see `spell_vector`."""
         self.dtypes[expression.type.dtype] = None
         match expression:  # What is most common comes first.
             case k.Local(name=name):
@@ -149,12 +147,12 @@ class Expressions(abc.ABC):
                 return Text(self._dialect.lead.format(s=size, **places))
 
     def spell_vector(self, expression: k.Expression) -> Text:
-        """The text of an expression where a vector must stand: a scalar repeated is spelled out."""
+        """Text of an expression as a vector: a broadcast scalar is written out."""
         return self._repeat(expression, self.spell(expression))
 
     def _pin(self, expression: k.Expression, taker: str = "") -> Text:
-        """The text of an expression that something else takes, an operation if `taker` names it,
-        kept as it is where the language lets compilers make one of the two."""
+        """Text of an operand, pinned if the language lets compilers fuse it with the operation
+        `taker` that reads it."""
         made, pin, dtype = self.spell(expression), self._dialect.pin, expression.type.dtype
         if pin is None or not isinstance(expression, k.Operate):
             return made
@@ -171,7 +169,7 @@ class Expressions(abc.ABC):
         return Text(text, pieces=pieces, known=made.known)
 
     def _repeat(self, expression: k.Expression, made: Text) -> Text:
-        """An expression that is spelled, where a vector must stand."""
+        """Vector form of a spelled expression."""
         lanes = expression.type.lanes
         if isinstance(expression, k.Literal) and expression.type == k.INDEX:
             return Text(made.text + self._dialect.index_suffixes[self._index], known=True)
@@ -183,7 +181,7 @@ class Expressions(abc.ABC):
         return self._widen(expression, made)
 
     def _widen(self, expression: k.Broadcast, made: Text) -> Text:
-        """A vector that has a value in each lane, which is spelled."""
+        """Vector with a spelled value in each lane."""
         name = self._type_name(expression.type.dtype, expression.type.lanes)
         return Text(self._dialect.syntax.repeated.format(T=name, a=made.bare), known=made.known)
 
@@ -221,7 +219,7 @@ class Expressions(abc.ABC):
         return Text(text, spelling.compound, 1 if is_mask else 0)
 
     def _count_words(self, buffer: k.Buffer, lanes: int) -> int:
-        """The words of so many neighbours."""
+        """Number of words of `lanes` neighbours."""
         return max(1, lanes // self._count_packed(buffer))
 
     def _unpack(self, part: k.Extract, buffer: k.Buffer) -> Text:
@@ -236,7 +234,7 @@ class Expressions(abc.ABC):
         return Text(self._fill(spelling, places, dtype, lanes, buffer.dtype), spelling.compound)
 
     def _pack(self, value: k.Expression, buffer: k.Buffer) -> Text:
-        """The words that neighbours are stored as: a vector of those of each four."""
+        """Words that neighbours are stored as: a vector with one per four neighbours."""
         spelling = self._dialect.of_buffer(buffer).packs[buffer.dtype]
         dtype = value.type.dtype
         parts = [
@@ -253,7 +251,7 @@ class Expressions(abc.ABC):
         return Text(self._dialect.syntax.lanes.format(T=name, a=",\n    ".join(lines)))
 
     def _spell_place(self, index: k.Expression) -> Text:
-        """A position where an element is picked."""
+        """Index in a subscript."""
         made = self.spell(index)
         if self._kernel.index_bits == 32 or isinstance(index, k.Literal):
             return made
@@ -261,12 +259,12 @@ class Expressions(abc.ABC):
         return made if text == made.text else Text(text)
 
     def _spell_address(self, name: str, index: Text) -> str:
-        """Where a buffer or an array has an element."""
+        """Address of an element of a buffer or an array."""
         start = self._names.spell(name)
         return start if index.text == "0" else f"{start} + {index.beside('+', is_first=True)}"
 
     def name_element(self, buffer: str) -> str:
-        """The type of the elements of a buffer."""
+        """Element type of a buffer."""
         found = self._buffers[buffer]
         storage = str(self._dialect.of_buffer(found).storage[found.dtype])
         if self._dialect.atomics is not None and buffer in self._atomic:
@@ -274,20 +272,20 @@ class Expressions(abc.ABC):
         return self._name_vector(storage, self._count_words(found, found.lanes))
 
     def _count_packed(self, buffer: k.Buffer) -> int:
-        """The elements of a buffer that share a word; 1 where each has its place to itself."""
+        """Number of elements that share a word of a buffer; 1 if none do."""
         packed = self._dialect.of_buffer(buffer).limits.packed_types
         return 4 // buffer.dtype.bytes if buffer.dtype in packed else 1
 
     def _read_element(self, buffer: str, index: k.Expression, lanes: int) -> str:
-        """An element of a buffer as `_spell_element` has it, to be read."""
+        """Element of a buffer to be read, in the form of `_spell_element`."""
         element = self._spell_element(buffer, index, lanes)
         if self._dialect.atomics is not None and buffer in self._atomic:
             return self._dialect.atomics.load.format(e=element)
         return element
 
     def _spell_element(self, buffer: str, index: k.Expression, lanes: int) -> str:
-        """An element of a buffer, or as many as there are lanes, as an array has it; or the word
-        that holds it."""
+        """Element of a buffer, or as many as there are lanes, in array syntax; or the word that
+        holds it."""
         name, found = self._names.spell(buffer), self._buffers[buffer]
         packed = self._count_packed(found)
         width = max(found.lanes, packed)
@@ -303,7 +301,7 @@ class Expressions(abc.ABC):
         return f"{element}[{lane.text}]"
 
     def _spell_shift(self, buffer: str, index: k.Expression) -> Text:
-        """Where the bits of an element begin in the word that holds it."""
+        """First bit of an element in its word."""
         found = self._buffers[buffer]
         packed, bits = self._count_packed(found), 8 * found.dtype.bytes
         rest = _drop_multiples(index, packed)
@@ -316,7 +314,7 @@ class Expressions(abc.ABC):
         return shift
 
     def _spell_counted(self, expression: k.Expression, counted: DataType) -> Text:
-        """A position that is not negative, as an unsigned integer."""
+        """Nonnegative index as an unsigned integer."""
         lanes = expression.type.lanes
         if isinstance(expression, k.Broadcast):
             made = self._spell_counted(expression.operand, counted)
@@ -451,7 +449,7 @@ class Expressions(abc.ABC):
         return self._convert(self._pin(expression.operand), source, target, lanes)
 
     def _convert(self, operand: Text, source: DataType, target: DataType, lanes: int) -> Text:
-        """A value of one type as one of another."""
+        """Value converted to another type."""
         entry = self._dialect.conversions[source, target]
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported conversion {source} to {target} reached the renderer")
@@ -480,8 +478,7 @@ class Expressions(abc.ABC):
         return {"p": self._names.spell(array), "i": made.text + lane, "at": at, "n": lanes}
 
     def _part_index(self, index: k.Expression, width: int) -> tuple[k.Expression, k.Expression]:
-        """Where the vector begins that an element of an array of vectors is in, and which of its
-        lanes it is."""
+        """Index of the vector that holds an element of an array of vectors, and the lane."""
         rest = _drop_multiples(index, width)
         low, high = self._quotients.reaches.find(rest)
         if low < 0 or high >= width:
@@ -489,7 +486,7 @@ class Expressions(abc.ABC):
         return _leave_out(index, rest), rest
 
     def _spell_elements(self, load: k.LoadLocal) -> Text:
-        """Elements of an array as a vector, where the language loads one at a time."""
+        """Vector of an array's elements, in a language that loads one at a time."""
         one = k.Type(load.type.dtype)
         places = (add(load.index, k.Literal(k.INDEX, lane)) for lane in range(load.type.lanes))
         elements = ", ".join(self.spell(k.LoadLocal(load.array, p, one)).text for p in places)
@@ -497,7 +494,7 @@ class Expressions(abc.ABC):
         return Text(self._dialect.syntax.lanes.format(T=name, a=elements))
 
     def _measure(self, dtype: DataType) -> int:
-        """The bytes of a value."""
+        """Size of a value in bytes."""
         return (self._index_integer if dtype is DataType.INDEX else dtype).bytes
 
     def _convert_mask(self, mask: Text, width: int, lanes: int) -> Text:
@@ -509,7 +506,7 @@ class Expressions(abc.ABC):
     # Tables -------------------------------------------------------------------------------
 
     def name_type(self, type_: k.Type) -> str:
-        """The name of a type."""
+        """Name of a type."""
         return self._type_name(type_.dtype, type_.lanes)
 
     def _type_name(self, dtype: DataType, lanes: int) -> str:
@@ -520,7 +517,7 @@ class Expressions(abc.ABC):
         return self._dialect.syntax.vector.format(T=name, n=lanes) if lanes > 1 else name
 
     def _name_integer(self, dtype: DataType, lanes: int) -> str:
-        """Nothing, where the language has none of that size."""
+        """Name of the integer type of that size, or empty."""
         return self._type_name(dtype, lanes) if dtype in self._dialect.types else ""
 
     def _fill(
@@ -554,8 +551,8 @@ class Expressions(abc.ABC):
         storage: DataType,
         result: DataType | None = None,
     ) -> str:
-        """The name of a helper for a type, or for a conversion from it; its text joins those the
-        file needs."""
+        """Name of a helper for a type, or for a conversion from it; its text is added to the
+        file."""
         helpers = self._dialect.helpers
         if lanes > 1 and self._dialect.maps_lanes and f"{key}_x{lanes}" not in helpers:
             return self._map_lanes(self._use_helper(key, dtype, 1, storage, result), lanes)
@@ -593,8 +590,8 @@ class Expressions(abc.ABC):
         return name
 
     def _map_lanes(self, name: str, lanes: int) -> str:
-        """The name of a function of vectors that calls another for each lane; its text joins what
-        the file needs."""
+        """Name of a vector function that calls a scalar one per lane; its text is added to the
+        file."""
         mapped = f"{name}_x{lanes}"
         if mapped not in self.helpers:
             dialect, (result, given) = self._dialect, _read_head(self.helpers[name], name)
@@ -615,12 +612,11 @@ class Expressions(abc.ABC):
 
     @abc.abstractmethod
     def _use_function(self, definition: Definition, lanes: int) -> str:
-        """The name of a function that is written out; its text, and what that needs, join what
-        the file needs."""
+        """Name of a generated function; its text, and its helpers', are added to the file."""
 
 
 def _read_head(text: str, name: str) -> tuple[str, list[tuple[str, str]]]:
-    """The result's type of a function, in C's way or in WGSL's, and the type and name of each
+    """Result type of a function, in C's or WGSL's syntax, and the type and name of each
     parameter."""
     found = re.search(rf"^(?:static )?(\w+) {name}\((.*)\)(?: -> (\w+) {{)?$", text, re.MULTILINE)
     if found is None:
@@ -632,14 +628,14 @@ def _read_head(text: str, name: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _list_parts(value: k.Expression, lanes: int) -> list[k.Expression]:
-    """The vectors of so many lanes that one is joined of."""
+    """Vectors of `lanes` lanes that a vector is concatenated from."""
     if not isinstance(value, k.Join) or value.type.lanes == lanes:
         return [value]
     return [*_list_parts(value.low, lanes), *_list_parts(value.high, lanes)]
 
 
 def _divide(index: k.Expression, width: int) -> k.Expression:
-    """A position by a number, rounded down. Of a sum, what is a multiple is divided by itself."""
+    """Index divided by a number, rounded down. Multiples in a sum are divided separately."""
     exact = _divide_exactly(index, width)
     if exact is not None:
         return exact
@@ -658,7 +654,7 @@ def _divide(index: k.Expression, width: int) -> k.Expression:
 
 
 def _divide_exactly(index: k.Expression, width: int) -> k.Expression | None:
-    """A position by a number; None where it may be no multiple of that."""
+    """Index divided by a number; None unless it is a multiple for certain."""
     match index:
         case k.Literal(value=value):
             whole, rest = divmod(int(value), width)
@@ -679,7 +675,7 @@ def _divide_exactly(index: k.Expression, width: int) -> k.Expression | None:
 
 
 def _leave_out(index: k.Expression, term: k.Expression) -> k.Expression:
-    """A sum without one of its terms."""
+    """Sum without one of its terms."""
     if index == term:
         return k.Literal(k.INDEX, 0)
     match index:
@@ -690,8 +686,8 @@ def _leave_out(index: k.Expression, term: k.Expression) -> k.Expression:
 
 
 def _drop_multiples(index: k.Expression, width: int) -> k.Expression:
-    """A position without terms that are multiples of a number: 0, where all of it is one. What is
-    left may be negative."""
+    """Index without terms that are multiples of a number: 0 if all are. The rest may be
+    negative."""
     if _divide_exactly(index, width) is not None:
         return k.Literal(k.INDEX, 0)
     match index:
@@ -708,12 +704,12 @@ def _drop_multiples(index: k.Expression, width: int) -> k.Expression:
 
 
 def _divide_vector(index: k.Expression, width: int) -> k.Expression:
-    """The number of a whole vector, from the position of its first element."""
+    """Index of a whole vector, from that of its first element."""
     match index:
         case k.Operate(operands=(first, k.Literal(value=more))) if (
             index.operation.name == "add" and int(more) % width == 0
         ):
-            # What is a number of vectors less is a whole number of them, too.
+            # A multiple of the vector length minus another is a multiple, too.
             whole = k.Literal(k.INDEX, int(more) // width)
             return operate("add", _divide_vector(first, width), whole)
         case _:
@@ -721,7 +717,7 @@ def _divide_vector(index: k.Expression, width: int) -> k.Expression:
 
 
 def _choose_text(spelling: Spelling, lanes: int) -> str:
-    """The text of a spelling for so many lanes."""
+    """Text of a spelling for this number of lanes."""
     if lanes == 4 and spelling.four is not None:
         return spelling.four
     return spelling.text if lanes == 1 or spelling.vector is None else spelling.vector
@@ -729,13 +725,13 @@ def _choose_text(spelling: Spelling, lanes: int) -> str:
 
 @functools.lru_cache(256)
 def _find_operator(text: str) -> str:
-    """The operator of infix text that is two operands and it, and nothing else."""
+    """Operator of infix text with just two operands; else empty."""
     found = _INFIX.fullmatch(text)
     return found[1] if found else ""
 
 
 def _find_atomic(kernel: k.Kernel, dialect: Dialect) -> frozenset[str]:
-    """The buffers of which single elements are stored that share a word with others."""
+    """Buffers with stores of single elements that share a word with others."""
     packed = {b.name for b in kernel.buffers if b.dtype in dialect.limits.packed_types}
     return frozenset(
         statement.buffer
@@ -747,7 +743,7 @@ def _find_atomic(kernel: k.Kernel, dialect: Dialect) -> frozenset[str]:
 
 
 def _find_stored(statements: Sequence[k.Statement]) -> frozenset[str]:
-    """The locals that are stored, and that nothing else takes."""
+    """Locals that are stored, and used nowhere else."""
     stored: set[str] = set()
     taken: set[str] = set()
     for statement in walk_statements(statements):
@@ -760,8 +756,8 @@ def _find_stored(statements: Sequence[k.Statement]) -> frozenset[str]:
 
 
 def _is_within(operand: k.Expression) -> bool:
-    """Whether a shift is known to be by less than the number of bits, or a divisor to be as far
-    from zero and infinity as every language's division is exact for."""
+    """Whether a shift is certainly by less than the number of bits, or a divisor is in the range in
+    which every language's division is exact."""
     if not isinstance(operand, k.Literal):
         return False
     if operand.type.dtype.is_float:

@@ -31,17 +31,17 @@ _PLACEHOLDER = re.compile(r"_?\$\{?[A-Z]\}?_?")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Helper:
-    """A function that is written out where it is used."""
+    """Helper function, generated where it is used."""
 
     key: str
     name: string.Template
     text: string.Template
     needs: tuple[str, ...]
-    """The keys of the functions it calls, which stand before it."""
+    """Keys of the functions it calls, which are written before it."""
 
 
 def read_helpers(file: str) -> Mapping[str, Helper]:
-    """The functions of a file in `templates/`, by their keys."""
+    """Functions of a file in `templates/`, by their keys."""
     _, *parts = _SECTION.split(read_resource(f"templates/{file}"))
     helpers: dict[str, Helper] = {}
     for names, body in zip(parts[::2], parts[1::2], strict=True):
@@ -54,6 +54,6 @@ def read_helpers(file: str) -> Mapping[str, Helper]:
 
 
 def match_names(helpers: Mapping[str, Helper], types: str) -> str:
-    """A pattern of every name that the functions may get, where `types` is one of types' names."""
+    """Pattern of every name that the functions may get; `types` matches the name of a type."""
     parts = {"T": rf"({types})\d*", "R": f"({types})", "X": r"(_x\d+)?"}
     return "|".join(helper.name.substitute(parts) for helper in helpers.values())

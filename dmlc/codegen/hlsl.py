@@ -1,12 +1,12 @@
-"""The dialects of HLSL: StructuredBuffers and one constant buffer. Shader model 6.2 has native
-16-bit types; 6.0 has none, and buffers of such types hold two elements to a word. Those of 8-bit
-types hold four.
+"""Dialects of HLSL: StructuredBuffers and one constant buffer. Shader model 6.2 has native 16-bit
+types; 6.0 has none, and its buffers of such types hold two elements per word. Those of 8-bit types
+hold four.
 
 Every floating-point local is `precise`, so that DXC neither contracts nor re-associates, and all
-floating-point arithmetic makes the value of one. NaN is looked for in the bits of a value, which no
-compiler option can remove. Transcendental functions are the routines of their records, which give
-the same bits on every device that rounds division and square roots correctly: HLSL's own differ
-from one to the next."""
+floating-point arithmetic is assigned to one. NaN is tested by its bits, which no compiler option
+can remove. Transcendental functions are the routines of their records, which give the same bits on
+every device that rounds division and square roots correctly; HLSL's own differ between devices.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def _spell(name: str, dtype: DataType) -> Entry:
 
 
 def _spell_integer(name: str, dtype: DataType, bits: int = 0) -> Entry:
-    """An operation of an integer type; of one that has fewer `bits`, but for what may leave it."""
+    """Operation of an integer type, or of one with fewer `bits` whose results are still to be
+    wrapped."""
     signed = dtype.kind is Kind.SIGNED
     match name:
         case "min" | "max" if dtype.bytes == 2:
@@ -128,7 +129,7 @@ _SPLIT = (
     (T.INT64, T.FLOAT32), (T.UINT64, T.FLOAT32), (T.INT32, T.FLOAT64), (T.INT32, T.INT64),
     (T.FLOAT32, T.FLOAT64),
 )  # fmt: skip
-"""The conversions that DXC or drivers get wrong in one step."""
+"""Conversions that DXC or drivers get wrong in one step."""
 
 
 def _convert(source: DataType, target: DataType) -> Entry:
@@ -245,8 +246,8 @@ _PRECISE = frozenset(
     and name in OPERATIONS
     and not OPERATIONS[name].gives_bool
 )
-"""What HLSL computes with floats by itself: `precise` is not followed into functions, nor through
-comparisons."""
+"""Operations on floats that HLSL computes natively: `precise` is not propagated into functions, nor
+through comparisons."""
 
 _WORDS = (T.FLOAT16, T.BFLOAT16)
 
@@ -353,7 +354,7 @@ HLSL_6_10 = dataclasses.replace(
     details=functools.partial(list_details, shader_model="6.10"),
     shader_model="6.10",
 )
-"""For the matrices of `dx::linalg`: text alone, which no DXC of PyPI compiles."""
+"""Dialect for the matrices of `dx::linalg`: text only, since no DXC on PyPI compiles it."""
 
 
 # Shader model 6.0 ----------------------------------------------------------------------------

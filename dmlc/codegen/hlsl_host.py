@@ -1,4 +1,4 @@
-"""HLSL for hosts: its registers and its constant buffer, and what a manifest says of them."""
+"""HLSL on the host side: registers, constant buffer, and manifest entries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _describe_scalar(scalar: ScalarBinding) -> dict[str, Any]:
 
 
 def _find_arguments(source: str, entry_point: str, shader_model: str) -> list[str]:
-    """What DXC has to be told: for DXIL, unless a source is for Vulkan alone."""
+    """Arguments of DXC for DXIL; empty for a source for Vulkan only."""
     find = spirv_arguments if uses_matrices(source) else dxil_arguments
     return find(source, entry_point, shader_model)
 
@@ -68,7 +68,7 @@ HLSL = Language(
 
 
 def list_details(parts: SourceParts, shader_model: str) -> Mapping[str, object]:
-    """The root signature, and what the file is to be compiled with."""
+    """Root signature, and compiler arguments of the file."""
     has_one = parts.root_signature and not uses_matrices(parts.code)
     signature = _root_signature(parts.buffers, parts.scalars) if has_one else None
     arguments = _find_arguments(parts.code, parts.entry_point, shader_model)
@@ -80,7 +80,8 @@ def list_details(parts: SourceParts, shader_model: str) -> Mapping[str, object]:
 
 
 def _root_signature(buffers: Sequence[BufferView], scalars: Sequence[ScalarView]) -> str:
-    """Root descriptors only: two DWORDs each, and nothing for a host to lay out."""
+    """Root signature of root descriptors only: two DWORDs each, and no descriptor heap for the host
+    to fill."""
     parts = ["CBV(b0)"] if scalars else []
     parts += [f"SRV(t{b.slot})" for b in buffers if not b.written]
     parts += [f"UAV(u{b.slot})" for b in buffers if b.written]

@@ -1,4 +1,4 @@
-"""The names HLSL keeps for itself: keywords, types and intrinsic functions."""
+"""Reserved names of HLSL: keywords, types and intrinsic functions."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ PATTERN = (
     r"|_|Wave|Quad|Interlocked|Process|Evaluate|GetRender|DispatchRays|Trace|SV_|D3D|tex[123]D"
     r"|texCUBE"
 )
-"""Types with dimensions, and beginnings that intrinsic functions share."""
+"""Types with dimensions, and common prefixes of intrinsic functions."""

@@ -1,10 +1,10 @@
-"""How languages write matrix instructions.
+"""Matrix instructions of the languages.
 
 HLSL for Vulkan has those of `VK_KHR_cooperative_matrix`, as inline SPIR-V, which DXC compiles.
-Shader model 6.10 has `dx::linalg` (proposal 0035 of HLSL's specifications), which no DXC of PyPI
+Shader model 6.10 has `dx::linalg` (proposal 0035 of HLSL's specifications), which no DXC on PyPI
 compiles, and WGSL the subgroup matrices of the draft of 2 October 2026 (gpuweb's
-`subgroup-matrix.md`), which no host takes: both are text, and hosts run the plain kernel. OpenCL C
-has none.
+`subgroup-matrix.md`), which no host supports: both are text only, and hosts run the plain kernel.
+OpenCL C has none.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ template <typename M, typename T>
 [[vk::ext_instruction(80)]] M make_matrix(T element);
 
 [[vk::ext_capability(61)]] [[vk::ext_builtin_input(40)]] static const uint subgroup_id;"""
-"""The numbers are those of SPIR-V's specification: opcodes, the scope Subgroup (3) of a matrix, and
-the built-in SubgroupId (40), whose capability is GroupNonUniform (61)."""
+"""Inline SPIR-V. The numbers are those of the specification: opcodes, the scope Subgroup (3) of a
+matrix, and the built-in SubgroupId (40), whose capability is GroupNonUniform (61)."""
 
 _VULKAN = MatrixForms(
     declarations=_SPIRV,
@@ -97,7 +97,7 @@ using namespace dx::linalg;""",
 )
 
 _FORMS = MappingProxyType({"hlsl": _VULKAN, "hlsl 6.10": _LINALG, "wgsl": _WGSL})
-"""The forms of each target that has any, and of a shader model that has others."""
+"""Forms of each target that has any, and of a shader model with others."""
 
 
 def has_matrices(target: str) -> bool:
@@ -106,8 +106,8 @@ def has_matrices(target: str) -> bool:
 
 
 def use_matrices(dialect: Dialect, instruction: Instruction) -> Dialect:
-    """The dialect of the same language with a matrix instruction, for devices that have it. Raises
-    `UnsupportedError`, with the reason, where there is none."""
+    """Dialect of the same language with a matrix instruction, for devices that have it. Raises
+    `UnsupportedError`, with the reason, if there is none."""
     target = dialect.language.target
     forms = _FORMS.get(f"{target} {dialect.shader_model}", _FORMS.get(target))
     if forms is None:

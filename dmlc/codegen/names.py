@@ -1,4 +1,4 @@
-"""Names in generated sources: safe, unique, and as near to the user's as the language allows."""
+"""Names in generated sources: safe, unique, and as close to the user's as the language permits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _LONGEST = 64
 
 @functools.lru_cache(4096)
 def make_identifier(name: str) -> str:
-    """A name of letters, digits and single underscores that starts with a letter, at most 64
-    characters long. Names that are such already stay as they are."""
+    """Name of letters, digits and single underscores that starts with a letter, at most 64
+    characters long. A name of that form is unchanged."""
     plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
     plain = re.sub(r"__+", "_", plain)
     if not plain or not plain[0].isalpha():
@@ -21,20 +21,20 @@ def make_identifier(name: str) -> str:
 
 
 def make_file_stem(name: str) -> str:
-    """A file name, without suffix, that is a plain identifier: no path can hide in it."""
+    """File name, without suffix, that is a plain identifier and so contains no path."""
     return make_identifier(name)
 
 
 def free_name(name: str, reserved: Callable[[str], bool]) -> str:
-    """The name itself, or one that ends in an underscore where the language keeps it; where a
-    whole family of names is kept, one that begins differently."""
+    """Name itself, or with an underscore appended if it is reserved; if a whole prefix is reserved,
+    a name with another one."""
     if not reserved(name):
         return name
     return f"t_{name}" if reserved(f"{name}_") else f"{name}_"
 
 
 class Mangler:
-    """Gives each name of a kernel a spelling that the language accepts, unique in the file."""
+    """Map from names of a kernel to spellings that the language accepts, unique in the file."""
 
     def __init__(self, reserved: Callable[[str], bool]) -> None:
         self._reserved = reserved
@@ -42,18 +42,18 @@ class Mangler:
         self._taken: set[str] = set()
 
     def take(self, name: str) -> str:
-        """Reserves a spelling for something the file defines itself, as it stands."""
+        """Reserves a spelling, unchanged, for a definition of the file."""
         self._taken.add(name)
         return name
 
     def spell(self, name: str) -> str:
-        """The spelling of a name: the same each time it is asked for."""
+        """Spelling of a name, always the same."""
         if name not in self._spellings:
             self._spellings[name] = self.make(name)
         return self._spellings[name]
 
     def make(self, name: str) -> str:
-        """A new spelling, as near to the name as those given out leave free."""
+        """New spelling, as close to the name as the used ones permit."""
         wanted = spelling = free_name(make_identifier(name), self._reserved)
         number = 1
         while spelling in self._taken:
@@ -64,14 +64,14 @@ class Mangler:
 
 
 def make_comment(text: str) -> str:
-    """Text that is safe behind `//`: one line of printable ASCII that neither ends in a backslash
-    nor holds a trigraph for one."""
+    """Text that is safe after `//`: one line of printable ASCII that neither ends in a backslash
+    nor contains a trigraph for one."""
     return re.sub(r"[^ -~]|\\", "_", text).replace("??", "_").rstrip()
 
 
 def wrap_comment(text: str, width: int = 94) -> list[str]:
-    """Lines of a comment no longer than `width`, where spaces allow: broken after the first third,
-    outside as many brackets as can be."""
+    """Lines of a comment of at most `width` characters if spaces permit: broken after the first
+    third, inside as few brackets as possible."""
     lines: list[str] = []
     rest, indent = text, ""
     while len(indent) + len(rest) > width:

@@ -1,9 +1,9 @@
-"""The dialect of OpenCL C 1.2, without extensions but `cl_khr_fp64` where doubles are used.
+"""Dialect of OpenCL C 1.2, without extensions except `cl_khr_fp64` where doubles are used.
 
-Arithmetic on signed integers goes through unsigned ones, since overflow of the former is
-undefined in C; what C promotes to `int` is cast back. Vectors of booleans are masks: signed
-integers as wide as what was compared, 0 or -1. Transcendental functions are the driver's where
-those are right at their limits.
+Arithmetic on signed integers goes through unsigned ones, since overflow of the former is undefined
+in C; values that C promotes to `int` are cast back. Vectors of booleans are masks: signed integers
+as wide as the compared values, 0 or -1. Transcendental functions are the driver's if those are
+right at their limits.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ LOADS = MappingProxyType(
 )
 
 _SMALL = tuple(t for t in _DIRECT if t.bytes < 4)
-"""The types whose vectors are stored by a helper."""
+"""Types whose vectors are stored by a helper."""
 
 STORES = MappingProxyType(
     {t: Spelling("{p}[{j}] = {a};", vector="vstore{n}({a}, 0, {at});") for t in _DIRECT}

@@ -1,4 +1,4 @@
-"""OpenCL C for hosts: arguments by number, and what a manifest says of them."""
+"""OpenCL C on the host side: arguments by number, and manifest entries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _COMMENT = re.compile(r"//[^\n]*")
 
 
 def _list_needs(source: str) -> list[str]:
-    """FLOAT64 alone: OpenCL C has 64-bit integers and 16-bit types everywhere."""
+    """Required device features: FLOAT64 only, since OpenCL C always has 64-bit integers and 16-bit
+    types."""
     return ["FLOAT64"] if _DOUBLE.search(_COMMENT.sub("", source)) else []
 
 
@@ -43,7 +44,7 @@ OPENCL_C = Language(
 
 
 def list_details(parts: SourceParts) -> Mapping[str, object]:
-    """What a file turns on at its top."""
+    """Pragmas at the top of a file."""
     return {
         "uses_double": DataType.FLOAT64 in parts.dtypes,
         "uses_streaming": any(name.startswith("stream") for name in parts.helpers),

@@ -1,4 +1,4 @@
-"""The names OpenCL C keeps for itself: keywords, types, macros and built-in functions."""
+"""Reserved names of OpenCL C: keywords, types, macros and built-in functions."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ PREFIXES = (
     r"|sub_group|intel|cl|CL|CLK|M|FLT|DBL|HALF|OPENCL|POCL)_"
     r"|(vload|vstore)\d|image[123]d|memory_|ATOMIC_"
 )
-"""Beginnings that built-in functions, types and macros share."""
+"""Common prefixes of built-in functions, types and macros."""

@@ -1,10 +1,9 @@
-"""Types that a language has no name for: how their values are computed with and kept in memory.
+"""Types that a language lacks: their arithmetic and their packed storage.
 
-A value stands in a signed or an unsigned integer of 32 bits, always as the number that it is: a
-result that may leave the type's range is brought back at once. Buffers hold several elements to a
-word of 32 bits. Whole words are read and stored where four neighbours are. A store of one element
-changes its bits alone: those of others in the word may be stored by other threads at the same time,
-in either order.
+A value is held in a signed or an unsigned integer of 32 bits, always in its own range: a result
+that may leave the range is wrapped at once. Buffers hold several elements per word of 32 bits. Four
+neighbours are read and stored as whole words. A store of one element changes its bits alone: other
+threads may store to the rest of the word at the same time, in either order.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dmlc.scalars import DataType, Kind
 from dmlc.scalars.operation import Entry, Spelling, Unsupported
 
 BYTES = (DataType.INT8, DataType.UINT8, DataType.BOOL)
-"""The types of 8 bits."""
+"""Types of 8 bits."""
 
 _LEAVING = MappingProxyType(
     {
@@ -27,11 +26,11 @@ _LEAVING = MappingProxyType(
         Kind.UNSIGNED: ("add", "sub", "mul", "neg", "bit_not", "shift_left"),
     }
 )
-"""The operations whose results may lie outside a type."""
+"""Operations whose results may leave a type's range."""
 
 
 def find_carrier(dtype: DataType, held: Collection[DataType]) -> DataType:
-    """The type that a value is computed in, where those `held` have no name."""
+    """Type that a value is computed in, if those in `held` are lacking."""
     if dtype not in held or not dtype.is_integer:
         return dtype
     return DataType.INT32 if dtype.kind is Kind.SIGNED else DataType.UINT32
@@ -39,24 +38,25 @@ def find_carrier(dtype: DataType, held: Collection[DataType]) -> DataType:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PackedWords:
-    """How a language writes them."""
+    """Packed words in the syntax of a language."""
 
     extend: str
-    """The number `{x}` that the lowest bits of a signed integer are, where `{n}` are left out."""
+    """Sign extension: the number in the lowest bits of the signed integer `{x}`, without the `{n}`
+    upper ones."""
     mask: str
-    """Bits of an integer, of which those above a value are 0."""
+    """Mask of an element's bits, with zeros above."""
     bits: Mapping[Kind, str]
-    """The bits of an element, of which those above may be any where it is signed."""
+    """Bits of an element; those above are arbitrary if it is signed."""
     store: str
-    """An element stored in its word `{e}`, at the bit `{h}`: its `{bits}` and its `{mask}`."""
+    """Store of an element to its word `{e}`, at the bit `{h}`: its `{bits}` and its `{mask}`."""
     convert: str
-    """The name of the helper that makes an integer type of a float."""
+    """Name of the helper that converts a float to an integer type."""
 
     def spell(
         self, name: str, dtype: DataType, spell: Callable[[str, DataType, int], Entry]
     ) -> Entry:
-        """An operation of a type that is held in a wider one, from how `spell` writes that one's,
-        where values have so many bits."""
+        """Operation of a type that is held in a wider one; `spell` spells the wider one's operation
+        on values of this many bits."""
         entry = spell(name, find_carrier(dtype, (dtype,)), 8 * dtype.bytes)
         return self._wrap(entry, dtype) if name in _LEAVING[dtype.kind] else entry
 
@@ -67,8 +67,7 @@ class PackedWords:
         held: Collection[DataType],
         convert: Callable[[DataType, DataType], Entry],
     ) -> Entry:
-        """A conversion, from how `convert` writes that of the types which values are computed
-        in."""
+        """Conversion of held types; `convert` spells that of their carriers."""
         if target not in held or not target.is_integer:
             return convert(find_carrier(source, held), target)
         if source.is_float:
@@ -77,11 +76,11 @@ class PackedWords:
         return entry if _fits(source, target) else self._wrap(entry, target)
 
     def make_stores(self, held: Collection[DataType]) -> dict[DataType, Spelling]:
-        """How elements of types are stored that several of are held to a word."""
+        """Stores of elements of packed types."""
         return {dtype: self._spell_store(dtype) for dtype in held}
 
     def _wrap(self, entry: Entry, dtype: DataType) -> Entry:
-        """The same, brought back into a type's range."""
+        """Entry whose result is wrapped to a type's range."""
         if isinstance(entry, Unsupported):
             return entry
 
@@ -115,7 +114,7 @@ def _fits(source: DataType, target: DataType) -> bool:
 
 
 def make_loads(held: Collection[DataType]) -> dict[DataType, Spelling]:
-    """How elements of types are read that several of are held to a word."""
+    """Loads of elements of packed types."""
     return {dtype: _spell_load(dtype) for dtype in held}
 
 
@@ -130,5 +129,5 @@ def _spell_load(dtype: DataType) -> Spelling:
 
 
 def make_packs(held: Collection[DataType]) -> dict[DataType, Spelling]:
-    """The words that four neighbours are stored as."""
+    """Words that four neighbours of packed types are stored as."""
     return {dtype: Spelling("{H}({a})", helper=f"pack_{dtype.name.lower()}") for dtype in held}

@@ -1,8 +1,8 @@
-"""How a dialect divides the positions of a kernel, and in which type.
+"""Division of indices: the operation, and the type, that a dialect uses.
 
-Languages and devices have quotients and remainders of numbers that are not negative alone. What is
-decided here is what the generated code does: kernels are spelled by it, and a simulated device that
-takes every freedom that a language gives interprets them by it.
+Languages and devices define quotients and remainders of nonnegative numbers only. The decision made
+here is that of the generated code: kernels are spelled by it, and a simulated device that takes
+every freedom of the language interprets them by it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUOTIENTS = ("div", "mod")
 
 
 class Quotients:
-    """Those of one kernel. `reaches` is told of each statement, in order."""
+    """Quotients and remainders of one kernel. `reaches` must see each statement, in order."""
 
     def __init__(self, dialect: Dialect, kernel: k.Kernel) -> None:
         self._dialect = dialect
@@ -29,12 +29,12 @@ class Quotients:
         self.reaches = Reaches(kernel)
         integers = SIGNED if kernel.index_signed else UNSIGNED
         self.index_integer = integers[kernel.index_bits // 8]
-        """The integer that positions are."""
+        """Integer type of indices."""
 
     def find_operation(self, expression: k.Operate) -> tuple[Entry, DataType]:
-        """How an operation is written, and on which type. Of positions, what their plain spelling
-        has not got, and quotients whose divisor may be 0 or which may be negative, are those of
-        integers as wide."""
+        """Entry of an operation, and its operand type. Operations on indices that the dialect
+        lacks, and quotients whose divisor may be 0 or whose operands may be negative, are those of
+        integers of the same width."""
         name, dtype = expression.operation.name, expression.operands[0].type.dtype
         entry = self._dialect.operations[name, dtype]
         if dtype is not DataType.INDEX:
@@ -47,9 +47,8 @@ class Quotients:
         return entry, dtype
 
     def find_counted(self, expression: k.Expression) -> DataType | None:
-        """The unsigned type in which a quotient of signed positions, or what is over of one, is
-        computed; None where an operand may be negative, or the divisor 0: languages and devices
-        have remainders of numbers that are not negative alone. 32 bits are enough for most."""
+        """Unsigned type, mostly of 32 bits, of a quotient or remainder of signed indices; None if
+        an operand may be negative, or the divisor 0."""
         if not isinstance(expression, k.Operate) or expression.type.dtype is not DataType.INDEX:
             return None
         if expression.operation.name not in QUOTIENTS or not self._kernel.index_signed:

@@ -1,7 +1,7 @@
-"""Renders kernels of the kernel IR as a `Program`: source files, and how to launch them.
+"""Renders kernels of the kernel IR as a `Program`: source files, and their launches.
 
-The dialect says how things are spelled, the template how a file looks; this module lists what a
-template shows and what a host has to know.
+The dialect spells constructs, the template has the layout of a file; this module collects the data
+of templates and hosts.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from dmlc.sizes import LARGEST
 from dmlc.templates import load_template
 
 _SCRIPT_WIDTH = 94
-"""Columns of a line of calls."""
+"""Largest width of a line of calls."""
 _STAYS = "\0"
-"""A blank at which no line ends."""
+"""Blank at which no line may be broken."""
 
 
 def render(
@@ -63,12 +63,10 @@ def render(
     repeats: Sequence[Repeat] = (),
     interpreted: bool = False,
 ) -> Program:
-    """The program of a function's kernels, in execution order; `origins` says of each what it was
-    made of, and `unfused` what there was before.
-
-    HLSL carries its root signature, unless a host that makes its own wants it left out. With
-    `interpreted`, each kernel is kept beside its source, for a simulated device.
-    """
+    """Program of a function's kernels, in execution order; `origins` has the stages that each was
+    made from, and `unfused` the kernels before fusion. HLSL has a root signature unless
+    `root_signature` is false, for hosts that make their own. With `interpreted`, each kernel is
+    kept beside its source, for a simulated device."""
     tensors = _list_tensors(function, kernels, dialect, repeats)
     sources: list[KernelSource] = []
     writers: dict[str, int] = {}
@@ -80,7 +78,7 @@ def render(
         read = [b.name for b in kernel.buffers if b.access is not k.Access.WRITE]
         before = {writers[name] for name in read if name in writers}
         for buffer in kernel.buffers:
-            # Whoever used the memory of what is stored now has to be done with it.
+            # Earlier users of the memory that is stored to must be finished.
             if buffer.access is not k.Access.READ and buffer.name not in writers:
                 for other in occupants.replace(buffer.name, *places.get(buffer.name, (0, 0))):
                     before.update(n for n in users[other] if n < number)
@@ -125,8 +123,8 @@ def render(
 
 
 def is_elementwise(function: ir.Function) -> bool:
-    """Whether every tensor is packed and has the one run-time size, and no value depends on a
-    position: an index serves to read the element at the same place, and for nothing else."""
+    """Whether every tensor is packed and has the one run-time size, and no value depends on an
+    index: each element is computed from those at the same index."""
     extents = {p.extents for p in function.parameters} | {s.extents for s in function.stages}
     if len(extents) != 1 or [type(e) for e in next(iter(extents))] != [str]:
         return False
@@ -193,13 +191,13 @@ def _plan_scratch(
     specs: list[TensorSpec],
     repeats: Sequence[Repeat],
 ) -> list[TensorSpec]:
-    """The tensors with a lifetime and a place for all scratch."""
+    """Tensors with lifetimes and offsets in scratch memory."""
     users: dict[str, list[int]] = {}
     repeated: set[str] = set()
     for number, kernel in enumerate(kernels):
         loop = next((r for r in repeats if r.first <= number <= r.last), None)
         for buffer in kernel.buffers:
-            # What a step needs, the next one does.
+            # A tensor that one step needs is needed by the next one too.
             span = [number] if loop is None else [loop.first, number, loop.last]
             users[buffer.name] = sorted([*users.get(buffer.name, ()), *span])
             if loop is not None or kernel.steps:
@@ -225,7 +223,7 @@ def _plan_scratch(
 
 
 def _find_overwritten(function: ir.Function, name: str) -> str | None:
-    """A stage that one alone reads, element by element at its own place, and may be stored over."""
+    """Stage that only `name` reads, element by element at its own index, and may be stored over."""
     stage, readers = function.stage(name), function.readers()
     if stage is None or stage.reduction is not None:
         return None
@@ -328,7 +326,7 @@ def _render_kernel(
 
 @functools.cache
 def _reserved_names(dialect: Dialect) -> Callable[[str], bool]:
-    """Whether the language, or a helper function, has a name for itself."""
+    """Predicate of names that the language or a helper function uses."""
     types = "|".join(dialect.types.values())
     own = re.compile(rf"{match_names(dialect.helpers, types)}|{PREFIX}\w+")
 
@@ -383,8 +381,8 @@ def _bind_scalars(kernel: k.Kernel, first: int, mangler: Mangler) -> tuple[Scala
 
 
 def _show_schedule(kernel: k.Kernel) -> list[str]:
-    """The row of the schedule table that a kernel's numbers are of, and the calls of its script, as
-    many to a line as fit; or else its loops."""
+    """Row of the schedule table that a kernel's numbers belong to, and the calls of its script, as
+    many per line as fit; or else its loops."""
     row = wrap_comment(make_comment(kernel.row)) if kernel.row else []
     if not kernel.script:
         return [*row, *(make_comment(line) for line in kernel.schedule)]
@@ -409,7 +407,7 @@ def _describe_launch(kernel: k.Kernel, scalars: tuple[ScalarBinding, ...], item:
 
 
 def _describe_size(value: int | str, run: str | None) -> str:
-    """What a scalar is, for a person."""
+    """Description of a scalar for a person."""
     if isinstance(value, int) or value == run:
         return "the number of elements"
     return f"the size {value}" if value.isidentifier() else make_comment(value)

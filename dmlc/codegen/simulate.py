@@ -1,8 +1,8 @@
-"""Runs a kernel on a simulated device: what its language leaves open comes out as a seed says.
+"""Kernel on a simulated device, where everything that its language leaves undefined is decided by a
+seed. The interpreter of kernels does the rest.
 
-The interpreter of kernels does the rest. How an operation is written decides what is open. So this
-asks the dialect, as the text of a kernel is made, and reads the functions that HLSL lacks where
-these divide.
+The spelling of an operation determines its freedoms, so this module asks the dialect, as the
+generation of text does, and searches the text of HLSL's helper functions for divisions.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from dmlc.scalars import Array, DataType, Kind, convert
 from dmlc.scalars.operation import Spelling
 
 _BITWISE = ("isnan", "mod", "round_float16", "round_bfloat16")
-"""What HLSL's own functions compute of the bits of a FLOAT32: nothing is left open."""
+"""Functions that HLSL computes on the bits of a FLOAT32, without any freedom."""
 _CHOSEN = ("lt", "le", "gt", "ge")
 _EXTREMES = ("min", "max")
 _FLOATING = re.compile(r"\$([A-Z])\s+\w+\s*=[^;]*\s[/%]\s")
-"""A step of a function that divides: the type of what it gives."""
+"""Division in a helper function, with the type of its result."""
 _BATCHES = 3
 _HUGE = 4096
-"""What a launch has at most that runs in several batches of groups."""
+"""Largest launch that runs in several batches of groups."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Simulated:
-    """A kernel beside the text of it in a dialect."""
+    """Kernel beside its text in a dialect."""
 
     kernel: k.Kernel
     dialect: Dialect
@@ -64,7 +64,7 @@ class Simulated:
         sizes: Mapping[str, int],
         taken: Taken,
     ) -> None:
-        """One launch on the elements of each buffer, for which `sizes` has the symbols. Scalars and
+        """Runs one launch on the elements of each buffer; `sizes` has the symbols. Scalars and
         groups are those of the `source`."""
         kernel = self.kernel
         values = (scalar.value for scalar in source.scalars)
@@ -81,10 +81,10 @@ class Simulated:
 
 
 class StrictCells(Cells):
-    """Elements that may be read beyond their ends, and are anything there."""
+    """Buffer that may be read out of bounds, with arbitrary results."""
 
     def _redirect(self, index: Array, lanes: int, who: Who) -> tuple[Items, Mask]:
-        """The elements of some items in their rows, and which of them are not there."""
+        """Elements of some items within their rows, and a mask of those out of bounds."""
         first = self._items.among(index, who).astype(np.int64)
         places = first if lanes == 1 else first[:, None] + np.arange(lanes)
         return places, (places < 0) | (places >= self.size)
@@ -121,7 +121,7 @@ class StrictCells(Cells):
 
 
 class StrictLaunch(Launch):
-    """A launch that takes the freedoms of a device."""
+    """Launch that takes the freedoms of a device."""
 
     def __init__(
         self,
@@ -138,16 +138,16 @@ class StrictLaunch(Launch):
         self._quotients = Quotients(dialect, kernel)
         self._instructions = 0
         self._keeps = False
-        """Whether what is at hand makes the value of a precise local as it is written."""
+        """Whether the current value belongs to a precise local, and so is computed as written."""
         self._precise = {a.name for a in kernel.arrays if a.registers}
-        """The arrays whose elements are like precise locals."""
+        """Arrays whose elements are like precise locals."""
         super().__init__(kernel, memories, sizes, known)
 
     def _has(self, freedom: Freedom) -> bool:
         return freedom in self._taken.freedoms
 
     def _take_key(self) -> int:
-        """A number for the instruction at hand."""
+        """Number of the current instruction."""
         self._instructions += 1
         return draw_key(self._taken.seed, self._kernel.name, self._instructions)
 
@@ -165,7 +165,7 @@ class StrictLaunch(Launch):
 
     def _run_items(self, body: Callable[[Who], None]) -> None:
         groups, size = self._items.groups, self._items.group_size
-        # A function has no buffers, and gives what it computes of all values.
+        # A function has no buffers, and returns its result for all values.
         may_part = bool(self._kernel.buffers) and 1 < groups <= _HUGE
         if not self._has(Freedom.ORDER) or not may_part:
             body(None)
@@ -255,7 +255,7 @@ class StrictLaunch(Launch):
         return evaluate
 
     def _find_function(self, node: k.Operate) -> Definition | None:
-        """What an operation is computed by, where HLSL's own cannot be relied on."""
+        """Definition that computes an operation, if HLSL's own is not used."""
         dtype = node.operands[0].type.dtype
         entry = self._dialect.operations.get((node.operation.name, dtype))
         helper = entry.helper if isinstance(entry, Spelling) else None
@@ -264,7 +264,7 @@ class StrictLaunch(Launch):
     def _free_quotient(
         self, node: k.Operate, evaluate: Callable[..., Array]
     ) -> Callable[..., Array]:
-        """A quotient or a remainder of integers, as HLSL divides."""
+        """Quotient or remainder of integers, as HLSL divides."""
         counted, key = self._quotients.find_counted(node), self._take_key()
         if counted is not None:
             return functools.partial(_divide_counted, node.operation.name, counted)
@@ -287,8 +287,8 @@ class StrictLaunch(Launch):
         return run
 
     def _divides_as(self, entry: Spelling, dtype: DataType) -> bool:
-        """Whether an operation is HLSL's own quotient of that type, with all that it leaves open:
-        as it stands, or in a function."""
+        """Whether an operation is HLSL's own quotient of that type, with its freedoms: directly, or
+        in a helper function."""
         if not isinstance(entry.helper, str):
             return entry.helper is None
         text = self._dialect.helpers[entry.helper].text.template
@@ -296,7 +296,7 @@ class StrictLaunch(Launch):
         return dtype.kind is Kind.SIGNED and "V" not in found
 
     def _free_float(self, node: k.Operate, evaluate: Callable[..., Array]) -> Callable[..., Array]:
-        """An operation on floats, with what its instruction does to denormals, NaN and zeros."""
+        """Operation on floats, with its instruction's treatment of denormals, NaN and zeros."""
         name, dtype, key = node.operation.name, node.operands[0].type.dtype, self._take_key()
         if name in _BITWISE and dtype is DataType.FLOAT32:
             return evaluate
@@ -318,7 +318,7 @@ class StrictLaunch(Launch):
         return run
 
     def _find_steps(self, name: str) -> int:
-        """The whole units of the last place that a correctly rounded result may be moved by."""
+        """Units in the last place by which a correctly rounded result may be moved."""
         if not self._has(Freedom.DIVISION):
             return 0
         return {"div": self._taken.quotient, "sqrt": self._taken.root}.get(name, 0)
@@ -361,7 +361,7 @@ class StrictLaunch(Launch):
 
 
 def _find_product(node: k.Operate) -> k.Operate | None:
-    """The product that may be added before it is rounded, by an instruction that does both."""
+    """Product that may be fused with an addition, without rounding in between."""
     if node.operation.name not in ("add", "sub") or node.type.dtype is not DataType.FLOAT32:
         return None
     for operand in node.operands:
@@ -371,12 +371,12 @@ def _find_product(node: k.Operate) -> k.Operate | None:
 
 
 def _multiply_then_add(x: Array, y: Array, z: Array) -> Array:
-    """The product is rounded, and then its sum."""
+    """Product and sum, both rounded."""
     return np.asarray(x * y + z)
 
 
 def _divide_counted(name: str, counted: DataType, a: Array, b: Array) -> Array:
-    """A quotient or a remainder of what is taken for unsigned."""
+    """Quotient or remainder of operands interpreted as unsigned."""
     number, divisor = a.astype(counted.dtype), b.astype(counted.dtype)
     divisor = np.where(divisor == 0, counted.dtype.type(1), divisor)
     found = np.floor_divide(number, divisor) if name == "div" else np.remainder(number, divisor)
@@ -384,7 +384,7 @@ def _divide_counted(name: str, counted: DataType, a: Array, b: Array) -> Array:
 
 
 def _lose(name: str, found: Array, given: tuple[Array, ...], numbers: Numbers) -> Array:
-    """What an operation gives where neither NaN nor the signs of zeros are kept."""
+    """Result of an operation that keeps neither NaN nor the signs of zeros."""
     one = (numbers & np.uint64(1)).astype(np.bool_)
     is_nan = functools.reduce(np.logical_or, map(np.isnan, given))
     if found.dtype.kind == "b":

@@ -1,7 +1,7 @@
-"""Spells the kernel IR in a dialect: statements to lines of text, and functions.
+"""Spelling of the kernel IR in a dialect: statements as lines of text, and functions.
 
-What is spelled how is the dialect's; `expressions` spells what stands in statements. What a whole
-file looks like is the template's.
+The dialect has the spellings, `expressions` spells expressions, and the template has the layout of
+a file.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _INDENT = "    "
 _WIDTH = 100
 
 PREFIX = "portable_"
-"""Stands before the names of functions that are written out: languages keep `exp` and `log`."""
+"""Prefix of generated functions, since languages reserve `exp` and `log`."""
 _ALIGNED = 1024
-"""The bytes of an array from which on its alignment is stated: shorter ones become registers."""
+"""Size in bytes from which an array's alignment is stated: smaller ones become registers."""
 
 
 class Speller(Expressions):
-    """Spells one kernel."""
+    """Speller of one kernel."""
 
     def spell_body(self) -> list[str]:
-        """The lines of the kernel's body, indented once."""
+        """Lines of the kernel's body, indented once."""
         lines = [f"{_INDENT}{line}" for line in self._declare_matrices()]
         lines += self.spell_statements(self._kernel.body)
         zeros = [f"{_INDENT}{line}" for line in self._zeros.declare()]
@@ -49,7 +49,7 @@ class Speller(Expressions):
     # Statements ---------------------------------------------------------------------------
 
     def spell_statements(self, statements: Sequence[k.Statement], depth: int = 1) -> list[str]:
-        """The lines of statements, indented `depth` times."""
+        """Lines of statements, indented `depth` times."""
         lines: list[str] = []
         before: k.Statement | None = None
         for statement in statements:
@@ -118,13 +118,13 @@ class Speller(Expressions):
 
     @property
     def _forms(self) -> MatrixForms:
-        """How matrices are written."""
+        """Syntax of matrices."""
         if self._dialect.matrices is None:
             raise InternalError(f"target '{self._dialect.name}' has no matrices")
         return self._dialect.matrices
 
     def _declare_matrices(self) -> list[str]:
-        """The declarations of matrices, before which stands what they need."""
+        """Declarations of matrices, after those they depend on."""
         made: list[str] = []
         for matrix in self._kernel.matrices:
             if self._forms.declarations:
@@ -134,7 +134,7 @@ class Speller(Expressions):
         return made
 
     def _name_matrix(self, matrix: k.Matrix) -> str:
-        """The name of a matrix's type."""
+        """Name of a matrix's type."""
         forms = self._forms
         return forms.type.format(
             S=self._dialect.storage[matrix.dtype],
@@ -177,7 +177,7 @@ class Speller(Expressions):
         return forms.load.format(layout=forms.layouts[statement.transposed], **places)
 
     def _holds_words(self, load: k.Load) -> bool:
-        """Whether words are kept as they are, for the language has no vectors of so many lanes."""
+        """Whether a load keeps raw words, since the language lacks vectors of that length."""
         buffer = self._buffers[load.buffer]
         is_packed = buffer.dtype in self._dialect.of_buffer(buffer).packs
         return is_packed and load.type.lanes > FOUR
@@ -191,7 +191,7 @@ class Speller(Expressions):
         return f"{declaration} = {self._spell_element(load.buffer, load.index, load.type.lanes)};"
 
     def _spell_head(self, loop: k.For) -> tuple[str, list[str]]:
-        """The line that a loop begins with, and what stands first in its body."""
+        """First line of a loop, and the first statements of its body."""
         syntax, name = self._dialect.syntax, self._names.spell(loop.variable.name)
         begin, stop = self.spell(loop.start), self.spell(loop.stop)
         self._zeros.note(loop.variable, known=begin.known)
@@ -207,15 +207,15 @@ class Speller(Expressions):
         return f"for ({self._count(name, begin.text)}; {condition}; {step}) {{", []
 
     def _is_register_loop(self, loop: k.For) -> bool:
-        """Whether a loop that is to be written out goes over arrays alone."""
+        """Whether a loop to be unrolled accesses arrays only."""
         return is_near(loop, [a.name for a in self._arrays.values() if a.registers])
 
     def _count(self, name: str, start: str) -> str:
-        """The declaration of a loop's counter."""
+        """Declaration of a loop's counter."""
         return self._dialect.syntax.counter.format(T=self.index_type, i=name, start=start)
 
     def spell_array(self, array: k.Array) -> str:
-        """The declaration of an array, where the language wants one of its kind."""
+        """Declaration of an array, if the language declares its kind inside the kernel."""
         self.dtypes[array.dtype] = None
         syntax, name = self._dialect.syntax, self._names.spell(array.name)
         form = syntax.shared_array if array.shared else syntax.array
@@ -229,14 +229,14 @@ class Speller(Expressions):
         return form.format(T=name_of_type, x=name, n=array.size // array.lanes, aligned=aligned)
 
     def _name_stored(self, dtype: DataType, lanes: int) -> str:
-        """The name of the type of what an array holds."""
+        """Element type of an array, in storage."""
         stored = self._dialect.storage[dtype] if dtype.is_storage_only else None
         is_named = isinstance(stored, str)
         return self._name_vector(stored, lanes) if is_named else self._type_name(dtype, lanes)
 
     @functools.cached_property
     def _array_lanes(self) -> Mapping[str, int]:
-        """The lanes of the widest vectors that are read from each array and put into it."""
+        """Lanes of the widest vectors loaded from and stored to each array."""
         found: dict[str, int] = {}
         for statement in walk_statements(self._kernel.body):
             for part in itertools.chain.from_iterable(map(walk, list_expressions(statement))):
@@ -272,8 +272,8 @@ class Speller(Expressions):
         return self._fill(self._dialect.puts, places, DataType.INDEX, lanes, DataType.INDEX)
 
     def _spell_value(self, local: k.Local, value: k.Expression) -> Text:
-        """What a local is declared with."""
-        # What a variable holds first is a term of a sum, once its loop is unrolled.
+        """Initial value of a local."""
+        # The initial value of a variable is a term of a sum after unrolling.
         made = self._zeros.hide(value)
         return made or (self.spell(value) if local.name in self._stored else self._pin(value))
 
@@ -288,7 +288,7 @@ class Speller(Expressions):
             self._masks[local.name] = made.mask
             type_name = self._type_name(SIGNED[made.mask], local.type.lanes)
         else:
-            # Another of that name, out of sight by now, may have been a mask.
+            # An earlier local of that name, out of scope now, may have been a mask.
             self._masks.pop(local.name, None)
             type_name = self._type_name(local.type.dtype, local.type.lanes)
         declaration = declare(self._names.spell(local.name), type_name, local.type.dtype)
@@ -360,16 +360,16 @@ class Speller(Expressions):
 
 @functools.cache
 def prepare_function(dialect: Dialect, definition: Definition) -> k.Kernel:
-    """The steps of a function as they are spelled."""
+    """Body of a function after the passes of its dialect."""
     return clean_up(name_arithmetic(definition.function().as_kernel(), dialect.limits.precise))
 
 
 @functools.cache
 def spell_function(dialect: Dialect, definition: Definition) -> Mapping[str, str]:
-    """The text of a function after those of the helpers that it needs, by their names."""
+    """Texts of a function and, before it, of the helpers that it needs, by name."""
     function, kernel = definition.function(), prepare_function(dialect, definition)
     mangler = Mangler(dialect.reserved)
-    # A hidden zero is seen by kernels alone, and what is given is no argument of the kernel.
+    # Only kernels have hidden zeros, and a parameter is no argument of the kernel.
     plain = dataclasses.replace(dialect, zeros=MappingProxyType({}), scalar="{x}")
     speller = Speller(plain, kernel, mangler, hexadecimal=True)
     body = speller.spell_body()
@@ -383,8 +383,8 @@ def spell_function(dialect: Dialect, definition: Definition) -> Mapping[str, str
 
 
 def _is_else(before: k.Statement, after: k.Statement) -> bool:
-    """Whether the second of two statements is what is done where the first one's condition, which
-    has a name, does not hold."""
+    """Whether the second of two statements is the else branch of the first one, whose condition has
+    a name."""
     match before, after:
         case k.If(condition=k.Local() as first), k.If(condition=k.Operate() as second):
             return second.operation.name == "not" and second.operands == (first,)
@@ -393,7 +393,7 @@ def _is_else(before: k.Statement, after: k.Statement) -> bool:
 
 
 def _adds(statement: k.Assign) -> bool:
-    """Whether something is added to what is assigned."""
+    """Whether an assignment adds to its variable."""
     value = statement.value
     return (
         isinstance(value, k.Operate)

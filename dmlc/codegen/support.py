@@ -1,7 +1,5 @@
-"""Refuses what an output language cannot express, before anything is lowered.
-
-The messages name the tensor or the operation, its type and the reason the dialect gives.
-"""
+"""Refusal of functions that an output language cannot express, before lowering. The messages name
+the tensor or the operation, its type and the dialect's reason."""
 
 from __future__ import annotations
 
@@ -17,12 +15,12 @@ from dmlc.scalars.operation import Unsupported
 from dmlc.source import Diagnostic, Note, UnsupportedError
 
 _MOST = 20
-"""Diagnostics shown at once."""
+"""Largest number of diagnostics shown."""
 
 
 def check_support(function: ir.Function, dialect: Dialect, profile: Profile) -> None:
-    """Raises `UnsupportedError` with every pair of type or operation and target that the dialect
-    has no way to write; where the target is none for everything, with those that have."""
+    """Raises `UnsupportedError` with every type or operation that the dialect lacks; for a target
+    that is not general, with the targets that have it."""
     if profile.name not in dialect.profiles:
         raise UnsupportedError(
             f"target '{dialect.name}' has no '{profile.name}' profile; "
@@ -41,7 +39,7 @@ def check_support(function: ir.Function, dialect: Dialect, profile: Profile) -> 
 
 
 def _list_lacking(function: ir.Function, dialect: Dialect) -> list[Diagnostic]:
-    """What a dialect has no way to write."""
+    """Types and operations that a dialect lacks."""
     return list(dict.fromkeys((*_tensors(function, dialect), *_stages(function, dialect))))
 
 
@@ -64,7 +62,7 @@ def _stages(function: ir.Function, dialect: Dialect) -> Iterator[Diagnostic]:
         instructions = stage.body.instructions
         entry = _find_type(dialect, stage.dtype)
         if stage.reduction is not None and isinstance(entry, Unsupported):
-            # The positions that it finds are made its type, without an instruction for that.
+            # The indices that it finds are converted to its type, without an instruction.
             yield Diagnostic(
                 f"target '{dialect.name}' cannot compute with {stage.dtype.name}: {entry.reason}",
                 stage.span,
@@ -103,6 +101,6 @@ def _stages(function: ir.Function, dialect: Dialect) -> Iterator[Diagnostic]:
 
 
 def _find_type(dialect: Dialect, dtype: DataType) -> object:
-    """What says why a dialect cannot compute with a type; None where it can."""
+    """Reason that a dialect cannot compute with a type; None if it can."""
     known = dtype is DataType.INDEX or dtype.compute in dialect.types
     return None if known else dialect.storage[dtype]

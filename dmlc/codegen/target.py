@@ -1,4 +1,4 @@
-"""What can be compiled for, as one value: an output language, its dialects, and what runs it."""
+"""Compilation target: an output language, its dialects, and its runtimes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from dmlc.source import UnknownNameError, UnsupportedError, unknown_name
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """An output language with everything that depends on it."""
+    """Output language with everything that depends on it."""
 
     dialects: tuple[Dialect, ...]
-    """Of the one language, the default first."""
+    """Dialects of the language, the default first."""
     drafts: tuple[Dialect, ...] = dataclasses.field(default=(), kw_only=True)
-    """Those that are text alone: nothing compiles them yet."""
+    """Dialects that are text only, since no compiler supports them yet."""
     runtimes: tuple[str, ...]
-    """The modules of `dmlc.runtime` that run its programs. Devices are named by them."""
+    """Modules of `dmlc.runtime` that run its programs, after which devices are named."""
     compiler: str = ""
-    """The module of `dmlc.runtime` whose `compile_files` turns its sources into machine code for
-    files of their own, where there is one."""
+    """Module of `dmlc.runtime` whose `compile_files` compiles its sources to files of machine code,
+    or empty."""
     hosts: tuple[str, ...] = ()
-    """The languages that host code for its programs can be written in."""
+    """Languages of the host code that can be generated for its programs."""
     is_general: bool = True
-    """Whether it expresses every operator of the library in some type: what `all` stands for."""
+    """Whether it expresses every operator of the library in some type, and so belongs to `all`."""
 
     @property
     def language(self) -> Language:
@@ -37,17 +37,17 @@ class Target:
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """The device profiles it has, the default first."""
+        """Names of its device profiles, the default first."""
         return self.dialects[0].profiles
 
     @property
     def shader_models(self) -> tuple[str, ...]:
-        """What it can be written for, the default first; empty where a language has no such."""
+        """Shader models that it supports, the default first; empty for languages without them."""
         return tuple(d.shader_model for d in self.dialects if d.shader_model)
 
     def find_dialect(self, shader_model: str | None = None) -> Dialect:
-        """The dialect for a shader model. Raises `UnsupportedError` where the language has none,
-        and `UnknownNameError`, naming those there are."""
+        """Dialect for a shader model. Raises `UnsupportedError` for a language without shader
+        models, and `UnknownNameError`, which names those it has."""
         if shader_model is None:
             return self.dialects[0]
         if not self.shader_models:

@@ -1,4 +1,4 @@
-"""The targets there are. A further language is a line here, and files of its own."""
+"""Registry of targets. A further language is a line here, and files of its own."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ TARGETS: tuple[Target, ...] = (
     Target((OPENCL,), runtimes=("opencl",)),
     Target((WGSL,), runtimes=("wgpu",), is_general=False),
 )
-"""In the order in which people read of them."""
+"""Targets in the order of documentation and lists."""
 
 
 def find_target(name: str) -> Target:
-    """The target of that name. Raises `UnknownNameError`, naming those there are."""
+    """Target of that name. Raises `UnknownNameError`, which names the known ones."""
     for target in TARGETS:
         if target.name == name:
             return target
@@ -32,6 +32,6 @@ def find_target(name: str) -> Target:
 
 
 def find_dialect(name: str, shader_model: str | None = None) -> Dialect:
-    """The dialect of a target, in HLSL for a shader model. Raises as `find_target` and
+    """Dialect of a target, for HLSL of a shader model. Raises as `find_target` and
     `Target.find_dialect` do."""
     return find_target(name).find_dialect(shader_model)

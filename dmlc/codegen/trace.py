@@ -1,8 +1,8 @@
-"""Traces routines of scalars into functions of the kernel IR.
+"""Tracer of scalar routines into functions of the kernel IR.
 
 A `scalars` routine is a Python function of `Value`s; here these are expressions of the kernel IR,
-and its named steps are those of a function. A `Definition` is a function of its own in generated
-code, called by its name.
+and its named steps are the function's. A `Definition` is a function of its own in generated code,
+called by its name.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dmlc.scalars import OPERATIONS, Array, DataType, Operands, Operation, Routi
 from dmlc.source import InternalError
 
 _BITWISE = {"and": "bit_and", "or": "bit_or", "not": "bit_not"}
-"""What the logical operators are of integers."""
+"""Integer counterparts of the logical operators."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Scope(Writer[k.Expression]):
-    """A function in the making."""
+    """Function under construction."""
 
     names: Names
     steps: list[k.Let]
@@ -81,16 +81,16 @@ def _call(operation: Operation, given: Sequence[k.Expression]) -> k.Expression:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Definition(Operation):
-    """An operation that is written out: what it computes is what tracing its routine gives."""
+    """Operation with a generated function, traced from its routine."""
 
     routine: Routine
     function: Callable[[], k.Function]
-    """Its routine as it is traced, when it is first needed."""
+    """Traced routine, computed at first use."""
 
 
 @functools.cache
 def write_out(routine: Routine) -> Definition:
-    """A routine as an operation of the kernel IR."""
+    """Operation of the kernel IR for a routine."""
     parameters = tuple(inspect.signature(routine.function).parameters)
 
     @functools.cache
@@ -123,4 +123,4 @@ FUNCTIONS: Mapping[str, Definition] = MappingProxyType(
         if operation.transcendental and operation.float32 is not None
     }
 )
-"""The transcendental functions of the table, as they are written out of FLOAT32."""
+"""Transcendental functions of the scalar records, generated for FLOAT32."""

@@ -1,12 +1,13 @@
-"""The dialect of WGSL, WebGPU's language: storage buffers, one uniform buffer, 32-bit numbers.
-Buffers of integers of 8 and 16 bits, of booleans and of BFLOAT16 hold several elements to a word.
-An integer of 64 bits is two words, the lower one first.
+"""Dialect of WGSL, WebGPU's language: storage buffers, one uniform buffer, 32-bit numbers.
 
-WGSL lets compilers take floats for real numbers: reorder sums, and assume that there are neither
-NaN nor infinities. So what has a name, and a sum in a sum, goes through `pin`, which no compiler
-sees through; NaN is looked for in the bits of a value; and what they could see to be zero or
-infinite is made of a zero that only the running kernel knows. Transcendental functions are the
-routines of their records.
+Buffers of integers of 8 and 16 bits, of booleans and of BFLOAT16 hold several elements per word. A
+64-bit integer is two words, the lower one first.
+
+WGSL lets compilers treat floats as real numbers: reorder sums, and assume that there are neither
+NaN nor infinities. So a named value, and a sum inside a sum, goes through `pin`, which no compiler
+sees through; NaN is tested by its bits; and values that compilers could deduce to be zero or
+infinite are computed with a run-time zero. Transcendental functions are the routines of their
+records.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ T = DataType
 
 _HELD = (*BYTES, T.INT16, T.UINT16, T.BFLOAT16)
 _WIDE = {T.INT64: "i64", T.UINT64: "u64"}
-"""Types of two words, with the ends of the names of their helpers."""
+"""Types of two words, with the suffixes of their helpers."""
 
 TYPES = MappingProxyType({
     T.FLOAT32: "f32", T.INT32: "i32", T.UINT32: "u32", T.BOOL: "bool",
@@ -82,12 +83,13 @@ _UNPINNED = MappingProxyType(
         **dict.fromkeys(_PRODUCTS, (*_SUMS, "sqrt")),
     }
 )
-"""Sums of sums could be reordered, and products of products. A product in a sum may be rounded with
-it, once, which only makes it more exact."""
+"""Operations with pinned results, and those that take them unpinned. Sums of sums could be
+reordered, and products of products; a product in a sum may be rounded with it, once, which only
+makes it more accurate."""
 
 
 def _call(text: str) -> Spelling:
-    """A call of a helper by its name."""
+    """Call of a helper by its name."""
     name, _, arguments = text.partition("(")
     return Spelling(f"{{H}}({arguments}", helper=name)
 
@@ -111,7 +113,8 @@ def _spell(name: str, dtype: DataType) -> Entry:
 
 
 def _spell_integer(name: str, dtype: DataType, bits: int = 32) -> Entry:
-    """An operation of an integer type; of one that has fewer `bits`, but for what may leave it."""
+    """Operation of an integer type, or of one with fewer `bits` whose results are still to be
+    wrapped."""
     signed = dtype.kind is Kind.SIGNED
     match name:
         case "min" | "max":
@@ -141,11 +144,11 @@ def _spell_integer(name: str, dtype: DataType, bits: int = 32) -> Entry:
 
 
 _ALIKE = ("add", "sub", "mul", "shift_left")
-"""Operations that give the same bits of signed and of unsigned integers."""
+"""Operations that give the same bits on signed and on unsigned integers."""
 
 
 def _spell_wide(name: str, dtype: DataType) -> Entry:
-    """An operation of integers of two words."""
+    """Operation of integers of two words."""
     kind = _WIDE[dtype]
     match name:
         case "eq" | "ne":
@@ -173,7 +176,7 @@ def _spell_wide(name: str, dtype: DataType) -> Entry:
 
 
 def _convert_wide(source: DataType, target: DataType) -> Entry:
-    """A conversion from or to an integer of two words."""
+    """Conversion from or to an integer of two words."""
     if source in _WIDE:
         if target is T.BOOL:
             return Spelling("any({0} != vec2<u32>(0u))")
@@ -195,7 +198,7 @@ def _convert(source: DataType, target: DataType) -> Entry:
 
 
 def _convert_words(source: DataType, target: DataType) -> Entry:
-    """A conversion between the types that values are computed in."""
+    """Conversion between compute types."""
     if source in _WIDE or target in _WIDE:
         return _convert_wide(source, target)
     if target is T.BOOL:

@@ -1,4 +1,4 @@
-"""WGSL for hosts: its bindings and its uniform buffer, and what a manifest says of them."""
+"""WGSL on the host side: bindings, uniform buffer, and manifest entries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WGSL_LANGUAGE = Language(
 
 
 def list_details(parts: SourceParts) -> Mapping[str, object]:
-    """What a file declares at its top."""
+    """Declarations at the top of a file."""
     return {
         "uses_f16": any("f16" in buffer.type for buffer in parts.buffers),
         "uses_matrices": re.search(r"\bsubgroup_matrix_\w+<", parts.code) is not None,

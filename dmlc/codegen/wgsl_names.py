@@ -1,4 +1,4 @@
-"""The names WGSL keeps for itself: keywords, reserved words, types and built-in functions."""
+"""Reserved names of WGSL: keywords, reserved words, types and built-in functions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Zeros that only the running kernel knows to be zeros, for dialects that have them.
+"""Run-time zeros, for dialects that have them.
 
-Drivers were seen to take the product of a literal zero for 0, and a quotient by one for anything,
-whatever the other operand is: a literal, or what is one once they have unrolled a loop.
+Drivers were observed to fold the product with a known zero to 0, and a quotient by one to any
+value, whatever the other operand is. A zero is known if it is a literal, or becomes one when a loop
+is unrolled.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from dmlc.scalars import DataType
 
 
 class Zeros:
-    """The zeros of one kernel."""
+    """Run-time zeros of one kernel."""
 
     def __init__(self, dialect: Dialect, mangler: Mangler) -> None:
         self._dialect = dialect
         self._names = mangler
         self._used: dict[DataType, str] = {}
         self._known: set[str] = set()
-        """The locals whose values compilers know, once they have unrolled loops."""
+        """Locals whose values compilers know after unrolling loops."""
 
     def declare(self) -> list[str]:
-        """The lines that name those that were used."""
+        """Declarations of the zeros that were used."""
         if not self._used:
             return []
         note = "// Always 0: drivers take a literal's product for 0, whatever the other factor."
@@ -39,15 +40,15 @@ class Zeros:
         return [note, *named]
 
     def note(self, local: k.Local, *, known: bool) -> None:
-        """Another of that name, out of sight by now, may have been known or not."""
+        """Records whether a local's value is known; it replaces an earlier local of that name."""
         if known:
             self._known.add(local.name)
         else:
             self._known.discard(local.name)
 
     def hide(self, operand: k.Expression) -> Text | None:
-        """The name of a run-time zero for a literal zero, repeated for all lanes or not, where the
-        dialect has one. It is a scalar, where one stands for a vector."""
+        """Run-time zero in place of a literal zero, broadcast or not, if the dialect has one. It is
+        a scalar also in place of a vector."""
         literal = find_repeated(operand)
         if not isinstance(literal, k.Literal) or literal.value != 0:
             return None
@@ -63,14 +64,14 @@ class Zeros:
         return made
 
     def _name(self, dtype: DataType) -> str:
-        """The name of the run-time zero of a type."""
+        """Name of the run-time zero of a type."""
         if dtype not in self._used:
             self._used[dtype] = self._names.make("zero")
         return self._used[dtype]
 
     def add(self, dtype: DataType, made: Text) -> Text:
-        """What a compiler may find to be zero, where the dialect hides zeros: with a run-time zero
-        added. It must not be -0."""
+        """Value plus a run-time zero, if the dialect hides zeros, so that a compiler cannot deduce
+        it to be zero. It must not be -0."""
         if dtype not in self._dialect.zeros:
             return made
         text = f"{made.beside('+', is_first=True)} + {self._name(dtype)}"
@@ -78,17 +79,17 @@ class Zeros:
 
     @staticmethod
     def may_become(operand: k.Expression) -> bool:
-        """Whether a compiler may compute a zero that is known from what the operand stands for."""
+        """Whether a compiler may deduce from the operand that it is zero."""
         return isinstance(find_repeated(operand), k.Operate | k.Local)
 
     def is_known(self, local: k.Local) -> bool:
-        """Whether a compiler knows a local's value once it has unrolled loops."""
+        """Whether a compiler knows a local's value after unrolling loops."""
         return local.name in self._known
 
     def hide_beside(self, side: k.Expression, other: k.Expression, *, known: bool) -> Text | None:
-        """The same for one side of a choice whose condition is `known`, which a compiler may make
-        itself; or where the other side is one: drivers make a converted condition of such a choice,
-        and its negative of one of -1, which loses the zero's sign."""
+        """Run-time zero for one side of a choice whose condition is `known`, which a compiler may
+        evaluate itself, or whose other side is 1: drivers turn such a choice into a converted
+        condition, or for -1 into its negative, which loses the zero's sign."""
         if known:
             return self.hide(side)
         zero, one = find_repeated(side), find_repeated(other)

@@ -1,4 +1,4 @@
-"""The datasheet of an operator: its page in the documentation, written from the operator itself.
+"""Datasheet of an operator: its page in the documentation, generated from the operator itself.
 
 The parts: `sections` (each section, as Markdown), `usage` (a call as code) and `enlarge` (a call
 with larger tensors).
@@ -18,8 +18,8 @@ _PLAIN = References()
 def write_datasheet(
     operator: Operator, references: References = _PLAIN, *, whole: bool = True
 ) -> str:
-    """The page of an operator, as Markdown. Without `whole`, it has no section that needs a
-    kernel: these change with the compiler, and not with the operator."""
+    """Page of an operator, as Markdown. Without `whole`, it omits the sections that need kernels:
+    these change with the compiler, and not with the operator."""
     definition = operator.definition
     lines = [f"# {operator.name}", "", operator.doc or "", ""]
     if definition.compute:

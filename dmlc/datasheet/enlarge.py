@@ -1,7 +1,7 @@
-"""A call with larger tensors: the size at which the cost of an operator shows.
+"""Call with larger tensors, at which the cost of an operator shows. Examples have a few elements,
+so that they cost little more than a launch.
 
-Examples have a few elements, so that a launch is all that they cost. The axes that can grow are
-found by trial: the operator's own constraints say which sizes go together.
+The axes that can grow are found by trial, since the operator's own constraints relate the sizes.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from dmlc.source import DmlcError
 from dmlc.testing.case import Call
 
 _BYTES = 1 << 26
-"""The most memory of an enlarged call: more than most caches hold."""
+"""Largest memory of an enlarged call in bytes: more than most caches hold."""
 _MOST_TOGETHER = 3
-"""The most axes that are tried together, besides those of one place in all tensors."""
+"""Largest number of axes that are tried together, besides those of one position in all tensors."""
 
 _Axis: TypeAlias = tuple[str, int]
-"""A tensor's name, and the number of one of its dimensions."""
+"""Axis: a tensor's name, and a dimension's number."""
 _Sizes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 
 def enlarge(call: Call) -> Call | None:
-    """The call with each size that can grow multiplied by one power of two, the largest for which
-    its tensors and stages take at most 64 MiB. None where no size can grow, or a tensor has
-    strides."""
+    """Call with each size that can grow multiplied by one power of two, the largest for which its
+    tensors and stages take at most 64 MiB. None if no size can grow, or a tensor has strides."""
     if any(desc.strides is not None for desc in call.tensors.values()):
         return None
     trial = _Trial.make(call)
@@ -50,7 +49,7 @@ def enlarge(call: Call) -> Call | None:
 
 
 def _count_bytes(call: Call) -> int:
-    """The memory of all parameters and stages of a call whose sizes are known."""
+    """Bytes of all parameters and stages of a call with known sizes."""
     function = call.function
     return sum(
         each.dtype.bytes * math.prod(e for e in each.extents if isinstance(e, int))
@@ -60,13 +59,13 @@ def _count_bytes(call: Call) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Trial:
-    """A call, and the sizes of it that are given: those of its inputs, and of the outputs whose
-    sizes nothing else says."""
+    """Call with its independent sizes: those of its inputs, and of the outputs whose sizes do not
+    follow."""
 
     call: Call
     sizes: _Sizes
     whole: _Sizes
-    """The sizes of all tensors."""
+    """Sizes of all tensors."""
 
     @staticmethod
     def make(call: Call) -> _Trial:
@@ -75,7 +74,7 @@ class _Trial:
         return inputs if inputs.resolve(inputs.sizes) else _Trial(call, whole, whole)
 
     def resolve(self, sizes: _Sizes) -> _Sizes | None:
-        """The sizes of all tensors, given some. None where the operator refuses them."""
+        """Sizes of all tensors from the given ones. None if the operator refuses them."""
         described = {
             name: TensorDesc(desc.data_type, sizes.get(name))
             for name, desc in self.call.tensors.items()
@@ -92,7 +91,7 @@ class _Trial:
         return known if len(known) == len(self.whole) else None
 
     def list_groups(self) -> Iterator[Sequence[_Axis]]:
-        """The axes that can grow, with those that have to grow with them."""
+        """Axes that can grow, with those that must grow with them."""
         first = next(iter(self.sizes), None)
         axes = [(name, axis) for name, sizes in self.sizes.items() for axis in range(len(sizes))]
         grown: set[_Axis] = set()
@@ -108,7 +107,8 @@ class _Trial:
                     break
 
     def _list_candidates(self, axis: _Axis, free: Sequence[_Axis]) -> Iterator[Sequence[_Axis]]:
-        """An axis alone; with all axes of its number and size; with others of its size."""
+        """Groups to try: an axis alone; with all axes of its number and size; with others of its
+        size."""
         yield (axis,)
         alike = [other for other in free if self._size(other) == self._size(axis)]
         beside = [other for other in alike if other[1] == axis[1]]
@@ -125,8 +125,8 @@ class _Trial:
         return self.sizes[axis[0]][axis[1]]
 
     def _grows(self, group: Sequence[_Axis]) -> bool:
-        """Whether the call with these sizes doubled is one, and no tensor gets smaller: a larger
-        window leaves a smaller output."""
+        """Whether the call is valid with these sizes doubled, and no tensor shrinks: a larger
+        window makes the output smaller."""
         found = self.resolve(_multiply(self.sizes, group, 2))
         return found is not None and all(
             all(now >= before for now, before in zip(found[name], sizes, strict=True))
@@ -142,5 +142,5 @@ def _multiply(sizes: _Sizes, axes: Sequence[_Axis], factor: int) -> _Sizes:
 
 
 def _keep_numbers(sizes: Sequence[Extent] | None) -> tuple[int, ...]:
-    """The sizes that are numbers: all of a call with its data."""
+    """Numeric sizes: all of them in a call with its data."""
     return tuple(size for size in sizes or () if isinstance(size, int))

@@ -1,4 +1,4 @@
-"""The sections of a datasheet, from the library and the compiler."""
+"""Sections of a datasheet, from the library and the compiler."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dmlc.testing.choices import find_choices
 from dmlc.testing.examples import read_cases
 
 _LONGEST = 2000
-"""The most characters of a formula of a call; a derived one has fewer."""
+"""Longest formula of a call in characters, except derived ones."""
 _MICRO = 1e-6
 _ABOUT = "Each line says what DirectML gives, and where. A call in numbers shows it."
 _TITLES = {"directml": "DirectML", "onednn": "oneDNN", "training": "training"}
@@ -37,7 +37,7 @@ _TITLES = {"directml": "DirectML", "onednn": "oneDNN", "training": "training"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a page: its heading, and its lines in Markdown."""
+    """Part of a page: its heading, and its lines in Markdown."""
 
     title: str
     lines: Sequence[str]
@@ -45,18 +45,18 @@ class Section:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class References:
-    """How a datasheet refers to other pages: those of operators, and two of the documentation."""
+    """References of a datasheet to other pages: those of operators, and two of the
+    documentation."""
 
     operator: Callable[[str], str] = "`{}`".format
-    """The reference to an operator, given its qualified name."""
+    """Reference to an operator, from its qualified name."""
     model: str = "the GPU model"
     differences: str = ""
-    """A sentence about recorded answers of DirectML, for an operator that has some."""
+    """Sentence about recorded answers of DirectML, for an operator that has some."""
 
 
 def find_case(operator: Operator) -> Case | None:
-    """The first example of an operator, as a call with its data. None where there is none that
-    binds."""
+    """First example of an operator that binds, as a call with its data, or None."""
     for example in operator.definition.examples:
         with contextlib.suppress(DmlcError):
             return next(read_cases(operator, example))
@@ -64,8 +64,8 @@ def find_case(operator: Operator) -> Case | None:
 
 
 def list_sections(operator: Operator, references: References) -> Iterator[Section]:
-    """The sections about one call of an operator: its formula, how to call it, its shader, its
-    gradient and its cost. There are none of an operator without examples."""
+    """Sections about one call of an operator: its formula, how to call it, its shader, its gradient
+    and its cost. Empty for an operator without examples."""
     case = find_case(operator)
     if case is None:
         return
@@ -84,7 +84,7 @@ def _fence(language: str, lines: Sequence[str]) -> list[str]:
 
 
 def _describe_call(case: Case) -> list[str]:
-    """The tensors and attributes of a call, and the formula with these filled in."""
+    """Tensors and attributes of a call, and the formula with these substituted."""
     call = case.call
     function = call.function
     lines = [f'The example "{case.title}" is this call:', "",
@@ -129,7 +129,7 @@ def _describe_shader(call: Call, program: Program) -> list[str]:
 
 
 def _describe_gradient(operator: Operator, link: Callable[[str], str]) -> list[str]:
-    """The operator that is the gradient, the derived one for a call, or the reason for none."""
+    """Gradient operator, derived gradient of a call, or the reason that there is none."""
     definition = operator.definition
     lines: list[str] = []
     if definition.forward:
@@ -148,7 +148,7 @@ def _describe_gradient(operator: Operator, link: Callable[[str], str]) -> list[s
 
 
 def _derive(case: Case) -> list[str]:
-    """The derived gradient of a call. Raises `DmlcError` where there is none."""
+    """Derived gradient of a call. Raises `DmlcError` if there is none."""
     call = case.call
     wanted = _list_inputs(call)
     derived = gradient(call.operator, wrt=wanted)
@@ -171,7 +171,7 @@ def _derive(case: Case) -> list[str]:
 
 
 def _list_inputs(call: Call) -> list[str]:
-    """The rows of the inputs that may have gradients. Raises `DmlcError` where there are none."""
+    """Rows of the inputs that may have gradients. Raises `DmlcError` if there are none."""
     floats = [name for name, desc in call.inputs.items() if desc.data_type.is_float]
     if not floats:
         raise DmlcError("no input of the call holds floats")
@@ -179,7 +179,7 @@ def _list_inputs(call: Call) -> list[str]:
 
 
 def _say_refusal(operator: Operator) -> list[str]:
-    """Why no example has a derived gradient, by the first one."""
+    """Reason that no example has a derived gradient, from the first one."""
     case = find_case(operator)
     if case is None:
         return []
@@ -193,7 +193,7 @@ def _say_refusal(operator: Operator) -> list[str]:
 
 
 def _describe_cost(call: Call, model: str) -> list[str]:
-    """The kernels of a call whose tensors fill a GPU, their bytes, and modelled times."""
+    """Kernels of a call whose tensors fill a GPU, their bytes, and modelled times."""
     larger = enlarge(call)
     shown = call if larger is None else larger
     said = "This call fills a GPU:"
@@ -217,7 +217,7 @@ def _describe_cost(call: Call, model: str) -> list[str]:
 
 
 def _list_kernels(function: ir.Function, kernels: Sequence[Kernel]) -> list[str]:
-    """A row for each kernel: its stages, its threads, and its bytes by tensor."""
+    """Row for each kernel: its stages, its threads, and its bytes by tensor."""
     rows = ["| kernel | computes | launches | reads | writes |", "| --- | --- | --- | --- | --- |"]
     for number, kernel in enumerate(kernels, 1):
         launch = read_launch(function, kernel)
@@ -236,7 +236,7 @@ def _list_kernels(function: ir.Function, kernels: Sequence[Kernel]) -> list[str]
 
 
 def _list_times(function: ir.Function, kernels: Sequence[Kernel]) -> list[str]:
-    """The modelled time on each device, beside the least that there can be."""
+    """Modelled time on each device, with the lower bound."""
     times = estimate_kernels(function, kernels)
     work = count_work(function)
     lines = ["| device | bytes at least | roofline | modelled | of the roofline |",
@@ -264,8 +264,8 @@ def _show_share(least: float, taken: float) -> str:
 
 
 def list_elsewhere(name: str, link: Callable[[str], str]) -> list[str]:
-    """A table of the names that others have for the same operation, with a row for each thing
-    that the operator does. Nothing where nobody has one."""
+    """Table of other systems' names for the operation, with a row for each part of the operator;
+    empty if there are none."""
     found = [o for o in list_operations() if name in o.operators]
     rows: list[str] = []
     for operation in found:
@@ -284,8 +284,8 @@ def list_elsewhere(name: str, link: Callable[[str], str]) -> list[str]:
 
 
 def list_differences(operator: Operator, recorded: str = "") -> list[str]:
-    """The values that DirectML gives otherwise: for each section `differs` a line, and a call in
-    numbers. `recorded` is a sentence about DirectML's recorded answers."""
+    """Deviations of DirectML: for each section `differs` a line, and a call in numbers. `recorded`
+    is a sentence about DirectML's recorded answers."""
     lines: list[str] = []
     for difference in operator.definition.differences:
         title = difference.title[:1].upper() + difference.title[1:]

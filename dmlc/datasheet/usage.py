@@ -1,4 +1,4 @@
-"""A call as code: in Python, on the command line, and in C++ for Direct3D 12."""
+"""Call as code: in Python, on the command line, and in C++ for Direct3D 12."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dmlc.testing.case import Call, Case, show_tensor, show_value
 
 _WIDTH = 96
 _CPP_NAMES = ("op", "list", "pipelines", "buffers")
-"""The names that the functions of C++ have for other things than buffers."""
+"""Names in the C++ functions that buffers must not have."""
 _SCALARS = {"nan": "np.nan", "inf": "np.inf", "-inf": "-np.inf"}
 
 
 def write_python(case: Case) -> list[str]:
-    """A session of Python that runs a case, with its results."""
+    """Python session that runs a case, with its results."""
     call = case.call
     lines = ["import numpy as np, dmlc"]
     if any(_is_foreign(desc.data_type) for desc in call.tensors.values()):
@@ -48,7 +48,7 @@ def _list_inputs(case: Case) -> Mapping[str, str]:
 
 
 def _spell_dict(head: str, items: Mapping[str, str]) -> list[str]:
-    """A dictionary on one line, or with a line for each entry where it is long."""
+    """Dictionary on one line, or with a line for each entry if long."""
     entries = [f'"{name}": {value}' for name, value in items.items()]
     line = f"{head}{{{', '.join(entries)}}}"
     if len(line) <= _WIDTH - 10:
@@ -57,7 +57,7 @@ def _spell_dict(head: str, items: Mapping[str, str]) -> list[str]:
 
 
 def _list_wanted(call: Call) -> Mapping[str, tuple[Any, ...]]:
-    """The sizes of the outputs, where the inputs alone do not say the same call."""
+    """Sizes of the outputs, if the inputs alone do not determine the call."""
     try:
         alone = call.operator.bind(dict(call.inputs), call.attributes)
     except DmlcError:
@@ -103,7 +103,7 @@ def _spell_value(value: object) -> str:
 
 
 def _break_call(head: str, arguments: Sequence[Sequence[str]]) -> list[str]:
-    """A call on one line, or with a line for each argument. Arguments are lists of lines."""
+    """Call on one line, or with a line for each argument. Arguments are lists of lines."""
     line = f"{head}{', '.join(lines[0] for lines in arguments)})"
     if len(line) <= _WIDTH and all(len(lines) == 1 for lines in arguments):
         return [line]
@@ -112,7 +112,7 @@ def _break_call(head: str, arguments: Sequence[Sequence[str]]) -> list[str]:
 
 
 def write_command(command: str, call: Call, *options: str) -> list[str]:
-    """A command of `dmlc` about a call, with the options that describe it, and others."""
+    """Command of `dmlc` on a call, with the options that describe it, and others."""
     described = call.tensors if _list_wanted(call) else call.inputs
     words = ["dmlc", command, call.operator.name]
     words += [f"--tensor '{name}={show_tensor(desc)}'" for name, desc in described.items()]
@@ -127,8 +127,8 @@ def write_command(command: str, call: Call, *options: str) -> list[str]:
 
 
 def write_cpp(program: Program) -> list[str]:
-    """Two functions of C++ around the header of a program: one makes the pipelines, and one
-    records the call. Each buffer of the program is a parameter."""
+    """Two functions of C++ around the header of a program: one makes the pipelines, and one records
+    the call. Each buffer of the program is a parameter."""
     names = Names(program, CPP)
     slots = [(slot, program.tensor(tensor)) for tensor, slot in names.slots.items()]
     parameters = [slot if slot not in _CPP_NAMES else f"{slot}_buffer" for slot, _ in slots]

@@ -1,11 +1,10 @@
-"""The kinds of diagnostics, by code: what each means, and a small example of it with its cure.
+"""Kinds of diagnostics, by code: their meaning, and a small example with its cure.
 
-Each kind is a Markdown file beside this one, `E0401.md`. Its first line has code and title. An
-explanation follows, then an example that is wrong and one that is right: a `.dml` file, called
-`example.dml`, or Python, and the command that shows the diagnostic where it is not `dmlc check`.
-Where a mistake is found, its code is named: `DmlcError(..., code="E0401")`.
-
-The first two digits say what it is about: see `GROUPS`.
+Each kind is a Markdown file in this folder, `E0401.md`. Its first line has code and title. An
+explanation follows, then a wrong example and a right one: a `.dml` file, called `example.dml`, or
+Python, and the command that shows the diagnostic if it is not `dmlc check`. Code that detects an
+error names its code: `DmlcError(..., code="E0401")`. The first two digits are its topic: see
+`GROUPS`.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ GROUPS = {
     "08": "What a caller gives",
     "09": "Targets, devices and speed",
 }
-"""What codes are about, by their first two digits."""
+"""Topics of codes, by their first two digits."""
 _CODE = re.compile(r"[EW][0-9]{4}")
 _NEAREST = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a code means."""
+    """Explanation of a code."""
 
     code: str
     title: str
     text: str
-    """All of it, as Markdown; the first line is code and title."""
+    """Markdown text; the first line is code and title."""
 
     @property
     def is_warning(self) -> bool:
@@ -50,18 +49,19 @@ class Explanation:
 
     @property
     def group(self) -> str:
-        """What it is about."""
+        """Topic."""
         return GROUPS[self.code[1:3]]
 
 
 @functools.cache
 def list_codes() -> tuple[str, ...]:
-    """Every code, errors first. Reads no file."""
+    """All codes, errors first, without reading files."""
     return tuple(sorted(p.stem for p in FOLDER.glob("*.md")))
 
 
 def explain(code: str) -> Explanation:
-    """What a code means; case does not matter. Raises `UnknownNameError` with the nearest codes."""
+    """Explanation of a code; case does not matter. Raises `UnknownNameError` with the nearest
+    codes."""
     wanted = code.strip().strip("[]").upper()
     if wanted not in list_codes():
         if not _CODE.fullmatch(wanted):

@@ -1,9 +1,9 @@
-"""Answers about a place in a `.dml` text, as an editor asks for them: hover, completion,
-definitions, symbols, diagnostics, formatting.
+"""Editor services for a `.dml` text: hover, completion, definitions, symbols, diagnostics,
+formatting.
 
 `dmlc.editor.documents` holds the texts; the other modules answer from a document and an offset.
-None knows of the Language Server Protocol but `server`, so that another program can embed them.
-What `server` needs is an extra: `pip install 'dmlc[lsp]'`.
+Only `server` knows the Language Server Protocol, so that another program can embed the others. The
+dependencies of `server` are an extra: `pip install 'dmlc[lsp]'`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ __all__ = ["serve"]
 
 
 def serve(folders: Sequence[Path] = ()) -> None:
-    """Serves an editor over standard input and output until it leaves. Files may import from
-    `folders`, besides their own. Raises `UnavailableError` where pygls is missing."""
+    """Serves an editor over standard input and output until it leaves.
+
+    Files may import from `folders`, besides their own. Raises `UnavailableError` without pygls.
+    """
     try:
         server = importlib.import_module("dmlc.editor.server")
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What is known of one text: its tree, what it imports, what the checker finds, every mistake."""
+"""Analysis of one text: syntax tree, imports, results of the checker, diagnostics."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from dmlc.source import Diagnostic, Source
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Analysis:
-    """A text as the compiler reads it."""
+    """Result of analysing a text."""
 
     source: Source
     file: syntax.File | None
-    """The tree, without the parts at fault; None where nothing can be read."""
+    """Syntax tree without the erroneous parts; None if nothing can be parsed."""
     imports: tuple[syntax.File, ...]
     findings: Findings | None
-    """What the checker says; None where the text or an import cannot be read."""
+    """Results of the checker; None if the text or an import cannot be parsed."""
     diagnostics: tuple[Diagnostic, ...]
     """Errors, then warnings."""
     whole: bool = True
-    """Whether all of the text can be read."""
+    """Whether all of the text can be parsed."""
 
     @property
     def files(self) -> tuple[syntax.File, ...]:
-        """The tree, and those of the imports."""
+        """Syntax trees of the text and its imports."""
         return (*(() if self.file is None else (self.file,)), *self.imports)
 
 
 def analyze(source: Source, folders: Sequence[Path], read: Reader, library: Library) -> Analysis:
-    """Reads and checks a text. Imports may lie below `folders` too, and `read` gives their texts;
+    """Parses and checks a text. Imports may lie below `folders` too, and `read` gives their texts;
     graphs call operators of `library`."""
     reading = read_text(source)
     if reading.file is None:

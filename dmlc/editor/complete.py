@@ -1,5 +1,4 @@
-"""What may be written at a place: keywords as the grammar has them there, and the names that can be
-seen from there."""
+"""Completion: keywords that the grammar accepts at an offset, and the names in scope."""
 
 from __future__ import annotations
 
@@ -48,19 +47,18 @@ _CONSTANTS = ("true", "false", "inf", "nan")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Completion:
-    """What may be written from `start` to the place that was asked about."""
+    """Completion that replaces the text from `start` to the requested offset."""
 
     label: str
     what: What | str
-    """What it is; `keyword`, `constant`, `column` and `value` are no symbols."""
+    """Kind; `keyword`, `constant`, `column` and `value` are no symbols."""
     detail: str
     text: str
     start: int
 
 
 def complete(document: Document, offset: int) -> list[Completion]:
-    """What may be written at a place, the most likely first. The word that ends there is what is
-    being written."""
+    """Completions at an offset, most likely first. The word that ends there is replaced."""
     word = find_word(document.tokens, offset)
     if word is not None and word.start == offset:
         word = None
@@ -78,11 +76,11 @@ def complete(document: Document, offset: int) -> list[Completion]:
 
 
 _Item = tuple[str, "What | str", str] | tuple[str, "What | str", str, str]
-"""A label, what it is, a detail, and the text where that is another."""
+"""Label, kind, detail, and the inserted text if it differs."""
 
 
 class _Completer:
-    """What may be written at one place."""
+    """Completions at one offset."""
 
     def __init__(
         self, document: Document, context: Context, start: int, before: tuple[Token, ...]
@@ -118,7 +116,7 @@ class _Completer:
     # By the grammar -----------------------------------------------------------------------
 
     def by_grammar(self) -> Iterator[_Item]:
-        """Keywords, and names where there may be one."""
+        """Keywords, and names where the grammar accepts one."""
         found = self.continuation()
         if found is None:
             return
@@ -133,8 +131,8 @@ class _Completer:
             yield phrase, "keyword", ""
 
     def continuation(self) -> Continuation | None:
-        """What the grammar has behind the statement as it is up to the place, or, where there is
-        something wrong with that, behind an equals sign."""
+        """Parser state after the statement up to the offset, or, after an error in it, after an
+        equals sign."""
         context = self.context
         opened = _OPENED.get((context.keyword, context.section), "") if context.depth else ""
         begun = context.statement if context.depth else context.declared_at
@@ -150,7 +148,7 @@ class _Completer:
         return None
 
     def expression(self) -> Iterator[_Item]:
-        """What a formula may name."""
+        """Names that a formula may contain."""
         in_graph = self.context.keyword == "graph"
         for symbol in self.symbols():
             if symbol.what is not What.ENUM and not self.is_later(symbol):
@@ -165,21 +163,21 @@ class _Completer:
             yield from self.operators()
 
     def symbols(self) -> Iterator[Symbol]:
-        """Those that can be seen, the nearest first, operators apart."""
+        """Symbols in scope, nearest first, except operators."""
         yield from self.scope.variables.values()
         yield from self.scope.own.values()
         apart = (What.OPERATOR, What.GRAPH)
         yield from (s for s in self.scope.file.values() if s.what not in apart)
 
     def is_later(self, symbol: Symbol) -> bool:
-        """Whether a local is defined at the place or behind it."""
+        """Whether a local is defined at the offset or later."""
         span = symbol.span
         local = symbol.what is What.LOCAL and span is not None
         own = local and span is not None and span.source.text == self.document.text
         return own and span is not None and span.start >= self.context.statement
 
     def names(self) -> Iterator[_Item]:
-        """Names where no formula stands."""
+        """Names outside formulas."""
         context, own = self.context, self.scope.own.values()
         forward = find_forward(self.document, context, self.before)
         if context.keyword == "function" or context.section == "compute":
@@ -201,7 +199,7 @@ class _Completer:
             yield from (_item(s) for s in own if _is_output(s))
 
     def of_gradient(self) -> Iterator[_Item]:
-        """The names in `gradient of f with respect to x`, behind a function of x."""
+        """Names in `gradient of f with respect to x`, after a function of x."""
         head = self.words[self.words[:1] == ["function"] :]
         if self.words[-2:] == ["gradient", "of"]:
             yield head[0], What.FUNCTION, ""
@@ -223,7 +221,7 @@ class _Completer:
             yield name, What.OPERATOR, "library"
 
     def headers(self) -> Iterator[_Item]:
-        """The header of a table."""
+        """Header of a table."""
         columns = {"attributes": ATTRIBUTE_COLUMNS, "tensors": TENSOR_COLUMNS}
         known = columns.get(self.context.section)
         if known is not None:
@@ -232,7 +230,7 @@ class _Completer:
     # Dots and calls -----------------------------------------------------------------------
 
     def members(self) -> Iterator[_Item]:
-        """What may stand behind a dot."""
+        """Names after a dot."""
         parts = dotted_parts(self.before)
         if not parts:
             return
@@ -250,14 +248,14 @@ class _Completer:
             yield from ((name, What.FACT, "") for name in (ARRAY_FACTS if array else FACTS))
 
     def called(self) -> FoundOperator | None:
-        """The operator whose arguments the place is among."""
+        """Operator among whose arguments the offset is."""
         brackets = self.context.brackets
         if self.context.keyword != "graph" or not brackets or brackets[-1].mark != "(":
             return None
         return find_operator(self.document, brackets[-1].name) if brackets[-1].name else None
 
     def labels(self, called: FoundOperator | None) -> Iterator[_Item]:
-        """The names of arguments that are not given yet."""
+        """Labels of arguments that are not given yet."""
         brackets = self.context.brackets
         if not brackets or self.words[-1:] not in (["("], [","]) or brackets[-1].mark != "(":
             return
@@ -282,7 +280,7 @@ class _Completer:
     # Texts and tables ---------------------------------------------------------------------
 
     def in_string(self) -> Iterator[_Item]:
-        """A file to import, or a value of a string."""
+        """Files to import, or values of a string."""
         if self.words == ["import"]:
             own = Path(self.document.name)
             for path in sorted(own.parent.glob(f"*{SUFFIX}")):
@@ -294,7 +292,7 @@ class _Completer:
             yield value, "value", ""
 
     def in_row(self, row: Token) -> Iterator[_Item]:
-        """What a cell may say."""
+        """Contents of a cell."""
         section = self.context.section
         title = find_column(self.before, row, self.start)
         if section == "types":
@@ -336,7 +334,7 @@ _OPENED = {
     ("operator", "gradient"): "operator x { gradient of x {",
     ("operator", "forward"): "operator x { forward x {",
 }
-"""What opens the place that a statement stands in."""
+"""Tokens that open the construct around a statement."""
 _IN_DEFAULTS = (What.MEMBER, What.TENSOR, What.ATTRIBUTE, What.SIZE)
 
 
@@ -345,7 +343,7 @@ def _is_output(symbol: Symbol) -> bool:
 
 
 def _values(attribute: AttributeDefinition) -> Iterator[_Item]:
-    """What an attribute may be, where that is one of a few names."""
+    """Values of an attribute with few named values."""
     if attribute.enum is not None:
         for name, value in attribute.enum.members.items():
             yield name, What.MEMBER, f"{attribute.enum.name} = {value}"
@@ -364,7 +362,7 @@ def _item(symbol: Symbol) -> _Item:
 
 
 def describe_briefly(symbol: Symbol) -> str:
-    """What a symbol is, in a line."""
+    """Description of a symbol in one line."""
     match symbol.about:
         case TensorDefinition() if symbol.what is What.TENSOR:
             return ", ".join(describe_tensor(symbol.about))
@@ -375,7 +373,7 @@ def describe_briefly(symbol: Symbol) -> str:
 
 
 def _phrases(found: Continuation) -> Iterator[str]:
-    """The keywords that may come next, each with those that have to follow it."""
+    """Keywords that the grammar accepts next, each with those that must follow it."""
     for terminal in found.expected:
         words = [spell_keyword(terminal)]
         following = found

@@ -1,7 +1,5 @@
-"""The texts that an editor has open, kept as they are edited, and analysed when that is asked for.
-
-An open text counts before the file of its name, in imports too.
-"""
+"""Open texts of an editor, edited in place and analysed on request. An open text takes precedence
+over the file of its name, in imports too."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from dmlc.source import DmlcError, Source, Span
 
 
 class Document:
-    """One open text. `name` is its file, or what the editor calls a text that has none."""
+    """Open text. `name` is its file, or the editor's name for a text without one."""
 
     def __init__(self, session: Session, name: str, lines: Lines) -> None:
         self.session = session
@@ -28,11 +26,11 @@ class Document:
         self._tokens: tuple[Token, ...] | None = None
         self._whole: Analysis | None = None
         self.known: dict[object, Any] = {}
-        """What was worked out of the analysis, until that is made anew."""
+        """Cache of results derived from the current analysis."""
         self.path = find_path(name)
-        """Where the file is, past symbolic links."""
+        """Path of the file with symbolic links resolved."""
         self.reads: frozenset[Path] = frozenset()
-        """The files that the text imported when it was last analysed, and those imported there."""
+        """Files that the text imported in its latest analysis, directly or not."""
 
     @property
     def text(self) -> str:
@@ -40,7 +38,7 @@ class Document:
 
     @property
     def analysis(self) -> Analysis:
-        """What is known of the text as it is now."""
+        """Analysis of the current text."""
         if self._analysis is None:
             self._analysis, self.reads = self.session.analyze(Source(self.name, self.text))
             if self._analysis.findings is not None:
@@ -49,25 +47,25 @@ class Document:
 
     @property
     def earlier(self) -> Analysis | None:
-        """What was known when the text could last be read as a whole; None where it never could, or
-        where that is now."""
+        """Analysis of the latest text that could be parsed as a whole; None if that is the current
+        one, or if there was none."""
         return None if self._whole is self.analysis else self._whole
 
     @property
     def tokens(self) -> tuple[Token, ...]:
-        """The words and marks of the text, whatever mistakes are in it."""
+        """Tokens of the text, whatever errors it has."""
         if self._tokens is None:
             self._tokens = tuple(list_tokens(self.text))
         return self._tokens
 
     def replace(self, lines: Lines) -> None:
-        """Gives the document another text."""
+        """Replaces the text."""
         self.lines = lines
         self._tokens = None
         self.forget()
 
     def forget(self) -> None:
-        """Has the text be analysed anew."""
+        """Discards the analysis."""
         self._analysis = None
         self.known.clear()
 
@@ -75,12 +73,12 @@ class Document:
         return self.lines.offset(position)
 
     def range(self, span: Span) -> Range:
-        """The range of a span of this text."""
+        """Range of a span of this text."""
         return self.lines.range(span.start, span.end)
 
 
 class Session:
-    """The open documents of an editor by name, the folders that files may be imported from,
+    """Open documents of an editor by name, with the folders that files may be imported from,
     besides their own, and the folders of the workspace, `roots`."""
 
     def __init__(
@@ -95,14 +93,14 @@ class Session:
         self.documents: dict[str, Document] = {}
 
     def open(self, name: str, text: str) -> Document:
-        """Opens a text, or one of that name anew."""
+        """Opens a text, or replaces the open one of that name."""
         made = Document(self, name, Lines(text, self.encoding))
         self.documents[name] = made
         self.forget_importers(made)
         return made
 
     def look(self, name: str) -> Document:
-        """The text of a file as it is open, or as it is saved; a saved one is not open after."""
+        """Document of a file: the open one, or its saved text, which is not opened."""
         path = find_path(name)
         for document in self.documents.values():
             if document.path == path or document.name == name:
@@ -118,21 +116,21 @@ class Session:
         return document
 
     def close(self, name: str) -> None:
-        """Closes a text: its file counts again."""
+        """Closes a text; its file takes effect again."""
         closed = self.documents.pop(name)
         self.forget_importers(closed)
 
     def importers(self, changed: Document) -> list[Document]:
-        """The open documents that import another, directly or not."""
+        """Open documents that import another, directly or not."""
         return [d for d in self.documents.values() if d is not changed and changed.path in d.reads]
 
     def forget_importers(self, changed: Document) -> None:
-        """Has the documents that import another be analysed anew."""
+        """Discards the analyses of the documents that import another."""
         for document in self.importers(changed):
             document.forget()
 
     def analyze(self, source: Source) -> tuple[Analysis, frozenset[Path]]:
-        """What is known of a text that stands where its name says, and the files it imports."""
+        """Analysis of a text located at its name, and the files it imports."""
         folders = list(self.folders)
         if Path(source.name).is_relative_to(summaries.FOLDER):
             folders.append(summaries.FOLDER)  # As the library itself is read.
@@ -145,7 +143,7 @@ class Session:
         return analyze(source, folders, read, library.BUILT_IN), frozenset(targets)
 
     def read(self, path: Path, span: Span | None) -> Source:
-        """The text of a file to import: as it is open here, or as it is saved."""
+        """Text of a file to import: the open one, or the saved one."""
         target = resolve(path, span)
         for document in self.documents.values():
             if document.path == target:
@@ -154,7 +152,7 @@ class Session:
 
 
 def find_path(name: str) -> Path | None:
-    """Where the file of a name is; None of what is no file's name."""
+    """Path of a name's file; None if it is no file name."""
     try:
         return resolve(Path(name))
     except DmlcError:

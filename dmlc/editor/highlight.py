@@ -1,8 +1,7 @@
-"""The colours of a text, for editors: a TextMate grammar.
+"""Syntax highlighting for editors: a TextMate grammar.
 
-`python docs/build.py` writes it to `grammar/dmlc.tmLanguage.json`. Words of the language that may
-be names too are keywords where the grammar of the language has them so, told by what is beside them
-on the line.
+`python docs/build.py` writes it to `grammar/dmlc.tmLanguage.json`. A word that may be a name too is
+a keyword where the language's grammar has it so, recognised by its neighbours on the line.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ _SPACE = r"[ \t]"
 
 
 def write_textmate() -> str:
-    """The text of the grammar."""
+    """Text of the TextMate grammar."""
     return json.dumps(make_textmate(), indent=2) + "\n"
 
 
 def make_textmate() -> Rule:
-    """The grammar as TextMate, VS Code and others read it."""
+    """Grammar in the form that TextMate, VS Code and others read."""
     return {
         "$schema": "https://raw.githubusercontent.com/martinring/tmlanguage/master/tmlanguage.json",
         "name": "dmlc",
@@ -53,7 +52,7 @@ def _rules(*rules: Rule) -> Rule:
 
 
 def _match(pattern: str, scope: str | None = None, **captures: str) -> Rule:
-    """A rule of one line; `captures` are `_1=...`, a scope for each group."""
+    """Rule for one line; `captures` are `_1=...`, a scope for each group."""
     rule: Rule = {} if scope is None else {"name": scope}
     rule["match"] = pattern
     if captures:
@@ -87,7 +86,7 @@ def _string() -> Rule:
 
 
 def _rows() -> list[Rule]:
-    """Rows of tables, from their first `|` to their last."""
+    """Rules for table rows, from their first `|` to their last."""
     kinds = _any_of(kind.capitalize() for kind in KINDS)
     cells = [
         _match(r"\|", "punctuation.separator.table.dml"),

@@ -1,5 +1,5 @@
-"""What is shown of the word at a place: what it is, its type and sizes, constraints on it, the
-formula that defines it, and the comment above that."""
+"""Hover text of the word at an offset: its kind, type and sizes, the constraints on it, the formula
+that defines it, and the comment above that."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dmlc.language.builtins import (
 from dmlc.language.check_kinds import show_ranks
 from dmlc.language.definitions import AttributeDefinition, TensorDefinition
 from dmlc.language.format import format_expression, format_file
-from dmlc.language.kinds import Form, Kind
+from dmlc.language.kinds import Form, ValueKind
 from dmlc.language.walk import names_read, subexpressions
 from dmlc.listing import list_subject
 from dmlc.scalars import OPERATIONS, DataType
@@ -43,28 +43,28 @@ _FACTS = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hover:
-    """What is shown of a word, and where the word stands."""
+    """Hover text of a word, and the word's span."""
 
     title: str
     facts: tuple[str, ...]
-    """Sentences and phrases, one a line."""
+    """Sentences and phrases, one per line."""
     code: tuple[str, ...]
-    """Pieces of the language."""
+    """Fragments of the language."""
     start: int
     end: int
 
     def markdown(self) -> str:
-        """As editors show it that understand Markdown."""
+        """Text for editors that render Markdown."""
         lines = [f"```dml\n{self.title}\n```", "  \n".join(self.facts)]
         return "\n\n".join([*filter(None, lines), *(f"```dml\n{c}\n```" for c in self.code)])
 
     def plain(self) -> str:
-        """As other editors show it."""
+        """Text for other editors."""
         return "\n\n".join(filter(None, [self.title, "\n".join(self.facts), *self.code]))
 
 
 def hover(document: Document, offset: int) -> Hover | None:
-    """What is shown of the word at a place; None where nothing is known of it."""
+    """Hover of the word at an offset; None for an unknown word."""
     found = resolve_word(document, offset)
     if found is None:
         return None
@@ -74,7 +74,7 @@ def hover(document: Document, offset: int) -> Hover | None:
 
 
 class _Writer:
-    """Says what a symbol is."""
+    """Writer of a symbol's description."""
 
     def __init__(self, document: Document, found: Resolved) -> None:
         self.document = document
@@ -82,7 +82,7 @@ class _Writer:
         self.scope = found.scope
 
     def write(self) -> tuple[str, list[str], list[str]]:
-        """A title, lines of prose, and pieces of code."""
+        """Title, lines of prose, and fragments of code."""
         symbol, about = self.symbol, self.symbol.about
         match about:
             case TensorDefinition() if symbol.what is What.SIZE:
@@ -114,7 +114,7 @@ class _Writer:
                 return self.write_other()
 
     def write_other(self) -> tuple[str, list[str], list[str]]:
-        """Symbols that no definition or node stands for."""
+        """The same for symbols without a definition or node."""
         symbol = self.symbol
         match symbol.what:
             case What.BUILT_IN:
@@ -139,7 +139,7 @@ class _Writer:
     # What surrounds a symbol --------------------------------------------------------------
 
     def kind(self) -> str:
-        """What the checker knows of a local: `local: a tensor of 1 to 8 dimensions`."""
+        """Kind of a local as inferred by the checker: `local: a tensor of 1 to 8 dimensions`."""
         analysis = self.document.analysis
         if analysis.findings is None and self.document.earlier is not None:
             analysis = self.document.earlier
@@ -153,13 +153,13 @@ class _Writer:
         return f"{what}: {said}" if said else what
 
     def formula(self) -> list[str]:
-        """The statement that defines an output."""
+        """Statement that defines an output."""
         statement = self.scope.statements.get(self.symbol.name)
         own = self.scope.own.get(self.symbol.name)
         return [_dedented(statement.span)] if statement is not None and own == self.symbol else []
 
     def rows(self) -> list[str]:
-        """The rows of the tables that name a size."""
+        """Table rows that name a size."""
         name = self.symbol.name
         found: list[str] = []
         for symbol in self.scope.own.values():
@@ -170,7 +170,7 @@ class _Writer:
         return found
 
     def constraints(self) -> list[str]:
-        """What is required of a tensor or an attribute, as it is written."""
+        """Constraints on a tensor or an attribute, in source form."""
         own = self.scope.own.get(self.symbol.name)
         if own != self.symbol:
             return []
@@ -181,11 +181,11 @@ class _Writer:
         return ["\n".join(found)] if found else []
 
     def comment(self) -> list[str]:
-        """The comment above or behind what declares the symbol."""
+        """Comment above or after the symbol's declaration."""
         return comment_of(self.document, self.symbol)
 
     def listing(self, node: Declared) -> str:
-        """What `dmlc show` prints of an operator or a graph."""
+        """Output of `dmlc show` for an operator or a graph."""
         name = self.symbol.owner
         if name in operators() and self.symbol.what is What.OPERATOR:
             definition = find_built_in_operator(name).definition
@@ -202,7 +202,7 @@ class _Writer:
 
 
 def comment_of(document: Document, symbol: Symbol) -> list[str]:
-    """The lines of the comment above or behind what declares a symbol."""
+    """Lines of the comment above or after a symbol's declaration."""
     about, span = symbol.about, symbol.span
     if isinstance(about, syntax.Node):
         span = about.span
@@ -218,7 +218,7 @@ def _list_built_in(name: str) -> str:
 
 
 def describe_tensor(tensor: TensorDefinition) -> list[str]:
-    """What the row of a tensor says."""
+    """Contents of a tensor's row."""
     kind = f"{'optional ' * tensor.optional}{'output' if tensor.output else 'input'} tensor"
     if tensor.array:
         kind = f"array of {'outputs' if tensor.output else 'inputs'}"
@@ -230,7 +230,7 @@ def describe_tensor(tensor: TensorDefinition) -> list[str]:
 
 
 def _dimensions(tensor: TensorDefinition) -> str:
-    """The cell `Dimensions` of a row."""
+    """Cell `Dimensions` of a row."""
     if tensor.shape_name is not None:
         return f"{{ {tensor.shape_name}[] }}"
     shown = [str(d.size) if d.name is None else d.name for d in tensor.dimensions or ()]
@@ -240,7 +240,7 @@ def _dimensions(tensor: TensorDefinition) -> str:
 
 
 def describe_attribute(attribute: AttributeDefinition) -> list[str]:
-    """What the row of an attribute says."""
+    """Contents of an attribute's row."""
     base = attribute.type.name if attribute.enum is None else attribute.enum.name
     length = "" if attribute.length is None else format_expression(attribute.length)
     facts = [f"attribute, {base}{f'[{length}]' if attribute.is_array else ''}"]
@@ -253,8 +253,9 @@ def describe_attribute(attribute: AttributeDefinition) -> list[str]:
     return facts
 
 
-def describe_kind(kind: Kind) -> str:
-    """What the checker knows of a value: `a tensor of 1 to 8 dimensions`; empty for nothing."""
+def describe_kind(kind: ValueKind) -> str:
+    """Kind of a value as inferred by the checker: `a tensor of 1 to 8 dimensions`; empty if
+    unknown."""
     if kind.form is Form.TENSOR:
         return f"a tensor of {show_ranks(kind.ranks)} dimensions" if kind.ranks else "a tensor"
     if kind.form is Form.ARRAY:
@@ -263,7 +264,7 @@ def describe_kind(kind: Kind) -> str:
 
 
 def describe_built_in(name: str) -> tuple[str, list[str], list[str]]:
-    """What a function of the language is called with, and gives."""
+    """Signature and result of a builtin function."""
     function = GRAPH_FUNCTIONS.get(name)
     facts: list[str] = []
     code: list[str] = []
@@ -293,7 +294,7 @@ def describe_built_in(name: str) -> tuple[str, list[str], list[str]]:
 
 
 def _dedented(span: Span) -> str:
-    """A piece of a text whose further lines are indented as its first one is not any more."""
+    """Source text with the indentation of its first line removed from the others."""
     indent = span.source.line_text(span.line)
     width = len(indent) - len(indent.lstrip())
     first, *rest = span.text.split("\n")
@@ -305,7 +306,7 @@ def _signature(function: syntax.ScalarFunction) -> str:
 
 
 def _mentioned(constraint: syntax.Constraint) -> set[str]:
-    """The names in a constraint."""
+    """Names in a constraint."""
     if isinstance(constraint, syntax.Sentence):
         others = () if constraint.kind == "same" else constraint.objects
         return {n.text for n in (*constraint.subjects, *others)}
@@ -318,7 +319,7 @@ def _mentioned(constraint: syntax.Constraint) -> set[str]:
 
 
 def _comment_at(document: Document, span: Span) -> Iterator[str]:
-    """The lines of the comment above or behind a place."""
+    """Lines of the comment above or after a span."""
     own = span.source.text == document.text
     tokens = document.tokens if own else tuple(list_tokens(span.source.text))
     above: list[str] = []
@@ -345,7 +346,7 @@ def _comment_at(document: Document, span: Span) -> Iterator[str]:
 
 
 def _uncommented(comment: str) -> Iterator[str]:
-    """The lines of a comment without its marks."""
+    """Lines of a comment without its marks."""
     if comment.startswith("//"):
         yield comment.lstrip("/").strip()
         return

@@ -1,8 +1,8 @@
-"""The words and marks of a text, whatever is wrong with it, and what stands around a place.
+"""Tokens of a text that may have errors, and the context of an offset.
 
-The parser's own lexer needs a text that it can read up to there. This one knows less: comments,
-quoted texts, rows of tables, words, numbers and marks; which declaration and section a place is
-in; and which brackets are open.
+The parser's own lexer needs a text that is valid up to the offset. This one recognises less:
+comments, string literals, table rows, words, numbers and marks; the declaration and section around
+an offset; and open brackets.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class TokenKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text from `start` to `end`."""
+    """Token from `start` to `end`."""
 
     kind: TokenKind
     text: str
     start: int
     end: int
     first: bool
-    """Whether nothing stands before it on its line."""
+    """Whether it is the first on its line."""
 
 
 DECLARATIONS = ("module", "import", "enum", "function", "operator", "graph")
@@ -56,8 +56,8 @@ _PIECE = re.compile(
 
 
 def list_tokens(text: str) -> Iterator[Token]:
-    """The words and marks of a text. A row of a table runs to its last `|`, or to the end of
-    its line where another cell is begun behind that."""
+    """Tokens of a text. A table row extends to its last `|`, or to the end of its line if a further
+    cell is begun."""
     place = 0
     while (match := _PIECE.search(text, place)) is not None:
         kind, start, end = TokenKind(match.lastgroup), match.start(), match.end()
@@ -73,7 +73,7 @@ def list_tokens(text: str) -> Iterator[Token]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bracket:
-    """An open bracket, and the dotted name before it: `directml.CAST` of `directml.CAST(`."""
+    """Open bracket, and the dotted name before it: `directml.CAST` of `directml.CAST(`."""
 
     mark: str
     start: int
@@ -82,28 +82,28 @@ class Bracket:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Context:
-    """What stands around a place."""
+    """Context of an offset."""
 
     offset: int
     inside: Token | None
-    """The comment, the quoted text or the row that the place is in."""
+    """Comment, string literal or table row that contains the offset."""
     keyword: str
-    """Of the declaration around it: `operator`; empty where there is none."""
+    """Keyword of the enclosing declaration: `operator`; empty without one."""
     name: str
     declared_at: int
-    """Where the declaration starts."""
+    """Start of the declaration."""
     section: str
-    """The section of an operator that it is in: `compute`; empty between sections."""
+    """Enclosing section of an operator: `compute`; empty between sections."""
     head: tuple[str, ...]
-    """The words before the brace of the section: `gradient of X`."""
+    """Words before the brace of the section: `gradient of X`."""
     depth: int
-    """How many braces are open."""
+    """Number of open braces."""
     statement: int
-    """Where the statement, or the line at the level of statements, starts."""
+    """Start of the statement, or of the line at the level of statements."""
     brackets: tuple[Bracket, ...]
-    """The `(` and `[` that are open, the innermost last."""
+    """Open `(` and `[`, the innermost last."""
     before: tuple[Token, ...]
-    """What stands before the place in the same statement."""
+    """Tokens of the statement before the offset."""
 
 
 _DECLARES = re.compile(r'(?:operator|graph|enum|module)\s+[A-Za-z_]|import\s*"')
@@ -122,11 +122,11 @@ _STATEMENT = re.compile(
     re.ASCII | re.VERBOSE,
 )
 _FUNCTION_GRADIENT = re.compile(r"gradient\s+of\s+[A-Za-z_]", re.ASCII)
-"""What a function goes on with: its parameters are seen there."""
+"""Gradient after a function, in which the function's parameters are visible."""
 
 
 class _Scan:
-    """Reads tokens up to a place."""
+    """Scanner of tokens up to an offset."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -134,13 +134,13 @@ class _Scan:
         self.name = ""
         self.declared_at = 0
         self.closed: tuple[str, str, int] = ("", "", 0)
-        """The declaration that was closed last."""
+        """Declaration closed last."""
         self.section = ""
         self.head: tuple[str, ...] = ()
         self.depth = 0
         self.statement = 0
         self.since: list[Token] = []
-        """Of the statement, or of what the next brace opens."""
+        """Tokens of the current statement, or before the next brace."""
         self.brackets: list[Bracket] = []
 
     def see(self, token: Token) -> None:
@@ -163,7 +163,7 @@ class _Scan:
         self.since.append(token)
 
     def context(self, offset: int, inside: Token | None) -> Context:
-        """What stands around a place up to which the text was read."""
+        """Context of an offset up to which the text was scanned."""
         return Context(
             offset, inside, self.keyword, self.name, self.declared_at, self.section, self.head,
             self.depth, self.statement, tuple(self.brackets), tuple(self.since),
@@ -173,7 +173,7 @@ class _Scan:
         self.statement, self.since, self.brackets = place, [], []
 
     def mend(self, token: Token) -> None:
-        """A section stands in an operator, whatever braces are missing before it."""
+        """Recovers from missing braces: a section is always in an operator."""
         if _OPENS.match(self.text, token.start) is None:
             return
         if self.depth == 0 and not self.keyword and self.closed[0] == "operator":
@@ -183,14 +183,14 @@ class _Scan:
             self.start_statement(token.start)
 
     def declares(self, token: Token) -> bool:
-        """Whether a declaration starts here. Inside of another, that was not closed."""
+        """Whether a declaration starts here. If one is open, it was not closed."""
         if self.depth == 0:
             return token.text in DECLARATIONS
         return _DECLARES.match(self.text, token.start) is not None
 
     def states(self, token: Token) -> bool:
-        """Whether a statement, or a section, starts with what is the first of its line: what looks
-        like one, and a word that no open bracket and no operator is before."""
+        """Whether the first token of a line starts a statement, or a section: it looks like one,
+        and is a word that no open bracket and no operator precedes."""
         if self.depth == 0 or token.kind is TokenKind.ROW:
             return self.depth == 0 and not self.keyword
         if self.depth == 1 and self.keyword == "operator":
@@ -229,7 +229,7 @@ class _Scan:
 
 
 def dotted_before(tokens: Sequence[Token]) -> str:
-    """The dotted name that tokens end with; empty where they end with none."""
+    """Dotted name at the end of tokens, or empty."""
     parts: list[str] = []
     for token in reversed(tokens):
         wanted = TokenKind.WORD if len(parts) % 2 == 0 else TokenKind.MARK
@@ -244,7 +244,7 @@ def dotted_before(tokens: Sequence[Token]) -> str:
 def find_context(
     text: str, tokens: Sequence[Token], offset: int, word: Token | None = None
 ) -> Context:
-    """What stands around a place of a text; `before` ends with the word at the place, if that is
+    """Context of an offset in a text; `before` ends with the word at the offset, if that is
     given."""
     scan = _Scan(text)
     inside: Token | None = None
@@ -263,8 +263,8 @@ def find_context(
 def list_words(
     text: str, tokens: Sequence[Token], name: str | None = None
 ) -> Iterator[tuple[Token, Context]]:
-    """The words of a text, those of rows too, each with what stands around it, as `find_context`
-    says it; only those that are `name`, where that is given."""
+    """Words of a text, also in table rows, each with its context as by `find_context`; with `name`,
+    only those equal to it."""
     scan = _Scan(text)
     for token in tokens:
         if token.kind is TokenKind.ROW:
@@ -277,7 +277,7 @@ def list_words(
 
 
 def _words_of(row: Token) -> Iterator[Token]:
-    """The words in a row of a table."""
+    """Words in a table row."""
     for match in re.finditer(r"[A-Za-z_][A-Za-z0-9_]*", row.text):
         start, end = row.start + match.start(), row.start + match.end()
         yield Token(TokenKind.WORD, match.group(), start, end, False)
@@ -287,7 +287,7 @@ _WHOLE = (TokenKind.COMMENT, TokenKind.STRING, TokenKind.ROW)
 
 
 def find_word(tokens: Sequence[Token], offset: int) -> Token | None:
-    """The word at a place, or that ends there; of a row of a table too."""
+    """Word that contains the offset, or ends there, also in a table row."""
     number = bisect.bisect_right(tokens, offset, key=lambda token: token.start) - 1
     for token in tokens[max(number - 1, 0) : number + 1][::-1]:
         if token.kind is TokenKind.WORD and token.start <= offset <= token.end:
@@ -300,7 +300,7 @@ def find_word(tokens: Sequence[Token], offset: int) -> Token | None:
 
 
 def statement_tokens(tokens: Sequence[Token], context: Context) -> tuple[Token, ...]:
-    """The words and marks of the statement around a place: up to the next one, roughly."""
+    """Tokens of the statement around an offset: up to the next one, approximately."""
     first = bisect.bisect_left(tokens, context.statement, key=lambda token: token.start)
     found: list[Token] = []
     for token in tokens[first:]:
@@ -313,7 +313,8 @@ def statement_tokens(tokens: Sequence[Token], context: Context) -> tuple[Token, 
 
 
 def _is_open(token: Token) -> bool:
-    """Whether the end of a token is inside it: of a line comment, a row, an open text."""
+    """Whether the end of a token is inside it: for a line comment, a row, an unterminated
+    string."""
     match token.kind:
         case TokenKind.COMMENT:
             return token.text.startswith("//") or not token.text.endswith("*/")

@@ -1,4 +1,4 @@
-"""The kernels of the operator or graph at a place, as a compiler target writes them."""
+"""Generated kernels of the operator or graph at an offset, in the language of a target."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from dmlc.testing.examples import read_cases
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Listing:
-    """The kernels of an operator or a graph."""
+    """Kernels of an operator or a graph."""
 
     name: str
-    """Its qualified name."""
+    """Qualified name."""
     text: str
 
 
 def list_kernels(document: Document, offset: int, target: str) -> Listing:
-    """The kernels, in the language of a target, of the operator or graph that the word at a place
-    names, or that the place is in. Their sizes are open where that compiles, and else those of the
-    first example that does. Raises `DmlcError` where there is no such operator, where the text has
-    errors, and where nothing compiles."""
+    """Kernels, for a target, of the operator or graph that the word at the offset names, or that
+    contains the offset.
+
+    Their sizes are open if that compiles, and else those of the first example that does. Raises
+    `DmlcError` if there is no such operator, if the text has errors, and if nothing compiles.
+    """
     subject = _find_subject(document, offset)
     if isinstance(subject, Graph):
         function, said = subject.bind({}, {}), ""
@@ -69,7 +71,7 @@ def _find_subject(document: Document, offset: int) -> Operator | Graph:
 
 
 def _bind(operator: Operator) -> tuple[ir.Function, str]:
-    """The operator bound to a call, and the comment that says which."""
+    """Operator bound to a call, and a comment that describes the call."""
     try:
         return operator.bind({}, {}), ""
     except DmlcError as error:

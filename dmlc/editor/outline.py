@@ -1,4 +1,4 @@
-"""The symbols of a document as a tree, and its canonical text."""
+"""Symbols of a document as a tree, code folding, and formatting."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dmlc.source import Edit, Span
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outline:
-    """A symbol of a document, and those in it."""
+    """Symbol of a document, and those in it."""
 
     name: str
     what: What
     detail: str
     whole: Span
-    """All of the declaration."""
+    """Span of the declaration."""
     named: Span
-    """Its name, which is within."""
+    """Span of its name, within the declaration."""
     parts: tuple[Outline, ...] = ()
 
 
 def outline(document: Document) -> list[Outline]:
-    """The declarations of a document, in the order written."""
+    """Declarations of a document, in source order."""
     file = document.analysis.file
     enums = list_enums(document.analysis.files)
     nodes = () if file is None else file.declarations
@@ -79,8 +79,8 @@ def _named(name: syntax.Name, what: What, detail: str, whole: Span, *parts: Outl
 
 
 def format_document(document: Document) -> list[Edit]:
-    """What makes the text canonical, as `dmlc fmt` does: one edit, of the lines that differ. None
-    where it is canonical, or has mistakes: they are shown already."""
+    """Edits that format the text as `dmlc fmt` does: one edit, of the lines that differ. None if it
+    is formatted, or has errors, which are shown already."""
     analysis = document.analysis
     if analysis.file is None or not analysis.whole:
         return []
@@ -101,8 +101,8 @@ def format_document(document: Document) -> list[Edit]:
 
 
 def list_folds(document: Document) -> Iterator[tuple[Span, bool]]:
-    """What an editor may fold: what stands in braces over several lines, and comments, of which
-    True is said."""
+    """Ranges that an editor may fold: braces over several lines, and comments, which are marked
+    True."""
     opened: list[Token] = []
     for token in document.tokens:
         span: Span | None = None

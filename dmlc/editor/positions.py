@@ -1,4 +1,4 @@
-"""Places of a text as editors count them: lines from 0, and units of an encoding within a line.
+"""Text positions in an editor's units: lines from 0, and code units of an encoding within a line.
 
 The Language Server Protocol counts UTF-16 code units unless client and server agree on others, and
 ends lines at `\\n`, `\\r\\n` and `\\r`. Everything else here counts characters from the start.
@@ -15,14 +15,14 @@ _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 
 
 class Encoding(enum.Enum):
-    """What columns count."""
+    """Unit of columns."""
 
     UTF8 = "utf-8"
     UTF16 = "utf-16"
     UTF32 = "utf-32"
 
     def width(self, text: str) -> int:
-        """How many units a text has."""
+        """Number of units of a text."""
         if self is Encoding.UTF32 or text.isascii():
             return len(text)
         if self is Encoding.UTF16:
@@ -32,7 +32,7 @@ class Encoding(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place between two characters; both numbers count from 0."""
+    """Position between two characters; both numbers count from 0."""
 
     line: int
     column: int
@@ -40,14 +40,14 @@ class Position:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Range:
-    """From a place up to another."""
+    """Range between two positions."""
 
     start: Position
     end: Position
 
 
 class Lines:
-    """The lines of a text, and where they are."""
+    """Text with the offsets of its lines."""
 
     def __init__(self, text: str, encoding: Encoding) -> None:
         self.text = text
@@ -56,8 +56,8 @@ class Lines:
         self._ends = [*(match.start() for match in _LINE_BREAK.finditer(text)), len(text)]
 
     def offset(self, position: Position) -> int:
-        """The offset of a place. A place past the end of a line is that end, and one past the last
-        line the end of the text."""
+        """Offset of a position. A position past the end of a line is that end, and one past the
+        last line the end of the text."""
         if position.line >= len(self._starts):
             return len(self.text)
         start, end = self._starts[max(position.line, 0)], self._ends[max(position.line, 0)]
@@ -72,17 +72,17 @@ class Lines:
         return end
 
     def position(self, offset: int) -> Position:
-        """The place of an offset."""
+        """Position of an offset."""
         offset = min(max(offset, 0), len(self.text))
         line = bisect.bisect_right(self._starts, offset) - 1
         start = self._starts[line]
         return Position(line, self.encoding.width(self.text[start:offset]))
 
     def range(self, start: int, end: int) -> Range:
-        """The range from an offset up to another."""
+        """Range between two offsets."""
         return Range(self.position(start), self.position(end))
 
     def replace(self, range: Range, text: str) -> Lines:
-        """The text with a part of it replaced."""
+        """Text with a range of it replaced."""
         start, end = sorted((self.offset(range.start), self.offset(range.end)))
         return Lines(self.text[:start] + text + self.text[end:], self.encoding)

@@ -1,4 +1,4 @@
-"""The mistakes in a document, each with the range that an editor underlines."""
+"""Diagnostics of a document, with the ranges that an editor underlines."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ _SHOWN = 50
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Remark:
-    """A further remark on a problem, about a place of this file or another."""
+    """Note of a problem, located in this file or another."""
 
     name: str
-    """The file."""
+    """File name."""
     range: Range
     message: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Problem:
-    """A diagnostic as editors show it."""
+    """Diagnostic for an editor."""
 
     range: Range
     message: str
-    """With the notes that have no place of their own, a line each."""
+    """Message with the notes without a location, one per line."""
     warning: bool
     code: str | None
     remarks: tuple[Remark, ...]
     fixes: tuple[Fix, ...] = ()
-    """Of this text alone."""
+    """Fixes within this text."""
 
 
 def list_problems(document: Document, bind: bool = False, calls: int = 0) -> list[Problem]:
-    """The errors and warnings of a document. With `bind`, also what `dmlc check` finds by binding
-    its operators, which takes longer than there is between two keys; `calls` are so many that are
-    drawn, as `dmlc check --thorough` does."""
+    """Errors and warnings of a document. With `bind`, also those that `dmlc check` finds by binding
+    its operators, which is too slow between two keystrokes; `calls` random calls are tried, as by
+    `dmlc check --thorough`."""
     found = [*document.analysis.diagnostics]
     if bind and all(d.warning for d in found) and document.analysis.findings is not None:
         for definition in document.analysis.findings.operators.values():
@@ -70,7 +70,7 @@ def _problem(document: Document, found: Diagnostic) -> Problem:
 
 
 def describe_fix(fix: Fix) -> str:
-    """The title that an editor shows of a fix: what its first edit with a text does."""
+    """Title of a fix in an editor: the effect of its first edit with a text."""
     edit = next((e for e in fix if e.text.strip()), fix[0])
     old, new = (_short(text) for text in (edit.span.text, edit.text))
     if not new:
@@ -81,7 +81,7 @@ def describe_fix(fix: Fix) -> str:
 
 
 def _short(text: str) -> str:
-    """A text in one line, as a title has room for it."""
+    """Text on one line, shortened to the length of a title."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."
 
@@ -94,7 +94,7 @@ def _remarks(document: Document, notes: list[Note]) -> Iterator[Remark]:
 
 
 def _import_of(document: Document, source: Source) -> Span:
-    """The import that brings a file; the first of several that may."""
+    """Import that brings a file; the first of several."""
     file = document.analysis.file
     imports = [d for d in (() if file is None else file.declarations)
                if isinstance(d, syntax.Import)]  # fmt: skip
@@ -105,7 +105,7 @@ def _import_of(document: Document, source: Source) -> Span:
 
 
 def _visible(lines: Lines, span: Span) -> Range:
-    """The range of a span; of an empty one, the character there, or the one before the end."""
+    """Range of a span; for an empty one, the character there, or the one before the end."""
     start, end = span.start, span.end
     if start == end:
         at_end = lines.text[start : start + 1] in ("", "\n", "\r")

@@ -1,4 +1,4 @@
-"""Every place of the workspace that names one symbol."""
+"""References to a symbol throughout the workspace."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 from dmlc import summaries
 from dmlc.editor.documents import Document, find_path
 from dmlc.editor.lexical import list_words
-from dmlc.editor.resolve import Place, resolve_word
+from dmlc.editor.resolve import Occurrence, resolve_word
 from dmlc.editor.scopes import Symbol, What
 from dmlc.language.parse import SUFFIX
 from dmlc.source import DmlcError, Span
 
 MOST_FILES = 2000
-"""How many files of a workspace are read at most."""
+"""Largest number of files of a workspace that are read."""
 _PRIVATE = (What.LOCAL, What.INDEX, What.PARAMETER, What.INPUT, What.SYMBOL, What.SIZE)
-"""Symbols that no other file can name."""
+"""Kinds of symbols that no other file can name."""
 
 
 def find_references(document: Document, offset: int) -> list[Span]:
-    """Every place of the workspace that names the symbol of a place, its declaration too, file by
-    file. Empty where no symbol is named. Raises `DmlcError` for a workspace of too many files."""
+    """References in the workspace to the symbol at an offset, with its declaration, file by file.
+    Empty if there is no symbol. Raises `DmlcError` for a workspace of too many files."""
     found = resolve_word(document, offset)
     if found is None or found.symbol.what is What.FILE:
         return []
@@ -32,7 +32,7 @@ def find_references(document: Document, offset: int) -> list[Span]:
 
 
 def find_highlights(document: Document, offset: int) -> list[Span]:
-    """The places of a document that name the symbol of a place."""
+    """References in a document to the symbol at an offset."""
     found = resolve_word(document, offset)
     if found is None:
         return []
@@ -42,17 +42,17 @@ def find_highlights(document: Document, offset: int) -> list[Span]:
 
 
 def find_uses(document: Document, symbol: Symbol) -> Iterator[Span]:
-    """The places of one document that name a symbol, in their order."""
+    """References in one document to a symbol, in source order."""
     wanted, name = identify(symbol), declared_name(symbol)
     for word, context in list_words(document.text, document.tokens, name):
-        meant = Place.of(document, word, context).resolve()
+        meant = Occurrence.of(document, word, context).resolve()
         if meant is not None and identify(meant) == wanted:
             yield Span(document.analysis.source, word.start, word.end)
 
 
 def identify(symbol: Symbol) -> Hashable:
-    """What two symbols have in common that are one: the place of the declaration, or the operator
-    or graph that has it. A tensor may have a row for each feature level."""
+    """Key that is equal for references to one symbol: the span of the declaration, or the operator
+    or graph that owns it. A tensor may have a row for each feature level."""
     name, span = declared_name(symbol), symbol.span
     what = What.OPERATOR if symbol.what is What.GRAPH else symbol.what
     if span is None:
@@ -61,7 +61,7 @@ def identify(symbol: Symbol) -> Hashable:
 
 
 def declared_name(symbol: Symbol) -> str:
-    """The name as its declaration has it, without a module."""
+    """Name in its declaration, without a module."""
     return symbol.name.rpartition(".")[2]
 
 
@@ -78,8 +78,8 @@ def _is_of_library(path: Path) -> bool:
 
 
 def list_documents(document: Document, symbol: Symbol, *names: str) -> Iterator[Document]:
-    """The documents of the workspace that may name a symbol: the one where it is declared, then
-    those that import that one. `names` are further names to look for."""
+    """Documents of the workspace that may name a symbol: the one with its declaration, then those
+    that import that one. `names` are further names to search for."""
     span = symbol.span
     if span is None:
         yield document
@@ -103,8 +103,8 @@ def list_documents(document: Document, symbol: Symbol, *names: str) -> Iterator[
 
 
 def _list_files(document: Document) -> Iterator[str]:
-    """The names of the open texts, of the files below the folders of the workspace, and of those
-    beside the document where it is in none of these."""
+    """Names of the open texts, of the files below the folders of the workspace, and of those in the
+    document's folder if it is in none of these."""
     session = document.session
     yield from session.documents
     seen = {d.path for d in session.documents.values()}

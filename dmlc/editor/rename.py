@@ -1,7 +1,7 @@
-"""Another name for a symbol, wherever it is named.
+"""Renaming of a symbol, wherever it is named.
 
-The texts that a rename makes are read before it is offered: each place has to name the same symbol
-as before, and no text may have errors that it had not.
+The resulting texts are analysed first: each reference must resolve to the same symbol as before,
+and no text may have new errors.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MOST_SHOWN = 40
 
 
 def find_renamable(document: Document, offset: int) -> Resolved:
-    """The symbol of a place, and where its name stands there. Raises `DmlcError`, with the reason,
-    where it can have no other name."""
+    """Symbol at an offset, and the span of its name there. Raises `DmlcError`, with the reason, if
+    it cannot be renamed."""
     found = resolve_word(document, offset)
     if found is None:
         raise DmlcError("no name that dmlc knows stands here", code="E0201")
@@ -50,8 +50,8 @@ def find_renamable(document: Document, offset: int) -> Resolved:
 
 
 def rename(document: Document, offset: int, name: str) -> list[Edit]:
-    """The edits, in every text of the workspace, that give the symbol of a place another name.
-    Raises `DmlcError` for no name, for one that is taken, and where a text cannot be read."""
+    """Edits, in every text of the workspace, that rename the symbol at an offset. Raises
+    `DmlcError` for an invalid name, for one that is taken, and if a text cannot be parsed."""
     found = find_renamable(document, offset)
     old = declared_name(found.symbol)
     if not _NAME.fullmatch(name):
@@ -73,7 +73,7 @@ def rename(document: Document, offset: int, name: str) -> list[Edit]:
 
 
 def _check_taken(found: Resolved, name: str) -> None:
-    """Refuses a name that means something else where the symbol is seen."""
+    """Raises `DmlcError` for a name with another meaning in the symbol's scope."""
     taken = found.scope.find(name)
     if taken is not None and found.scope.find(declared_name(found.symbol)) == found.symbol:
         raise _refuse(name, taken, None)
@@ -91,8 +91,8 @@ def _refuse(name: str, taken: Symbol, place: Span | None) -> DmlcError:
 def _check_result(
     document: Document, documents: Sequence[Document], uses: dict[str, list[Span]], name: str
 ) -> None:
-    """Refuses edits that change what a place means, or that make errors: reads the texts as they
-    would be, in a session of their own."""
+    """Raises `DmlcError` for edits that change the meaning of a reference, or cause errors, by
+    analysing the edited texts in a session of their own."""
     old = document.session
     session = Session(old.folders, old.encoding, old.roots)
     for text in old.documents.values():
@@ -120,7 +120,7 @@ def _check_result(
 
 
 def _moved(span: Span, spans: Sequence[Span], name: str) -> int:
-    """Where a place is once those before it have another name."""
+    """Offset of a span after the spans before it are renamed."""
     before = sum(other.start < span.start for other in spans)
     return span.start + before * (len(name) - (span.end - span.start))
 

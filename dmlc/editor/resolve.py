@@ -1,5 +1,5 @@
-"""What the word at a place means: a symbol of the file, of an import, of the library, or of the
-language itself."""
+"""Resolution of the word at an offset: a symbol of the file, of an import, of the library, or of
+the language itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dmlc.source import Source, Span
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Resolved:
-    """A word, where it stands, and what it means."""
+    """Word with its span and its symbol."""
 
     symbol: Symbol
     start: int
@@ -39,20 +39,20 @@ class Resolved:
 
 
 def resolve_word(document: Document, offset: int) -> Resolved | None:
-    """What the word at a place means; None where there is none, or it means nothing known."""
+    """Symbol of the word at an offset; None if there is no word, or an unknown one."""
     imported = _find_import(document, offset)
     if imported is not None:
         return imported
     word = find_word(document.tokens, offset)
     if word is None:
         return None
-    place = Place.at(document, word)
-    symbol = place.resolve()
-    return None if symbol is None else Resolved(symbol, word.start, word.end, place.scope)
+    found = Occurrence.at(document, word)
+    symbol = found.resolve()
+    return None if symbol is None else Resolved(symbol, word.start, word.end, found.scope)
 
 
 def _find_import(document: Document, offset: int) -> Resolved | None:
-    """The file that the import at a place names."""
+    """File named by the import at an offset."""
     file = document.analysis.file
     for node in () if file is None else file.declarations:
         if isinstance(node, syntax.Import) and node.span.start <= offset <= node.span.end:
@@ -64,32 +64,32 @@ def _find_import(document: Document, offset: int) -> Resolved | None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """A word and what stands around it."""
+class Occurrence:
+    """Occurrence of a word in its context."""
 
     document: Document
     word: Token
     context: Context
     scope: Scope
     before: tuple[Token, ...]
-    """What stands before the word in its statement."""
+    """Tokens of the statement before the word."""
 
     @staticmethod
-    def at(document: Document, word: Token) -> Place:
-        return Place.of(
+    def at(document: Document, word: Token) -> Occurrence:
+        return Occurrence.of(
             document, word, find_context(document.text, document.tokens, word.end, word)
         )
 
     @staticmethod
-    def of(document: Document, word: Token, context: Context) -> Place:
-        """A word, with what is known to stand around it."""
+    def of(document: Document, word: Token, context: Context) -> Occurrence:
+        """Occurrence of a word with a known context."""
         before = context.before
         if before and before[-1] == word:
             before = before[:-1]
-        return Place(document, word, context, make_scope(document, context), before)
+        return Occurrence(document, word, context, make_scope(document, context), before)
 
     def resolve(self) -> Symbol | None:
-        """What the word means."""
+        """Symbol of the word, or None."""
         if self.context.inside is not None:
             return self.of_row(self.context.inside)
         parts, index = self.parts()
@@ -111,7 +111,7 @@ class Place:
     # Dotted names -------------------------------------------------------------------------
 
     def parts(self) -> tuple[list[str], int]:
-        """The dotted name around the word, and which part of it the word is."""
+        """Parts of the dotted name around the word, and the word's index among them."""
         left = dotted_parts(self.before)
         text, place = self.document.text, self.word.end
         right: list[str] = []
@@ -134,7 +134,7 @@ class Place:
         return Symbol(What.OPERATOR, operator.name, span, operator.node, operator.name)
 
     def member(self, parts: Sequence[str], index: int) -> Symbol | None:
-        """A fact about a tensor, or an output of a call."""
+        """Fact about a tensor, or output of a call."""
         name = parts[index]
         if index != 1:
             return None
@@ -148,7 +148,8 @@ class Place:
     # Words in rows of tables ---------------------------------------------------------------
 
     def of_row(self, row: Token) -> Symbol | None:
-        """What a word in a cell means: by its column, since a tensor may be called `Input`."""
+        """Symbol of a word in a cell, which depends on the column, since a tensor may be called
+        `Input`."""
         name, own = self.word.text, self.scope.own
         title = find_column(self.before, row, self.word.start)
         if self.context.section == "types":
@@ -166,14 +167,14 @@ class Place:
         return self.member_of_row(row) or self.scope.find(name) or find_built_in(name)
 
     def member_of_row(self, row: Token) -> Symbol | None:
-        """The member of the enum that the row of an attribute names."""
+        """Member of the enum that the row of an attribute names."""
         about = getattr(self.scope.own.get(plain(row.text.split("|")[1])), "about", None)
         return self.member_of(about.enum if isinstance(about, AttributeDefinition) else None)
 
     # Words in their places ----------------------------------------------------------------
 
     def label(self) -> Symbol | None:
-        """The row that an argument of a call is given for: `InputTensor:`."""
+        """Row of a call's labelled argument: `InputTensor:`."""
         called = self.called()
         after = self.document.text[self.word.end :].lstrip(" \t")[:1]
         starts = bool(self.before) and self.before[-1].text in ("(", ",")
@@ -182,7 +183,7 @@ class Place:
         return called.symbols.get(self.word.text)
 
     def called(self) -> FoundOperator | None:
-        """The operator whose call the word stands in, of a graph."""
+        """Operator of the enclosing call, in a graph."""
         open_brackets = self.context.brackets
         if self.context.keyword != "graph" or not open_brackets or open_brackets[-1].mark != "(":
             return None
@@ -190,11 +191,11 @@ class Place:
         return find_operator(self.document, name) if name else None
 
     def expected_member(self) -> Symbol | None:
-        """The member of an enum, where one is expected."""
+        """Member of an enum, where one is expected."""
         return self.member_of(find_expected_enum(self.scope, self.called(), self.before))
 
     def member_of(self, enum: EnumDefinition | None) -> Symbol | None:
-        """The member of an enum that the word names."""
+        """Member of an enum that the word names."""
         short = None if enum is None else enum.find(self.word.text)
         if enum is None or short is None:
             return None
@@ -206,18 +207,18 @@ class Place:
         return Symbol(What.MEMBER, short, span, about)
 
     def compared_fact(self) -> Symbol | None:
-        """What a sentence says is the same of tensors."""
+        """Fact that a sentence equates."""
         sentence = self.context.section == "constraints" and self.word.text in SENTENCE_FACTS
         same = any(token.text == "same" for token in self.before)
         return Symbol(What.FACT, self.word.text, None) if sentence and same else None
 
     def of_forward(self) -> Symbol | None:
-        """What a name means in the operator that a gradient is derived from."""
+        """Symbol of a name in the forward operator of a gradient."""
         forward = find_forward(self.document, self.context, self.before)
         return None if forward is None else forward.symbols.get(self.word.text)
 
     def function(self) -> Symbol | None:
-        """What is called: a tensor may be called `mean` too."""
+        """Callee of a call: a tensor may be called `mean` too."""
         if self.document.text[self.word.end : self.word.end + 1] != "(":
             return None
         found = self.scope.find(self.word.text)
@@ -227,8 +228,8 @@ class Place:
 
 
 def find_column(before: Sequence[Token], row: Token, offset: int) -> str | None:
-    """The title of the column that a place in a row is in, in lower case; None in the row of the
-    titles. `before` is what stands before the row in its table."""
+    """Title of the column that contains an offset in a row, in lower case; None in the header row.
+    `before` has the tokens of the table before the row."""
     rows = [token for token in before if token.kind is TokenKind.ROW]
     if not rows:
         return None
@@ -238,7 +239,7 @@ def find_column(before: Sequence[Token], row: Token, offset: int) -> str | None:
 
 
 def dotted_parts(before: Sequence[Token]) -> list[str]:
-    """The parts of a dotted name before its last one."""
+    """Parts of a dotted name before its last one."""
     found: list[str] = []
     tokens = list(before)
     while len(tokens) >= 2 and tokens[-1].text == "." and tokens[-2].kind is TokenKind.WORD:
@@ -248,7 +249,7 @@ def dotted_parts(before: Sequence[Token]) -> list[str]:
 
 
 def find_called(document: Document, scope: Scope, name: str) -> FoundOperator | None:
-    """The operator whose call a name of a graph stands for."""
+    """Operator of the call that a name of a graph holds."""
     statement = scope.statements.get(name)
     value = statement.value if isinstance(statement, syntax.GraphStatement) else None
     called = called_name(value) if isinstance(value, syntax.Call) else None
@@ -258,8 +259,8 @@ def find_called(document: Document, scope: Scope, name: str) -> FoundOperator | 
 def find_forward(
     document: Document, context: Context, before: Sequence[Token]
 ) -> FoundOperator | None:
-    """The operator that a place names tensors of: behind `with respect to`, and on the right of a
-    line of `gradient of X { ... }` and of `forward X { ... }`."""
+    """Operator whose tensors may be named at this point: after `with respect to`, and on the right
+    side of a line of `gradient of X { ... }` and of `forward X { ... }`."""
     words = [t.text for t in before]
     if context.section in ("gradient", "forward"):
         if "=" not in words:
@@ -275,7 +276,7 @@ def find_forward(
 def find_expected_enum(
     scope: Scope, called: FoundOperator | None, before: Sequence[Token]
 ) -> EnumDefinition | None:
-    """The enum whose members what stands before a place asks for: `Mode ==`, `Mode:`, `Mode =`."""
+    """Enum whose members are expected after these tokens: `Mode ==`, `Mode:`, `Mode =`."""
     row = find_compared(scope, called, before)
     return None if row is None else row.enum
 
@@ -283,7 +284,7 @@ def find_expected_enum(
 def find_compared(
     scope: Scope, called: FoundOperator | None, before: Sequence[Token]
 ) -> AttributeDefinition | None:
-    """The attribute that the value at a place is compared with, or given to."""
+    """Attribute that the following value is compared with, or given to."""
     if len(before) < 2 or before[-1].text not in ("==", "!=", ":", "="):
         return None
     name = before[-2].text
@@ -296,7 +297,7 @@ def find_compared(
 
 
 def find_built_in(name: str) -> Symbol | None:
-    """What a name means everywhere."""
+    """Builtin of this name, or None."""
     if name in REDUCTIONS or name in GRAPH_FUNCTIONS:
         return Symbol(What.BUILT_IN, name, None)
     dtype = find_data_type(name)
@@ -304,7 +305,7 @@ def find_built_in(name: str) -> Symbol | None:
 
 
 def find_definition(document: Document, offset: int) -> Span | None:
-    """Where what the word at a place means is declared; None where that is nowhere."""
+    """Span of the declaration of the word at an offset; None if it has none."""
     found = resolve_word(document, offset)
     if found is None or found.symbol.span is None:
         return None
@@ -312,7 +313,8 @@ def find_definition(document: Document, offset: int) -> Span | None:
 
 
 def current_span(document: Document, symbol: Symbol) -> Span | None:
-    """Where a symbol is declared now: a text that cannot be read has changed since it could."""
+    """Current span of a symbol's declaration: an unparsable text has changed since its last
+    analysis."""
     span = symbol.span
     if span is None or span.source.name != document.name or span.source.text == document.text:
         return span

@@ -1,8 +1,7 @@
-"""What names mean at a place: the symbols that can be seen from there, and where each is declared.
+"""Scopes: the symbols visible at an offset, and the span of each declaration.
 
-Symbols come from the syntax tree, so that a text with mistakes has them too: from the tree of what
-can be read, from the declaration up to the place where that is not closed yet, and from the text as
-it was when it was last right.
+Symbols come from syntax trees, so that a text with errors has them too: from the tree of its valid
+parts, from the open declaration up to the offset, and from the text when it was last valid.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from dmlc.source import DmlcError, Source, Span
 
 
 class What(enum.Enum):
-    """What a symbol is, in the words that are shown."""
+    """Kind of a symbol, in the words shown."""
 
     OPERATOR = "operator"
     GRAPH = "graph"
@@ -54,7 +53,7 @@ class What(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
-    """A member of an enum, and its value."""
+    """Member of an enum, and its value."""
 
     enum: str
     name: str
@@ -63,15 +62,15 @@ class Member:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Symbol:
-    """A name with a meaning. `about` is what it means: a definition, or a node of the tree."""
+    """Name with a meaning. `about` is its definition, or its node of the tree."""
 
     what: What
     name: str
     span: Span | None
-    """Where it is declared; None of what the language itself has."""
+    """Span of its declaration; None for builtins."""
     about: object = None
     owner: str = ""
-    """The qualified name of the operator or graph that has it."""
+    """Qualified name of the operator or graph that owns it."""
 
 
 Symbols: TypeAlias = dict[str, Symbol]
@@ -80,21 +79,21 @@ Declared: TypeAlias = syntax.Operator | syntax.Graph
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scope:
-    """The symbols that a place can see, those that hide others first."""
+    """Symbols visible at an offset, inner scopes first."""
 
     variables: Symbols
     """Indices and parameters of the statement."""
     own: Symbols
-    """Of the operator or graph."""
+    """Symbols of the operator or graph."""
     file: Symbols
-    """Of the file and its imports."""
+    """Symbols of the file and its imports."""
     nodes: tuple[Declared, ...]
-    """What the place is in, best known first."""
+    """Enclosing operator or graph, best known version first."""
     statements: Mapping[str, syntax.Statement | syntax.GraphStatement]
-    """What defines locals and outputs."""
+    """Statements that define locals and outputs."""
 
     def find(self, name: str) -> Symbol | None:
-        """The symbol that a bare name means."""
+        """Symbol of a bare name."""
         return self.variables.get(name) or self.own.get(name) or self.file.get(name)
 
     def __iter__(self) -> Iterator[Symbol]:
@@ -102,10 +101,10 @@ class Scope:
 
 
 def make_scope(document: Document, context: Context) -> Scope:
-    """What can be seen from a place."""
+    """Scope of an offset."""
     file = document.analysis.file
     read = file is not None and _find_declared(file, context) is not None
-    # What cannot be read is known up to the statement.
+    # An unparsable text is known up to the statement.
     key = (context.keyword, context.name, context.declared_at, None if read else context.statement)
     if key not in document.known:
         document.known[key] = _make_declared_scope(document, context)
@@ -114,7 +113,7 @@ def make_scope(document: Document, context: Context) -> Scope:
 
 
 def _make_declared_scope(document: Document, context: Context) -> Scope:
-    """What can be seen from everywhere in the declaration around a place."""
+    """Scope of the declaration around an offset, without the statement's own names."""
     files = _list_files(document)
     file = _file_symbols(files)
     nodes = tuple(_find_nodes(document, context))
@@ -139,13 +138,13 @@ def _make_declared_scope(document: Document, context: Context) -> Scope:
 
 
 def _list_files(document: Document) -> list[syntax.File]:
-    """The trees of a document and its imports, then those of when it was right."""
+    """Syntax trees of a document and its imports, then those of its last valid version."""
     earlier = document.earlier
     return [*document.analysis.files, *(() if earlier is None else earlier.files)]
 
 
 def list_enums(files: Iterable[syntax.File]) -> dict[str, EnumDefinition]:
-    """The enums that files declare."""
+    """Enums that files declare."""
     found: dict[str, EnumDefinition] = {}
     for node in (d for file in files for d in file.declarations):
         if isinstance(node, syntax.Enum):
@@ -157,7 +156,7 @@ def list_enums(files: Iterable[syntax.File]) -> dict[str, EnumDefinition]:
 
 
 def _file_symbols(files: Iterable[syntax.File]) -> Symbols:
-    """What files declare. Operators and graphs also have the names of their modules."""
+    """Declarations of files. Operators and graphs also have names qualified by their modules."""
     found: Symbols = {}
     for file in files:
         module = None if file.module is None else file.module.text
@@ -188,8 +187,8 @@ def _declared(node: syntax.Declaration, module: str | None) -> Iterator[Symbol]:
 
 
 def _find_nodes(document: Document, context: Context) -> Iterator[Declared]:
-    """The operator or graph that a place is in: of the text as it is, else up to the statement of
-    the place, and of the text when it was right."""
+    """Operator or graph around an offset: from the current text, from it up to the current
+    statement, and from its last valid version."""
     if context.keyword not in ("operator", "graph"):
         return
     file = document.analysis.file
@@ -212,7 +211,7 @@ def _find_declared(file: syntax.File, context: Context) -> Declared | None:
 
 
 def _read_opened(document: Document, context: Context) -> syntax.File | None:
-    """The declaration around a place, closed before the statement of the place."""
+    """Declaration around an offset, closed before the current statement."""
     text = document.text
     start, end = context.declared_at, max(context.declared_at, context.statement)
     blank = re.sub(r"[^\n]", " ", text[:start])
@@ -223,8 +222,8 @@ def _read_opened(document: Document, context: Context) -> syntax.File | None:
 def operator_symbols(
     node: syntax.Operator, enums: Mapping[str, EnumDefinition], owner: str
 ) -> Symbols:
-    """The rows of an operator's tables, the names in their `Dimensions`, and what its statements
-    define. A tensor of several feature levels is that of the last table."""
+    """Rows of an operator's tables, names in their `Dimensions`, and definitions of its statements.
+    A tensor of several feature levels is that of the last table."""
     found: Symbols = {}
     for tensor in (t for s in node.tensors for t in read_tensors(s.table, [])):
         found[tensor.name] = Symbol(What.TENSOR, tensor.name, tensor.span, tensor, owner)
@@ -266,7 +265,7 @@ def _graph_symbols(node: syntax.Graph, owner: str) -> Symbols:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FoundOperator:
-    """An operator that a name means, and its rows."""
+    """Operator that a name denotes, and its rows."""
 
     name: str
     node: syntax.Operator
@@ -275,7 +274,7 @@ class FoundOperator:
 
     @property
     def rows(self) -> dict[str, TensorDefinition | AttributeDefinition]:
-        """The tensors and attributes, by name."""
+        """Tensors and attributes, by name."""
         kinds = (TensorDefinition, AttributeDefinition)
         return {
             name: symbol.about
@@ -290,7 +289,7 @@ class FoundOperator:
 
 
 def find_operator(document: Document, name: str) -> FoundOperator | None:
-    """The operator that a name means in a document: of the file, an import, or the library."""
+    """Operator that a name denotes in a document: of the file, an import, or the library."""
     key = ("operator", name)
     if key not in document.known:
         document.known[key] = _find_operator(document, name)
@@ -314,7 +313,7 @@ def _find_operator(document: Document, name: str) -> FoundOperator | None:
 
 
 def _find_in_library(name: str) -> OperatorDefinition | None:
-    """An operator of the library; None too where its file has mistakes, as while it is written."""
+    """Operator of the library; None also if its file has errors, as during its development."""
     try:
         return library.BUILT_IN.find(name)
     except DmlcError:
@@ -325,7 +324,7 @@ def _find_in_library(name: str) -> OperatorDefinition | None:
 
 
 def _find_variables(document: Document, context: Context) -> Symbols:
-    """The indices and parameters that the statement around a place declares."""
+    """Indices and parameters that the statement around an offset declares."""
     tokens = statement_tokens(document.tokens, context)
     found: Symbols = {}
     ends = "where" if tokens and tokens[0].text == "differs" else "="
@@ -350,7 +349,7 @@ def _find_variables(document: Document, context: Context) -> Symbols:
 
 
 def _declares(tokens: Sequence[Token], opening: int, in_head: bool, follows: str) -> What | None:
-    """What a name behind an open bracket is, if it is declared there."""
+    """Kind of symbol that a name after an open bracket declares, if it does."""
     if opening < 1 or tokens[opening - 1].kind is not TokenKind.WORD:
         return None
     name, mark = tokens[opening - 1].text, tokens[opening].text
@@ -363,7 +362,7 @@ def _declares(tokens: Sequence[Token], opening: int, in_head: bool, follows: str
 
 
 def _opening(tokens: Sequence[Token], number: int) -> int:
-    """The innermost bracket that is open before a token; -1 where there is none."""
+    """Innermost bracket that is open before a token; -1 if there is none."""
     depth = 0
     for place in range(number - 1, -1, -1):
         text = tokens[place].text
@@ -377,7 +376,7 @@ def _opening(tokens: Sequence[Token], number: int) -> int:
 
 
 def _extent(text: str, tokens: Sequence[Token], colon: int, opening: int) -> str:
-    """What an index runs over, as it is written; the tensor whose axes it is of otherwise."""
+    """Extent of an index in source form; without one, the tensor whose axes it indexes."""
     if colon >= len(tokens) or tokens[colon].text != ":":
         return f"an axis of {tokens[opening - 1].text}"
     depth = 0

@@ -1,4 +1,4 @@
-"""The meanings of words, for colours that a TextMate grammar cannot tell: whether `x` is a tensor,
+"""Semantic tokens, for distinctions that a TextMate grammar cannot make: whether `x` is a tensor,
 an attribute, an index or a function."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dmlc.editor.documents import Document
 from dmlc.editor.lexical import list_words
 from dmlc.editor.references import is_of_library
-from dmlc.editor.resolve import Place
+from dmlc.editor.resolve import Occurrence
 from dmlc.editor.scopes import What
 
 TYPES = {
@@ -30,7 +30,7 @@ TYPES = {
     What.SYMBOL: "typeParameter",
     What.TYPE: "type",
 }
-"""The protocol's types of what words mean."""
+"""Token types of the protocol by kind of symbol."""
 DECLARATION, LIBRARY, READ_ONLY = "declaration", "defaultLibrary", "readonly"
 MODIFIERS = (DECLARATION, LIBRARY, READ_ONLY)
 _GIVEN = (What.ATTRIBUTE, What.INPUT, What.SIZE, What.SYMBOL, What.INDEX, What.PARAMETER)
@@ -38,7 +38,7 @@ _GIVEN = (What.ATTRIBUTE, What.INPUT, What.SIZE, What.SYMBOL, What.INDEX, What.P
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Meaning:
-    """A word of a text, from `start` to `end`, and what it means."""
+    """Word from `start` to `end`, and its kind."""
 
     start: int
     end: int
@@ -47,10 +47,10 @@ class Meaning:
 
 
 def list_meanings(document: Document) -> Iterator[Meaning]:
-    """The words of a document that mean something known, in their order."""
+    """Known words of a document, in source order."""
     source = document.name
     for word, context in list_words(document.text, document.tokens):
-        symbol = Place.of(document, word, context).resolve()
+        symbol = Occurrence.of(document, word, context).resolve()
         kind = None if symbol is None else TYPES.get(symbol.what)
         if symbol is None or kind is None:
             continue

@@ -1,7 +1,7 @@
-"""The language server, `dmlc lsp`: answers of this package over the Language Server Protocol.
+"""Language server, `dmlc lsp`: this package over the Language Server Protocol.
 
-It needs pygls, and is loaded by nothing else. Texts are kept here as the protocol edits them, since
-pygls ends lines where the protocol does not.
+It needs pygls, and no other module imports it. It keeps the texts itself, since pygls ends lines
+where the protocol does not.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from dmlc.testing.findings import THOROUGH
 P = ParamSpec("P")
 T = TypeVar("T")
 SOURCE, CHECK = "dmlc.source", "dmlc.check"
-"""The commands: the kernels at a place, and a thorough check of a text."""
+"""Commands: the kernels at an offset, and a thorough check of a text."""
 _TYPES = tuple(dict.fromkeys(semantic.TYPES.values()))
 _NO_NAME = re.compile("[\0\ud800-\udfff]")
 _PAUSE = 0.02
-"""Seconds without an edit before the mistakes of a text are reported."""
+"""Seconds without an edit before the errors of a text are reported."""
 
 _SYMBOLS = {
     What.OPERATOR: types.SymbolKind.Class,
@@ -78,8 +78,8 @@ _ITEMS = {
 
 
 class _Protocol(LanguageServerProtocol):
-    """Answers requests that are none of the protocol, such as of places before a text begins: pygls
-    only logs them, and the editor would wait for ever."""
+    """Protocol that answers invalid requests, such as those about positions before a text, with an
+    error: pygls only logs them, and the editor would wait for ever."""
 
     def structure_message(self, data: dict[str, Any]) -> Any:
         try:
@@ -93,13 +93,13 @@ class _Protocol(LanguageServerProtocol):
     def _send_response(
         self, msg_id: Any, result: Any = None, error: types.ResponseError | None = None
     ) -> None:
-        # A refusal is an answer, and nothing that went wrong here.
+        # A refusal is an answer, and no failure of the server.
         refused = isinstance(result, types.ResponseError)
         super()._send_response(msg_id, None if refused else result, result if refused else error)
 
 
 def _refusing(answer: Callable[P, T]) -> Callable[P, T | types.ResponseError]:
-    """Answers by the message of a `DmlcError`, with its cures, where that is raised."""
+    """Converts a `DmlcError` to an error response with its message and cures."""
 
     @functools.wraps(answer)
     def asked(*given: P.args, **named: P.kwargs) -> T | types.ResponseError:
@@ -115,7 +115,7 @@ def _refusing(answer: Callable[P, T]) -> Callable[P, T | types.ResponseError]:
 
 
 class _Placed(Protocol):
-    """What a request about a place of a text has."""
+    """Parameters of a request about a position in a text."""
 
     @property
     def text_document(self) -> types.TextDocumentIdentifier: ...
@@ -125,16 +125,16 @@ class _Placed(Protocol):
 
 
 class Server:
-    """A session of one editor, and the connection to it."""
+    """Session of one editor, and the connection to it."""
 
     def __init__(self, folders: Sequence[Path] = ()) -> None:
         make: Any = LanguageServer
         self.connection: LanguageServer = make("dmlc", VERSION, protocol_cls=_Protocol)
         self.session = Session(folders)
         self.uris: dict[str, str] = {}
-        """What the editor calls the open texts: there are several ways to write one URI."""
+        """Editor's URIs of the open texts, since one URI can be written in several ways."""
         self.reported: dict[str, tuple[Lines, list[Problem]]] = {}
-        """The mistakes of each text that were reported last, and of which text they are."""
+        """Errors of each text that were reported last, with the lines they refer to."""
         for handle in (
             _handle_start,
             _handle_texts,
@@ -152,25 +152,25 @@ class Server:
         self.connection.start_io()
 
     def uri(self, name: str) -> str:
-        """The URI of a text, as the editor writes it where it has that open."""
+        """URI of a text, in the editor's form if it is open there."""
         return self.uris.get(name) or uri_of(name)
 
     def document(self, uri: str) -> Document:
-        """The open text with that URI. Raises `JsonRpcInvalidParams`, as an answer."""
+        """Open text with that URI. Raises `JsonRpcInvalidParams`, which becomes the answer."""
         found = self.session.documents.get(name_of(uri))
         if found is None:
             raise JsonRpcInvalidParams(f"'{uri}' is not open")
         return found
 
     def place(self, params: _Placed) -> tuple[Document, int]:
-        """The document and the offset that a request is about."""
+        """Document and offset of a request."""
         document = self.document(params.text_document.uri)
         return document, document.offset(from_position(params.position))
 
     def publish(
         self, document: Document, version: int | None = None, bind: bool = False, calls: int = 0
     ) -> list[Problem]:
-        """Reports the mistakes of a document; `bind` and `calls` as `list_problems` has them."""
+        """Reports the errors of a document; `bind` and `calls` as in `list_problems`."""
         uri = self.uri(document.name)
         problems = list_problems(document, bind, calls)
         self.reported[document.name] = document.lines, problems
@@ -181,20 +181,20 @@ class Server:
         return problems
 
     def problems(self, document: Document) -> list[Problem]:
-        """The mistakes of a document as they were reported, or as they are since."""
+        """Errors of a document as last reported, or newly computed if the text has changed."""
         reported = self.reported.get(document.name)
         if reported is not None and reported[0] is document.lines:
             return reported[1]
         return list_problems(document)
 
     def publish_importers(self, changed: Document) -> None:
-        """Reports those of the documents that import another anew."""
+        """Reports the errors of the documents that import another again."""
         for document in self.session.importers(changed):
             self.publish(document)
 
 
 def _handle_start(server: Server) -> None:
-    """What editor and server agree on."""
+    """Registers the handlers of initialization."""
 
     @server.connection.feature(types.INITIALIZE)
     def initialize(params: types.InitializeParams) -> None:
@@ -210,12 +210,12 @@ def _handle_start(server: Server) -> None:
 def _leave(
     text_doc: types.VersionedTextDocumentIdentifier, change: types.TextDocumentContentChangeEvent
 ) -> None:
-    """Has pygls keep no text of its own. It begins lines at form feeds too, and moves the range of
-    a change into such a line before the change comes here."""
+    """Keeps pygls from storing texts of its own. It begins lines at form feeds too, and would move
+    the range of a change into such a line."""
 
 
 def _handle_texts(server: Server) -> None:
-    """What the editor tells of open texts."""
+    """Registers the handlers of open texts."""
 
     @server.connection.feature(types.TEXT_DOCUMENT_DID_OPEN)
     def did_open(params: types.DidOpenTextDocumentParams) -> None:
@@ -241,7 +241,7 @@ def _handle_texts(server: Server) -> None:
 
 
 def _handle_files(server: Server) -> None:
-    """What the editor tells of files that were saved, and of texts that are left."""
+    """Registers the handlers of saved files and closed texts."""
 
     @server.connection.feature(types.TEXT_DOCUMENT_DID_SAVE)
     def did_save(params: types.DidSaveTextDocumentParams) -> None:
@@ -264,7 +264,7 @@ def _handle_files(server: Server) -> None:
 
 
 def _handle_questions(server: Server) -> None:
-    """What the editor asks about places."""
+    """Registers the handlers of requests about a position."""
 
     @server.connection.feature(types.TEXT_DOCUMENT_HOVER)
     def show(params: types.HoverParams) -> types.Hover | None:
@@ -313,7 +313,7 @@ def _handle_questions(server: Server) -> None:
 
 
 def _handle_symbols(server: Server) -> None:
-    """What the editor asks about everything that names a symbol."""
+    """Registers the handlers of requests about all references to a symbol."""
 
     @server.connection.feature(types.TEXT_DOCUMENT_REFERENCES)
     @_refusing
@@ -347,7 +347,7 @@ def _handle_symbols(server: Server) -> None:
 
 
 def _handle_colours(server: Server) -> None:
-    """What words mean, for colours."""
+    """Registers the handlers of semantic tokens."""
 
     legend = types.SemanticTokensLegend(_TYPES, semantic.MODIFIERS)
 
@@ -358,7 +358,7 @@ def _handle_colours(server: Server) -> None:
 
 
 def _handle_edits(server: Server) -> None:
-    """What the editor asks to be written."""
+    """Registers the handlers of requests for edits."""
 
     @server.connection.feature(types.TEXT_DOCUMENT_FORMATTING)
     def lay_out(params: types.DocumentFormattingParams) -> list[types.TextEdit]:
@@ -393,7 +393,7 @@ def _handle_edits(server: Server) -> None:
 
 
 def _handle_commands(server: Server) -> None:
-    """What the editor has done by name: `workspace/executeCommand`."""
+    """Registers the commands: `workspace/executeCommand`."""
 
     @server.connection.command(SOURCE)
     @_refusing
@@ -410,7 +410,7 @@ def _handle_commands(server: Server) -> None:
 
 
 def hover_kind(server: Server) -> types.MarkupKind:
-    """What the editor shows best."""
+    """Markup that the editor prefers."""
     text = server.connection.client_capabilities.text_document
     shown = None if text is None or text.hover is None else text.hover.content_format
     return types.MarkupKind.PlainText if not shown else types.MarkupKind(shown[0])
@@ -420,19 +420,19 @@ def hover_kind(server: Server) -> types.MarkupKind:
 
 
 def name_of(uri: str) -> str:
-    """What a text is called: the path of its file, or what the editor calls one that has none."""
+    """Name of a text: the path of its file, or the editor's name for a text without one."""
     try:
         path = uris.to_fs_path(uri) if urlsplit(uri).scheme == "file" else None
     except ValueError:
-        # Such as brackets that hold no address: it is a name as any.
+        # An invalid URI, such as one with brackets around no address, is an ordinary name.
         path = None
     name = path or unquote(uri)
-    # What no file can be called stays as it is spelled.
+    # A text that cannot name a file is kept unchanged.
     return quote(uri, safe="/:%", errors="replace") if _NO_NAME.search(name) else name
 
 
 def uri_of(name: str) -> str:
-    """The URI of a file, or of a text that has none."""
+    """URI of a file, or of a text without one."""
     return (uris.from_fs_path(name) if Path(name).is_absolute() else None) or name
 
 
@@ -470,7 +470,7 @@ def as_diagnostic(problem: Problem, find_uri: Callable[[str], str]) -> types.Dia
 
 
 def describe_code(code: str | None) -> types.CodeDescription | None:
-    """Where a code is explained: editors open it from the message."""
+    """Link to the explanation of an error code, which editors open from the message."""
     if code is None or code not in diagnostics.list_codes():
         return None
     return types.CodeDescription((diagnostics.FOLDER / f"{code}.md").as_uri())
@@ -479,7 +479,7 @@ def describe_code(code: str | None) -> types.CodeDescription | None:
 def as_item(
     document: Document, offset: int, completion: Completion, number: int
 ) -> types.CompletionItem:
-    """An item of a list, in its order."""
+    """Item of a completion list, with a key that keeps the order."""
     range = to_range(document.lines.range(completion.start, offset))
     return types.CompletionItem(
         label=completion.label,
@@ -529,8 +529,7 @@ def as_fold(document: Document, span: Span, comment: bool) -> types.FoldingRange
 
 
 def encode(document: Document, meanings: Iterable[semantic.Meaning]) -> list[int]:
-    """Meanings of words as the protocol has them: five numbers each, counted from the word
-    before."""
+    """Semantic tokens in the protocol's form: five numbers each, relative to the word before."""
     found: list[int] = []
     line = column = 0
     for meaning in meanings:

@@ -1,5 +1,5 @@
-"""What the call around a place takes: of a function of the file or of the language, a reduction,
-and an operator in a graph."""
+"""Signature help for the call around an offset: a function of the file or of the language, a
+reduction, or an operator in a graph."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from dmlc.language.format import format_expression
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parameter:
-    """What a call takes one value for."""
+    """Parameter of a signature."""
 
     label: str
-    """As the signature has it."""
+    """Label in the signature's text."""
     says: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Signature:
-    """A form of a call: `hat(x)`."""
+    """Signature of a call: `hat(x)`."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -45,15 +45,15 @@ class Signature:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Help:
-    """The forms of the call around a place, and what is written there."""
+    """Signatures of the call around an offset, and the active parameter."""
 
     signatures: tuple[Signature, ...]
     active: int | None
-    """The parameter, of each form; None where it is none of them."""
+    """Index of the active parameter in each signature; None if there is none."""
 
 
 def find_signature(document: Document, offset: int) -> Help | None:
-    """What the innermost call around a place takes; None where none is that is known."""
+    """Signature help for the innermost call around an offset; None for an unknown one."""
     context = find_context(document.text, document.tokens, offset)
     if context.inside is not None:
         return None
@@ -70,7 +70,7 @@ def find_signature(document: Document, offset: int) -> Help | None:
 
 
 def _list_given(before: Sequence[Token], bracket: Bracket) -> list[tuple[str, ...]]:
-    """The first words of each argument up to the place, the last of which is being written."""
+    """First words of each argument up to the offset, the last of which is incomplete."""
     found: list[list[str]] = [[]]
     depth = 0
     for token in before:
@@ -87,7 +87,7 @@ def _list_given(before: Sequence[Token], bracket: Bracket) -> list[tuple[str, ..
 def _of_function(
     document: Document, symbol: Symbol | None, given: Sequence[tuple[str, ...]]
 ) -> Help | None:
-    """A function of the file, by place."""
+    """Function of the file, by position."""
     if symbol is None or not isinstance(symbol.about, syntax.ScalarFunction):
         return None
     parameters = tuple(Parameter(name.text) for name in symbol.about.parameters)
@@ -96,7 +96,7 @@ def _of_function(
 
 
 def _of_language(name: str, given: Sequence[tuple[str, ...]]) -> Help | None:
-    """A function of the language, or a reduction, by place or by label."""
+    """Function of the language, or a reduction, by position or by label."""
     function = GRAPH_FUNCTIONS.get(name)
     if name not in REDUCTIONS and function is None:
         return None
@@ -117,7 +117,7 @@ def _of_language(name: str, given: Sequence[tuple[str, ...]]) -> Help | None:
 
 
 def _of_operator(document: Document, name: str, given: Sequence[tuple[str, ...]]) -> Help | None:
-    """An operator of the file, an import or the library, whose arguments have labels."""
+    """Operator of the file, an import or the library, whose arguments have labels."""
     operator = find_operator(document, name)
     if operator is None:
         return None
@@ -134,7 +134,7 @@ def _of_operator(document: Document, name: str, given: Sequence[tuple[str, ...]]
 
 
 def _show(row: TensorDefinition | AttributeDefinition) -> str:
-    """A row as the signature has it: what may be left out has an equals sign or a question mark."""
+    """Row in a signature: optional ones have an equals sign or a question mark."""
     if isinstance(row, TensorDefinition):
         return f"{row.name}{'?' if row.optional else ''}"
     default = "" if row.default is None else f" = {format_expression(row.default)}"

@@ -1,9 +1,9 @@
-"""What generated kernels are on GPUs, from the GPUs' own compilers, on a machine without one.
+"""Properties of generated kernels on GPUs, from the GPUs' own compilers, on a machine without one.
 
-The parts: `gather` (all of it put together), `launches` (a kernel's launch, before it is compiled),
+The parts: `gather` (the whole inspection), `launches` (a kernel's launch, before it is compiled),
 `radv` (AMD's compiler) and `amd` (its listings), `ptxas` and `nvidia` (NVIDIA's), `machine` and
-`listing` (a compiled kernel, whoever made it), `turns` (how often its loops run), `model` (time on
-named devices), `work` (the least there is to do), `report` (the figures).
+`listing` (a compiled kernel of any vendor), `turns` (trip counts of its loops), `model` (time on
+named devices), `work` (lower bounds), `report` (the figures).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The machine code of AMD's GPUs, GCN and RDNA, as Mesa prints it."""
+"""Machine code of AMD's GPUs, GCN and RDNA, as printed by Mesa."""
 
 from __future__ import annotations
 
 import re
 
-from dmlc.inspection.listing import Instruction, Kind, Listing
+from dmlc.inspection.listing import Instruction, InstructionClass, Listing
 
 _LABEL = re.compile(r"^\s*(BB\d+):")
 _LINE = re.compile(r"^\s+(?P<name>[a-z]\w*)(?P<operands>[^;]*)(?:;|$)")
@@ -16,17 +16,17 @@ _TARGET = re.compile(r"\bBB\d+\b")
 _BYTES = {"ubyte": 1, "sbyte": 1, "byte": 1, "ushort": 2, "sshort": 2, "short": 2, "dword": 4}
 
 _HINTS = ("s_delay_alu", "s_waitcnt_depctr")
-"""They say how far apart are instructions that depend on each other. Mesa writes all of them for
-RDNA3 from version 23 on."""
+"""Hints about the distance of dependent instructions. Mesa writes all of them for RDNA3 since
+version 23."""
 
 BEFORE_RDNA = ("tahiti", "pitcairn", "verde", "oland", "hainan", "bonaire", "kaveri", "kabini",
                "hawaii", "tonga", "iceland", "carrizo", "fiji", "stoney", "polaris", "vegam",
                "vega", "raven", "renoir", "mi100", "mi200", "gfx9")  # fmt: skip
-"""How the names of GPUs begin whose loads and stores share one counter."""
+"""Prefixes of the names of GPUs whose loads and stores share one counter."""
 
 
 def read_listing(text: str, gpu: str) -> Listing:
-    """The instructions of a listing for a GPU, by Mesa's name of it."""
+    """Instructions of a listing for a GPU of that name in Mesa."""
     queued = gpu.lower().startswith(BEFORE_RDNA)
     found: list[Instruction] = []
     labels: dict[str, int] = {}
@@ -46,33 +46,36 @@ def _classify(name: str, operands: str, queued: bool) -> Instruction:
         # A load straight into shared memory names no width of a register; it is a load still.
         return Instruction(
             name,
-            Kind.LOAD if is_load else Kind.STORE,
+            InstructionClass.LOAD if is_load else InstructionClass.STORE,
             _count_bytes(vector["width"]),
             queued=not is_load and queued,
         )
     scratch = _SCRATCH.match(name)
     if scratch is not None:
-        return Instruction(name, Kind.SPILL, _count_bytes(scratch["width"]))
+        return Instruction(name, InstructionClass.SPILL, _count_bytes(scratch["width"]))
     uniform = _UNIFORM.match(name)
     if uniform is not None:
-        return Instruction(name, Kind.UNIFORM_LOAD, _count_bytes(uniform["width"]))
+        return Instruction(name, InstructionClass.UNIFORM_LOAD, _count_bytes(uniform["width"]))
     if name.startswith("ds_"):
-        return Instruction(name, Kind.SHARED)
+        return Instruction(name, InstructionClass.SHARED)
     if name == "s_barrier":
-        return Instruction(name, Kind.BARRIER)
+        return Instruction(name, InstructionClass.BARRIER)
     if name in _HINTS:
-        return Instruction(name, Kind.HINT)
+        return Instruction(name, InstructionClass.HINT)
     if name == "s_waitcnt":
         left = _LEFT.search(operands)
-        return Instruction(name, Kind.WAIT, left=None if left is None else int(left[1]))
+        return Instruction(name, InstructionClass.WAIT, left=None if left is None else int(left[1]))
     if name.startswith(("s_cbranch", "s_branch")):
         target = _TARGET.search(operands)
-        return Instruction(name, Kind.BRANCH, target=None if target is None else target[0])
-    return Instruction(name, Kind.OTHER)
+        return Instruction(
+            name, InstructionClass.BRANCH, target=None if target is None else target[0]
+        )
+    return Instruction(name, InstructionClass.OTHER)
 
 
 def _count_bytes(width: str) -> int:
-    """`b128`, `dwordx4`, `ushort`, `short_d16`, `d16_b16`, `u16`, `format_xyzw`"""
+    """Bytes of a width: `b128`, `dwordx4`, `ushort`, `short_d16`, `d16_b16`, `u16`,
+    `format_xyzw`."""
     words = re.fullmatch(r"dwordx(\d+)", width)
     if words is not None:
         return 4 * int(words[1])

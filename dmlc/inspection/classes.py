@@ -1,4 +1,4 @@
-"""Classes of GPUs as the model of times knows them, from the facts of the schedule table."""
+"""Classes of GPUs for the model of times, from the facts of the schedule table."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dmlc.inspection.model import DEVICES, Device
 from dmlc.schedules.table import find_root, read_table
 
 _LATENCY, _CACHE_LATENCY, _LAUNCH = 600e-9, 280e-9, 3e-6
-"""Seconds that no vendor says: those between the devices of the model."""
+"""Latencies in seconds that no vendor publishes: between those of the model's devices."""
 _CACHE = 4
-"""How much faster than memory the cache of all units is, taken for all classes."""
+"""Assumed ratio of the shared cache's bandwidth to the memory's, for all classes."""
 
 
 @functools.cache
 def find_class(name: str) -> Device | None:
-    """A typical device of a class of GPUs; the model's largest where the table says nothing of
-    any, and None for CPUs."""
+    """Typical device of a class of GPUs; the model's largest for a class without facts, and None
+    for CPUs."""
     if find_root(name) != "gpu":
         return None
     facts = read_table().find_facts(name)

@@ -1,4 +1,4 @@
-"""From a function to what its kernels are on GPUs: compiled offline, counted, and modelled."""
+"""Inspection of a function: its kernels compiled offline for GPUs, counted, and modelled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
 from dmlc.inspection import ptxas, radv
 from dmlc.inspection.launches import Launch, read_launch
-from dmlc.inspection.listing import Kind, Stretch
+from dmlc.inspection.listing import InstructionClass, Stretch
 from dmlc.inspection.machine import MachineKernel
 from dmlc.inspection.model import (
     DEVICES,
@@ -52,15 +52,15 @@ def inspect(
     gpu_class: str | None = None,
     schedules: str | Source | None = None,
 ) -> Inspection:
-    """What the kernels of a function are on GPUs, by the GPUs' own compilers; no GPU is needed.
+    """Properties of a function's kernels on GPUs, by the GPUs' own compilers; no GPU is needed.
 
-    A function is given as to `compile`. Where sizes of it are left open, `sizes` says at which its
-    kernels, which serve all, are looked at: `{"N": 32}`. `gpus` are names that Mesa's
-    RADV has for AMD's, such as `gfx1100`, whose kernels are HLSL, for `shader_model`; or NVIDIA's,
-    such as `sm_90`, whose kernels are OpenCL C. `schedule`, `gpu_class` and `schedules` are those
-    of `compile`. Raises as `compile` does, `UnavailableError` where a compiler is missing,
-    `UnknownNameError` for a GPU that it does not know, and `UnsupportedError` for data types that a
-    GPU lacks.
+    A function is given as to `compile`. For open sizes, `sizes` has those at which the kernels,
+    which serve all, are inspected: `{"N": 32}`. `gpus` are Mesa RADV's names of AMD's GPUs, such as
+    `gfx1100`, whose kernels are HLSL, for `shader_model`; or NVIDIA's, such as `sm_90`, whose
+    kernels are OpenCL C. `schedule`, `gpu_class` and `schedules` are those of `compile`.
+
+    Raises as `compile` does, `UnavailableError` for a missing compiler, `UnknownNameError` for a
+    GPU that it does not know, and `UnsupportedError` for data types that a GPU lacks.
     """
     items = (gpus,) if isinstance(gpus, str) else expect_items("gpus", gpus, "names of GPUs")
     given = [expect_text("gpus", name, "the name of a GPU") for name in items]
@@ -144,8 +144,8 @@ def _inspect_kernel(launch: Launch, compiled: tuple[Compiled, ...]) -> Inspected
 
 
 def _describe_all(launches: Sequence[Launch], machines: Sequence[MachineKernel]) -> list[Compiled]:
-    """The kernels of a program on one GPU, in their order: each finds in a device's cache what
-    those before it have left there."""
+    """Kernels of a program on one GPU, in order: each finds in a device's cache what earlier ones
+    left there."""
     caches = [Cache(device) for device in DEVICES]
     return [
         _describe(launch, machine, caches)
@@ -158,7 +158,9 @@ def _describe(launch: Launch, machine: MachineKernel, caches: Sequence[Cache]) -
     whole, times = weigh_stretches(steps.body, listing)
     run = None
     if times is not None:
-        run = sum((len(s.instructions) - s.count(Kind.HINT)) * n for s, n in times.items())
+        run = sum(
+            (len(s.instructions) - s.count(InstructionClass.HINT)) * n for s, n in times.items()
+        )
     everything = None if run is None else run * steps.threads
     flights = _find_flights(whole, times, min(machine.wave, steps.group_size))
     demand = launch.make_demand(machine.registers, machine.shared_bytes, everything, flights)
@@ -175,11 +177,11 @@ def _describe(launch: Launch, machine: MachineKernel, caches: Sequence[Cache]) -
         instructions_per_thread=run,
         instructions_per_output=None if everything is None else everything / launch.outputs,
         instructions_per_point=None if everything is None else everything / launch.points,
-        loads=listing.count_widths(Kind.LOAD),
-        uniform_loads=listing.count_widths(Kind.UNIFORM_LOAD),
-        stores=listing.count_widths(Kind.STORE),
-        shared_accesses=sum(i.kind is Kind.SHARED for i in listing.instructions),
-        barriers=sum(i.kind is Kind.BARRIER for i in listing.instructions),
+        loads=listing.count_widths(InstructionClass.LOAD),
+        uniform_loads=listing.count_widths(InstructionClass.UNIFORM_LOAD),
+        stores=listing.count_widths(InstructionClass.STORE),
+        shared_accesses=sum(i.kind is InstructionClass.SHARED for i in listing.instructions),
+        barriers=sum(i.kind is InstructionClass.BARRIER for i in listing.instructions),
         loads_in_flight=max(stretch.find_flight()[1] for stretch in whole.walk()),
         bytes_in_flight=merge_flights(flights),
         devices=tuple(
@@ -200,15 +202,17 @@ def _model(demand: Demand, device: Device, cache: Cache) -> Modelled:
 def _find_flights(
     whole: Stretch, times: Mapping[Stretch, float] | None, lanes: int
 ) -> tuple[Flight, ...]:
-    """What a thread has under way in each loop, and the part of its loads that the loop makes."""
+    """Loads in flight of a thread in each loop, with the loop's part of its loads."""
     loaded: list[tuple[float, float]] = []
     for stretch in whole.walk():
         often = 1.0 if times is None else times.get(stretch, 0.0)
-        own = sum(i.bytes for i in stretch.instructions if i.kind is Kind.LOAD)
+        own = sum(i.bytes for i in stretch.instructions if i.kind is InstructionClass.LOAD)
         flight: float = stretch.find_flight()[0]
         # What a wave loads once for all its lanes is a small part of each lane's, and matters
         # where a loop loads nothing else.
-        uniform = sum(i.bytes for i in stretch.instructions if i.kind is Kind.UNIFORM_LOAD)
+        uniform = sum(
+            i.bytes for i in stretch.instructions if i.kind is InstructionClass.UNIFORM_LOAD
+        )
         if not own and uniform:
             own = flight = uniform / lanes
         loaded.append((own * often, flight))
@@ -217,7 +221,7 @@ def _find_flights(
 
 
 def _add_up(kernels: Sequence[InspectedKernel], number: int, device: Device) -> Modelled:
-    """All kernels one after the other."""
+    """Times of all kernels in sequence."""
     modelled = [
         next(m for m in kernel.compiled[number].devices if m.device == device.name)
         for kernel in kernels

@@ -1,8 +1,9 @@
-"""What is known of a kernel's launch before a GPU's compiler has seen it, and its modelled time.
+"""Properties of a kernel's launch that are known before a GPU's compiler runs, and its modelled
+time.
 
 Without a compiler, registers limit nothing, and the instructions counted are the operations of the
-formulas, loads and stores. Such a time is rougher than that of `inspect`. But it is the same on
-every machine, and tells apart two ways to compute one function.
+formulas, loads and stores. Such a time is less accurate than that of `inspect`. But it is the same
+on every machine, and distinguishes two ways to compute one function.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Estimates: TypeAlias = Mapping[str, float]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Launch:
-    """What is known of a kernel's launch before any compiler has seen it."""
+    """Properties of a kernel's launch that are known before compilation."""
 
     kernel: k.Kernel
     steps: Steps
@@ -35,16 +36,16 @@ class Launch:
     points: int
     moves: tuple[Move, ...]
     touched: Mapping[str, int]
-    """The bytes that it reads or writes of each buffer, each once."""
+    """Distinct bytes that it reads or writes in each buffer."""
 
     @property
     def read(self) -> dict[str, int]:
-        """Bytes by tensor."""
+        """Bytes read, by tensor."""
         return {m.tensor: m.read for m in self.moves if m.read}
 
     @property
     def written(self) -> int:
-        """Bytes of all tensors."""
+        """Bytes written, of all tensors."""
         return sum(m.written or 0 for m in self.moves)
 
     def make_demand(
@@ -54,7 +55,7 @@ class Launch:
         instructions: float | None,
         flights: tuple[Flight, ...],
     ) -> Demand:
-        """What it asks of a device, once it is known what its machine code takes: see `Demand`."""
+        """Demand on a device, once the resources of its machine code are known: see `Demand`."""
         return Demand(
             groups=self.steps.working,
             group_size=self.steps.group_size,
@@ -71,8 +72,7 @@ class Launch:
 
 
 def read_launch(function: ir.Function, kernel: k.Kernel) -> Launch:
-    """The launch of a kernel of a function whose sizes are known. Raises `DmlcError` where they
-    are not."""
+    """Launch of a kernel of a function with known sizes. Raises `DmlcError` for open ones."""
     steps = count_steps(kernel, function.tables)
     if steps is None:
         raise DmlcError(f"the kernel {kernel.name} is launched by a size that is not known")
@@ -82,7 +82,7 @@ def read_launch(function: ir.Function, kernel: k.Kernel) -> Launch:
     moves, tensors = list_kernel_moves(function, kernel), function.tensors()
     moved = {m.tensor: max(m.read or 0, m.written or 0) for m in moves}
     whole = {name: count_bytes(tensor) or 0 for name, tensor in tensors.items()}
-    # Of sizes that were left open, a kernel says nothing.
+    # A kernel does not know the values of open sizes.
     touched = {
         b.name: b.bytes or min(moved.get(b.name, 0), whole.get(b.name, moved.get(b.name, 0)))
         for b in kernel.buffers
@@ -93,9 +93,8 @@ def read_launch(function: ir.Function, kernel: k.Kernel) -> Launch:
 def estimate_kernels(
     function: ir.Function, kernels: Sequence[k.Kernel], devices: Sequence[Device] = DEVICES
 ) -> tuple[Estimates, ...]:
-    """The seconds of each kernel of a function whose sizes are known on each device, of the model
-    if no others are given, one kernel after the other. Raises `DmlcError` where a size is not
-    known."""
+    """Seconds of each kernel of a function with known sizes on each device, by default those of the
+    model, with the kernels in sequence. Raises `DmlcError` for open sizes."""
     caches = [Cache(device) for device in devices]
     found: list[Estimates] = []
     for kernel in kernels:
@@ -126,16 +125,16 @@ def _make_uncompiled_demand(function: ir.Function, launch: Launch) -> Demand:
 
 
 def _list_visits(body: Body, times: float = 1) -> Iterator[tuple[Body, float]]:
-    """A body and those of its loops, each with how often a work item comes to it."""
+    """Body and those of its loops, each with the number of its executions per work item."""
     yield body, times
     for loop in body.loops:
         yield from _list_visits(loop.body, times * loop.turns)
 
 
 def _list_flights(body: Body, copies: int = 1) -> list[tuple[float, int]]:
-    """The bytes that the loads of a body, and of each of its loops, move in all, and how many a
-    work item asks for at once: what loops load that are written out `copies` times stands beside
-    what their body loads."""
+    """For a body, and for each of its loops, the bytes that its loads move in all, and the bytes
+    requested at once per work item: loads of loops unrolled `copies` times are issued together with
+    those of their body."""
     moved = sum(access.count * access.bytes for access in _loads(body))
     width, others = copies * _width(body), list[tuple[float, int]]()
     for loop in body.loops:
@@ -154,5 +153,5 @@ def _loads(body: Body) -> list[Access]:
 
 
 def _width(body: Body) -> int:
-    """The bytes that a work item asks for at once: those of all loads of a turn."""
+    """Bytes that a work item requests at once: those of all loads of an iteration."""
     return sum(access.bytes for access in _loads(body))

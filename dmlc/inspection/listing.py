@@ -1,7 +1,7 @@
-"""Machine code as a listing tells of it: instructions in classes, and the loops they stand in.
+"""Machine code of a listing: instructions in classes, and the loops around them.
 
-Each assembler's module (`amd`, `nvidia`) reads its own text into `Instruction`s with their labels;
-the loops are found here, from jumps that go back, and what a thread has asked for at each wait.
+Each assembler's module (`amd`, `nvidia`) parses its own text into `Instruction`s with their labels;
+this module finds the loops, from backward branches, and the loads in flight at each wait.
 """
 
 from __future__ import annotations
@@ -11,51 +11,51 @@ import enum
 from collections.abc import Iterator, Sequence
 
 
-class Kind(enum.Enum):
-    """What an instruction does, as far as counts tell it from others."""
+class InstructionClass(enum.Enum):
+    """Class of an instruction, as far as counts distinguish them."""
 
     LOAD = "load"
-    """Of a buffer, by every lane."""
+    """Load from a buffer by every lane."""
     UNIFORM_LOAD = "uniform load"
-    """Of a buffer, once for all lanes of a wave."""
+    """Load from a buffer once for all lanes of a wave."""
     STORE = "store"
     SHARED = "shared"
-    """Memory that a group shares."""
+    """Access to memory shared by a group."""
     SPILL = "spill"
-    """Memory of a lane's own: registers that did not suffice, or an array."""
+    """Access to private memory of a lane: spilled registers, or an array."""
     BARRIER = "barrier"
     WAIT = "wait"
     HINT = "hint"
-    """What hands instructions out takes it by the way, and no unit runs it."""
+    """Hint that the scheduler consumes without issuing it to a unit."""
     BRANCH = "branch"
     OTHER = "other"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Instruction:
-    """One line of machine code."""
+    """Line of machine code."""
 
     name: str
-    kind: Kind
+    kind: InstructionClass
     bytes: int = 0
-    """What a lane loads or stores; of a uniform load, what the wave does."""
+    """Bytes that a lane loads or stores; for a uniform load, those of the wave."""
     target: str | None = None
-    """Of a branch: its label."""
+    """Label that a branch jumps to."""
     left: int | None = None
-    """Of a wait: how many of the latest loads it leaves under way. None: it waits for none."""
+    """Number of the latest loads that a wait leaves in flight, or None if it waits for none."""
     queued: bool = False
-    """Of a store: whether waits count it among the loads."""
+    """Whether waits count a store among the loads."""
     writes: tuple[str, ...] = ()
-    """Registers that a load fills, where its listing has no waits: the first use is one."""
+    """Registers that a load writes, for listings without waits: their first use is a wait."""
     reads: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Stretch:
-    """A loop, or the whole kernel: its own instructions, and the loops in it, in order."""
+    """Loop, or the whole kernel: its own instructions, and the loops in it, in order."""
 
     numbers: list[int] = dataclasses.field(default_factory=list[int])
-    """Where its instructions stand in the listing."""
+    """Indices of its instructions in the listing."""
     instructions: list[Instruction] = dataclasses.field(default_factory=list[Instruction])
     loops: list[Stretch] = dataclasses.field(default_factory=list["Stretch"])
 
@@ -64,16 +64,15 @@ class Stretch:
         for loop in self.loops:
             yield from loop.walk()
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: InstructionClass) -> int:
         return sum(i.kind is kind for i in self.instructions)
 
-    def measure(self, kind: Kind) -> int:
-        """The bytes that instructions of a kind move."""
+    def measure(self, kind: InstructionClass) -> int:
+        """Bytes that instructions of a class move."""
         return sum(i.bytes for i in self.instructions if i.kind is kind)
 
     def split(self, first: int, stop: int) -> Stretch:
-        """Its instructions in a range of the listing, which it is then without, as a stretch in
-        it."""
+        """Moves its instructions in a range of the listing into a new stretch inside it."""
         made, kept = Stretch(), Stretch()
         for number, instruction in zip(self.numbers, self.instructions, strict=True):
             into = made if first <= number < stop else kept
@@ -84,7 +83,7 @@ class Stretch:
         return made
 
     def find_flight(self) -> tuple[int, int]:
-        """The most bytes, and the most loads, that a thread has asked for and not yet got."""
+        """Largest numbers of bytes and of loads in flight of a thread."""
         most, loads = 0, 0
         pending: list[Instruction] = []
         for instruction in self.instructions:
@@ -93,30 +92,32 @@ class Stretch:
                 if used & set(load.writes):
                     del pending[: number + 1]
                     break
-            if kind is Kind.LOAD or (kind is Kind.STORE and instruction.queued):
+            if kind is InstructionClass.LOAD or (
+                kind is InstructionClass.STORE and instruction.queued
+            ):
                 pending.append(instruction)
-            elif kind is Kind.WAIT and instruction.left is not None:
+            elif kind is InstructionClass.WAIT and instruction.left is not None:
                 del pending[: max(0, len(pending) - instruction.left)]
-            asked = [load.bytes for load in pending if load.kind is Kind.LOAD]
+            asked = [load.bytes for load in pending if load.kind is InstructionClass.LOAD]
             most, loads = max(most, sum(asked)), max(loads, len(asked))
         return most, loads
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Listing:
-    """A kernel's machine code."""
+    """Machine code of a kernel."""
 
     instructions: tuple[Instruction, ...]
     labels: dict[str, int]
-    """The number of the instruction that each label stands before."""
+    """Index of the instruction after each label."""
 
-    def count_widths(self, kind: Kind) -> dict[int, int]:
-        """How many instructions of a kind move each number of bytes, ascending."""
+    def count_widths(self, kind: InstructionClass) -> dict[int, int]:
+        """Number of instructions of a class by the bytes they move, ascending."""
         widths = sorted(i.bytes for i in self.instructions if i.kind is kind)
         return {width: widths.count(width) for width in dict.fromkeys(widths)}
 
     def list_skipped(self, stretch: Stretch) -> list[tuple[int, int]]:
-        """The ranges of the listing that branches of a stretch jump over."""
+        """Ranges of the listing that branches of a stretch jump over."""
         found: list[tuple[int, int]] = []
         for number, instruction in zip(stretch.numbers, stretch.instructions, strict=True):
             target = None if instruction.target is None else self.labels.get(instruction.target)
@@ -125,11 +126,11 @@ class Listing:
         return found
 
     def find_stretches(self) -> Stretch:
-        """The kernel as nested loops: one for each label that a later branch jumps to."""
+        """Kernel as nested loops: one for each label that a later branch jumps to."""
         ends: dict[int, int] = {}
         for number, instruction in enumerate(self.instructions):
             target = None if instruction.target is None else self.labels.get(instruction.target)
-            # What jumps to itself ends a listing, and is never run.
+            # A jump to itself ends a listing, and is never executed.
             if target is not None and target < number:
                 ends[target] = max(number, ends.get(target, -1))
         whole = Stretch()
@@ -144,7 +145,7 @@ def _fill(
     stop: int,
     loops: Sequence[tuple[int, int]],
 ) -> None:
-    """Puts the instructions of a range into a stretch, those of loops in it into theirs."""
+    """Adds the instructions of a range to a stretch, those of loops in it to theirs."""
     at = first
     inner = list(loops)
     while inner:

@@ -1,4 +1,4 @@
-"""A kernel as a GPU's compiler made it: the same for every vendor."""
+"""Compiled kernel, independent of the vendor."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dmlc.inspection.listing import Listing
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MachineKernel:
-    """Machine code, and what the compiler says of it."""
+    """Machine code of a kernel, with the compiler's statistics."""
 
     gpu: str
     isa: str = dataclasses.field(repr=False)
     listing: Listing = dataclasses.field(repr=False)
     registers: int
-    """Of 32 bits, that every lane has."""
+    """Number of 32-bit registers of each lane."""
     uniform_registers: int | None
-    """Those that a wave shares; None where the GPU has none, or they are not counted."""
+    """Number of registers of a wave; None if the GPU has none, or they are not counted."""
     spilled: int
-    """Registers that did not suffice."""
+    """Number of spilled registers."""
     scratch_bytes: int
-    """Memory of a lane's own, for them and for arrays."""
+    """Private memory of a lane in bytes, for spills and for arrays."""
     shared_bytes: int
-    """Memory that a group shares."""
+    """Shared memory of a group in bytes."""
     waves: int | None
-    """Waves that a SIMD unit can hold of it, as the compiler says."""
+    """Number of waves of it that a SIMD unit can hold, as stated by the compiler."""
     wave: int
-    """Lanes of a wave."""
+    """Number of lanes of a wave."""

@@ -22,32 +22,32 @@ _KIB = 1 << 10
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU as the model knows it. Times are in seconds, rates per second."""
+    """GPU in the model. Times are in seconds, rates per second."""
 
     name: str
     title: str
     units: int
-    """Its SMs, or CUs."""
+    """Number of its SMs, or CUs."""
     threads: int
-    """That a unit can hold."""
+    """Largest number of threads of a unit."""
     registers: int
-    """Of 32 bits, that a unit has for its threads."""
+    """Number of 32-bit registers of a unit."""
     shared: int
-    """Bytes of shared memory of a unit."""
+    """Shared memory of a unit in bytes."""
     bandwidth: float
-    """Bytes that a copy moves, reading and writing."""
+    """Rate of a copy in bytes, read and written."""
     latency: float
-    """From asking for memory to having it."""
+    """Latency of a load from memory."""
     cache: float
-    """Bytes that the cache all units share can move."""
+    """Rate of the shared cache of all units in bytes."""
     cached: int
-    """Bytes that this cache holds."""
+    """Size of this cache in bytes."""
     cache_latency: float
-    """From asking for what it holds to having it."""
+    """Latency of a load that hits this cache."""
     lookups: float
-    """Bytes of the lines that the caches of its units look up."""
+    """Rate of the units' caches in bytes of the lines looked up."""
     rate: float
-    """Instructions of one lane."""
+    """Rate of instructions of single lanes."""
     launch: float
 
 
@@ -61,11 +61,11 @@ DEVICES: tuple[Device, ...] = (
 )  # fmt: skip
 
 _ISSUED = 0.8
-"""The part of the rate that kernels reach."""
+"""Fraction of the rate that kernels reach."""
 
 
 def find_device(name: str) -> Device:
-    """The device of that name. Raises `UnknownNameError`, naming those there are."""
+    """Device of that name. Raises `UnknownNameError`, which names the known ones."""
     for device in DEVICES:
         if device.name == name:
             return device
@@ -74,7 +74,7 @@ def find_device(name: str) -> Device:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Flight:
-    """A part of what a kernel loads, and what a thread has asked for at once meanwhile."""
+    """Part of a kernel's loads, and the bytes in flight of a thread meanwhile."""
 
     share: float
     bytes: float
@@ -82,51 +82,50 @@ class Flight:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Demand:
-    """What a launch asks of a device."""
+    """Demand of a launch on a device."""
 
     groups: int
     group_size: int
     registers: int
-    """Of a thread."""
+    """Registers of a thread."""
     shared_bytes: int
-    """Of a group."""
+    """Shared memory of a group in bytes."""
     read: Mapping[str, int]
-    """Bytes by tensor, each once in every pass over them."""
+    """Bytes read by tensor, counted once in every pass over them."""
     touched: Mapping[str, int]
-    """The same, each once, and those that are written too."""
+    """Distinct bytes read or written by tensor."""
     written: int
     sector_bytes: float
-    """What the cache of all units moves for all loads and stores."""
+    """Bytes that the shared cache of all units moves for all loads and stores."""
     line_bytes: float
-    """What the caches of units look up for them: lines, each once for an access of a wave."""
+    """Bytes of the lines that the units' caches look up, each once for an access of a wave."""
     instructions: float | None
-    """Of all threads; None where it is not known."""
+    """Instructions of all threads; None if unknown."""
     flights: tuple[Flight, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Estimate:
-    """What the model says of a launch on a device."""
+    """Estimate of a launch on a device."""
 
     seconds: float
     limit: str
-    """What takes longest: `bandwidth`, `latency`, `cache`, `lines`, `instructions` or `launch`."""
+    """Bottleneck: `bandwidth`, `latency`, `cache`, `lines`, `instructions` or `launch`."""
     resident: int
-    """The threads that are under way together."""
+    """Number of resident threads."""
 
 
 class Cache:
-    """What the cache of a device holds of tensors, from kernel to kernel of a program."""
+    """Contents of a device's cache, from kernel to kernel of a program."""
 
     def __init__(self, device: Device) -> None:
         self._size = device.cached
         self._launches: list[Mapping[str, int]] = []
-        """What each launch has touched."""
+        """Bytes that each launch has accessed."""
 
     def count_cold(self, demand: Demand, share: float) -> int:
-        """The bytes that a launch reads from memory; `share` of its groups are under way at
-        once."""
-        # What a group reads again is there still, if all that its neighbours read meanwhile is.
+        """Bytes that a launch reads from memory; `share` is the resident fraction of its groups."""
+        # A group's repeated reads hit the cache if all that its neighbours read meanwhile fits.
         whole = sum(demand.touched.get(name, 0) for name in demand.read)
         keeps = whole * share <= self._size
         held = self._list_held()
@@ -138,7 +137,7 @@ class Cache:
         return cold
 
     def _list_held(self) -> set[str]:
-        """What the latest launches have touched, as many as the cache holds all of."""
+        """Tensors of the latest launches, as many as fit in the cache as a whole."""
         held: set[str] = set()
         size = 0
         for touched in reversed(self._launches):
@@ -149,19 +148,19 @@ class Cache:
         return held
 
     def touch(self, demand: Demand) -> None:
-        """A launch is over."""
+        """Records a launch."""
         self._launches.append(demand.touched)
 
 
 def estimate(demand: Demand, device: Device, cache: Cache) -> Estimate:
-    """How long a launch takes after those that filled the cache."""
+    """Time of a launch after those that filled the cache."""
     resident = count_resident(demand, device)
     share = resident / max(1, demand.groups * demand.group_size)
     read = sum(demand.read.values())
     cold = cache.count_cold(demand, share)
     cache.touch(demand)
     waits = cold * device.latency + (read - cold) * device.cache_latency
-    # Of no groups, nothing is done.
+    # A launch of no groups does nothing.
     busy = min(1, max(1, demand.groups) / device.units)
     parts = {
         "bandwidth": (cold + demand.written) / device.bandwidth,
@@ -179,7 +178,7 @@ def estimate(demand: Demand, device: Device, cache: Cache) -> Estimate:
 
 
 def count_resident(demand: Demand, device: Device) -> int:
-    """The threads of a launch that a device holds at once, whole groups of them."""
+    """Number of resident threads of a launch, in whole groups."""
     size = max(1, demand.group_size)
     most = device.threads // size
     if demand.registers:
@@ -191,43 +190,43 @@ def count_resident(demand: Demand, device: Device) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reread:
-    """Inputs that a reduction reads, and that are needed again once it is done."""
+    """Inputs that a reduction reads, and that are needed again after it."""
 
     bytes: int
     slice_bytes: int
-    """Those of them that one result of the reduction is made of."""
+    """Bytes of them that one result of the reduction depends on."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Work:
-    """What no way to compute a function can do without."""
+    """Lower bounds on the work of a function."""
 
     bytes: int
-    """Of inputs and outputs, each once."""
+    """Bytes of inputs and outputs, each counted once."""
     operations: float
-    """On floats, at the points that take part."""
+    """Operations on floats, at the points that are not guarded out."""
     rereads: tuple[Reread, ...] = ()
 
 
 NEAR_BYTES = 1 << 16
-"""What a group can hold between a reduction and the use of its result."""
+"""Bytes that a group can keep between a reduction and the use of its result."""
 
 
 def count_bytes(work: Work, device: Device) -> int:
-    """The bytes that must be moved: inputs that are folded first and needed again are read twice,
-    where neither a group nor the cache can hold them."""
+    """Bytes that must be moved: inputs that are reduced first and needed again are read twice,
+    unless a group or the cache can keep them."""
     again = [r.bytes for r in work.rereads if r.slice_bytes > NEAR_BYTES]
     return work.bytes + (sum(again) if sum(again) > device.cached else 0)
 
 
 def find_roofline(work: Work, device: Device) -> float:
-    """The least seconds in which a device can do some work, in one launch."""
+    """Least time in seconds of some work on a device, in one launch."""
     moving = count_bytes(work, device) / device.bandwidth
     return device.launch + max(moving, work.operations / device.rate)
 
 
 def merge_flights(flights: Iterable[Flight]) -> float:
-    """The bytes in flight that would serve as well as those of all parts."""
+    """Bytes in flight that are equivalent to those of all parts."""
     parts = [f for f in flights if f.share and f.bytes]
     whole = sum(f.share for f in parts)
     return whole / sum(f.share / f.bytes for f in parts) if parts else 0.0

@@ -1,10 +1,10 @@
-"""The machine code of NVIDIA's GPUs, SASS, as nvdisasm prints it."""
+"""Machine code of NVIDIA's GPUs, SASS, as printed by nvdisasm."""
 
 from __future__ import annotations
 
 import re
 
-from dmlc.inspection.listing import Instruction, Kind, Listing
+from dmlc.inspection.listing import Instruction, InstructionClass, Listing
 
 _LABEL = re.compile(r"^(\.L_[\w.]+):")
 _LINE = re.compile(
@@ -19,8 +19,8 @@ _OWN = ("LDL", "STL")
 
 
 def read_listing(text: str) -> Listing:
-    """The instructions of a kernel; those of routines that it calls, such as for denormal
-    divisors, are left out."""
+    """Instructions of a kernel, without those of routines that it calls, such as for denormal
+    divisors."""
     found: list[Instruction] = []
     labels: dict[str, int] = {}
     for line in text.splitlines():
@@ -42,25 +42,31 @@ def _classify(name: str, operands: str) -> Instruction:
         into = numbers[0] if numbers and operands.strip().startswith("R") else 0
         filled = tuple(f"R{into + k}" for k in range(max(1, size // 4)))
         return Instruction(
-            name, Kind.LOAD, size, writes=filled, reads=_list_registers(operands.partition(",")[2])
+            name,
+            InstructionClass.LOAD,
+            size,
+            writes=filled,
+            reads=_list_registers(operands.partition(",")[2]),
         )
     reads = _list_registers(operands)
     if family in ("STG", "ST"):
-        return Instruction(name, Kind.STORE, _count_bytes(modifiers), reads=reads)
+        return Instruction(name, InstructionClass.STORE, _count_bytes(modifiers), reads=reads)
     if family in _OWN:
-        return Instruction(name, Kind.SPILL, _count_bytes(modifiers), reads=reads)
+        return Instruction(name, InstructionClass.SPILL, _count_bytes(modifiers), reads=reads)
     if family in _NEAR:
-        return Instruction(name, Kind.SHARED, reads=reads)
+        return Instruction(name, InstructionClass.SHARED, reads=reads)
     if family == "BAR":
-        return Instruction(name, Kind.BARRIER)
+        return Instruction(name, InstructionClass.BARRIER)
     if family == "BRA":
         target = _TARGET.search(operands)
-        return Instruction(name, Kind.BRANCH, target=None if target is None else target[1])
-    return Instruction(name, Kind.OTHER, reads=reads)
+        return Instruction(
+            name, InstructionClass.BRANCH, target=None if target is None else target[1]
+        )
+    return Instruction(name, InstructionClass.OTHER, reads=reads)
 
 
 def _list_registers(operands: str) -> tuple[str, ...]:
-    """The registers that operands name, each half of pairs too."""
+    """Registers that operands name, with both halves of pairs."""
     found: list[str] = []
     for number, pair in _REGISTER.findall(operands):
         found.append(f"R{number}")
@@ -70,7 +76,7 @@ def _list_registers(operands: str) -> tuple[str, ...]:
 
 
 def _count_bytes(modifiers: list[str]) -> int:
-    """`E`, `E.128.CONSTANT`, `E.U16`"""
+    """Bytes of an access: `E`, `E.128.CONSTANT`, `E.U16`."""
     for modifier in modifiers:
         bits = re.fullmatch(r"[US]?(8|16|64|128)", modifier)
         if bits is not None:

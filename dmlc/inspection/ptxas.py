@@ -1,4 +1,4 @@
-"""Kernels as NVIDIA's compiler makes them, on a machine that need not have a GPU.
+"""Kernels compiled by NVIDIA's compiler, on a machine that need not have a GPU.
 
 The OpenCL C is compiled to PTX by clang, with libclc for the functions of OpenCL, and PTX to
 machine code by `ptxas`; `nvdisasm` lists that. NVIDIA's tools come as Python wheels or with the
@@ -28,7 +28,7 @@ _INSTALL_CLANG = "on Debian 12: apt-get install clang-15 libclc-15; elsewhere, c
 _LIBRARY = "nvptx64--nvidiacl.bc"
 _VERSIONS = range(25, 13, -1)
 _NEWEST_PTX = 80
-"""What every clang that is looked for can write PTX for. `ptxas` takes that for newer GPUs too."""
+"""Version of PTX that every supported clang can write. `ptxas` accepts it for newer GPUs too."""
 _STORES = (
     "vstore_half_rte(a, i, p)=__builtin_store_halff(a, (p) + (i))",
     "vstore_half4_rte(a, i, p)=do { const float4 stored_ = (a); "
@@ -38,20 +38,20 @@ _STORES = (
     )
     + " } while (0)",
 )
-"""How NVIDIA's OpenCL stores halves, by an instruction: libclc computes their bits."""
+"""Stores of halves by an instruction, as in NVIDIA's OpenCL: libclc computes their bits."""
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores")
 
 
 def is_gpu(name: str) -> bool:
-    """Whether this is how NVIDIA names GPUs: `sm_90`, say."""
+    """Whether a name has the form of NVIDIA's names of GPUs: `sm_90`."""
     return re.fullmatch(r"sm_\d+[a-z]?", name.lower()) is not None
 
 
 def compile_kernels(kernels: Sequence[KernelSource], gpu: str) -> tuple[MachineKernel, ...]:
-    """OpenCL kernels as `ptxas` compiles them for a GPU. Raises `UnavailableError` where a tool is
-    missing, and `UnknownNameError` for a GPU that `ptxas` does not know."""
+    """OpenCL kernels compiled by `ptxas` for a GPU. Raises `UnavailableError` for a missing tool,
+    and `UnknownNameError` for a GPU that `ptxas` does not know."""
     tools = _find_tools()
     known = _list_gpus(tools[2])
     if known and gpu.lower() not in known:
@@ -62,7 +62,7 @@ def compile_kernels(kernels: Sequence[KernelSource], gpu: str) -> tuple[MachineK
 
 
 _Tools = tuple[str, Path, str, str]
-"""clang, its libclc, ptxas and nvdisasm."""
+"""Paths of clang, its libclc, ptxas and nvdisasm."""
 
 
 def _find_tools() -> _Tools:
@@ -81,7 +81,7 @@ def _find_tools() -> _Tools:
 
 
 def _find_nvidia(name: str) -> str | None:
-    """A tool of the wheels, or else one on the PATH."""
+    """Path of a tool in the wheels, or else on the PATH."""
     found = importlib.util.find_spec("nvidia")
     for place in () if found is None else found.submodule_search_locations or ():
         for path in sorted(Path(place).glob(f"*/bin/{name}"), reverse=True):
@@ -91,7 +91,7 @@ def _find_nvidia(name: str) -> str | None:
 
 
 def _find_library(clang: Path) -> Path | None:
-    """libclc for NVIDIA's GPUs: beside the tree that clang is in, or in a usual place."""
+    """Path of libclc for NVIDIA's GPUs: beside clang's tree, or in a usual place."""
     above = clang.resolve().parents
     places = [p / "clc" for p in above[1:3]] + [p / "share" / "clc" for p in above[1:4]]
     places += [Path("/usr/lib/clc"), Path("/usr/share/clc"), Path("/usr/local/share/clc")]
@@ -100,13 +100,13 @@ def _find_library(clang: Path) -> Path | None:
 
 @functools.cache
 def _list_gpus(ptxas: str) -> tuple[str, ...]:
-    """The GPUs that ptxas compiles for; none where it does not say."""
+    """GPUs that ptxas compiles for; empty if it does not list them."""
     text = _run([ptxas, "--help"], "list its GPUs")
     return tuple(dict.fromkeys(re.findall(r"'(sm_\d+[a-z]?)'", text)))
 
 
 def _run(command: Sequence[str], doing: str) -> str:
-    """What a tool prints."""
+    """Output of a tool."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         name = Path(command[0]).name
@@ -134,7 +134,7 @@ def _compile(source: str, gpu: str, tools: _Tools) -> MachineKernel:
 
 
 def read_kernel(said: str, listing: str, gpu: str) -> MachineKernel:
-    """A kernel of which `ptxas -v` has said, and `nvdisasm` listed, this."""
+    """Compiled kernel from the outputs of `ptxas -v` and `nvdisasm`."""
     stack, shared, used = _STACK.search(said), _SHARED.search(said), _USED.search(said)
     if used is None:
         raise InternalError(f"ptxas says nothing of registers:\n{said.strip()}")

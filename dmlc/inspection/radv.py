@@ -1,8 +1,8 @@
-"""Kernels as Mesa's RADV compiles them for AMD's GPUs, on a machine that need not have one.
+"""Kernels compiled by Mesa's RADV for AMD's GPUs, on a machine that need not have one.
 
-RADV compiles for the GPU that the variable `RADV_FORCE_FAMILY` names. It is read once in a process,
-and devices of this process would be gone with it: so a process of its own compiles. HLSL goes to
-RADV as it goes to any Vulkan device, through DXC and SPIR-V.
+RADV compiles for the GPU that the variable `RADV_FORCE_FAMILY` names. It reads the variable once
+per process, which then has no real devices: so a separate process compiles. HLSL is compiled for
+RADV as for any Vulkan device, through DXC and SPIR-V.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dmlc.runtime.vulkan import statistics
 from dmlc.source import InternalError, UnavailableError, UnknownNameError, UnsupportedError
 
 DEFAULT = "gfx1100"
-"""The GPU that is meant where none is named."""
+"""Default GPU."""
 
 _LIBRARY = "vulkan_radeon"
 _INSTALL = "on Debian or Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers"
@@ -41,25 +41,24 @@ _FAMILIES = (
     "gfx1036", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1103_r1", "gfx1103_r2", "gfx1150",
     "gfx1151", "gfx1152", "gfx1153", "gfx1200", "gfx1201",
 )  # fmt: skip
-"""The names that versions of Mesa have had, oldest GPUs first. A driver knows those it holds."""
+"""Names of GPUs in versions of Mesa, oldest GPUs first. A driver knows those it contains."""
 _RENAMED = {
     "gfx1036": "raphael_mendocino", "gfx1100": "navi31", "gfx1101": "navi32", "gfx1102": "navi33",
     "gfx1103_r1": "phoenix", "gfx1103_r2": "phoenix2",
 }  # fmt: skip
-"""The same GPUs in older versions and in newer ones (Mesa 23): a driver knows one name of each."""
+"""Names of the same GPUs in older versions and in newer ones (Mesa 23): a driver knows one name of
+each."""
 _OLDER = {newer: older for older, newer in _RENAMED.items()}
 
 _HIDDEN = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES", "VK_INSTANCE_LAYERS",
            "RADV_DEBUG", "RADV_PERFTEST")  # fmt: skip
-"""Variables that would have others answer, or RADV answer otherwise."""
+"""Environment variables that would select other drivers, or change RADV's behaviour."""
 
 
 def compile_kernels(kernels: Sequence[KernelSource], gpu: str) -> tuple[MachineKernel, ...]:
-    """HLSL kernels as RADV compiles them for a GPU.
-
-    Raises `UnavailableError` where DXC, Vulkan or RADV is missing, `UnknownNameError` for a GPU
-    that RADV does not know, and `UnsupportedError` for a type that the GPU lacks.
-    """
+    """HLSL kernels compiled by RADV for a GPU. Raises `UnavailableError` without DXC, Vulkan or
+    RADV, `UnknownNameError` for a GPU that RADV does not know, and `UnsupportedError` for a type
+    that the GPU lacks."""
     manifest, library = _find_driver()
     family = _list_names(library).get(gpu.lower())
     if family is None:
@@ -91,7 +90,7 @@ def _make_module(kernel: KernelSource, compiled: CompiledKernel) -> statistics.M
 def _run(
     modules: tuple[statistics.Module, ...], family: str, manifest: Path, library: Path
 ) -> dict[str, Any]:
-    """What the process that compiles says."""
+    """Output of the compiling process."""
     environment = {n: v for n, v in os.environ.items() if n not in _HIDDEN}
     environment |= {
         "VK_ICD_FILENAMES": str(manifest),
@@ -128,14 +127,14 @@ def _unknown(gpu: str) -> UnknownNameError:
 
 
 def list_gpus() -> tuple[str, ...]:
-    """The GPUs that RADV here compiles for, by each of their names. Raises `UnavailableError` where
-    there is no RADV."""
+    """GPUs that RADV here compiles for, by each of their names. Raises `UnavailableError` without
+    RADV."""
     return tuple(_list_names(_find_driver()[1]))
 
 
 @functools.cache
 def _list_names(library: Path) -> dict[str, str]:
-    """The names of GPUs that a driver compiles for, each with the one that it knows."""
+    """Names of GPUs that a driver compiles for, each with the one that it knows."""
     words = set(re.findall(rb"\0([A-Z0-9_]{4,20})(?=\0)", library.read_bytes()))
     found: dict[str, str] = {}
     for name in _FAMILIES:
@@ -146,7 +145,7 @@ def _list_names(library: Path) -> dict[str, str]:
 
 
 def _find_driver() -> tuple[Path, Path]:
-    """RADV's manifest and library."""
+    """Paths of RADV's manifest and library."""
     environment: Mapping[str, str] = {n: v for n, v in os.environ.items() if n not in _HIDDEN}
     for manifest in list_manifests(environment):
         library = find_library(manifest, _LIBRARY, environment)
@@ -158,7 +157,7 @@ def _find_driver() -> tuple[Path, Path]:
 
 
 def read_kernel(found: Mapping[str, Any], gpu: str) -> MachineKernel:
-    """What RADV says of one kernel, as the process that compiles writes it down."""
+    """Compiled kernel from the output of the compiling process."""
     numbers: Mapping[str, int] = found["statistics"]
     text = next((t for name, t in found["texts"].items() if name == "Assembly"), "")
     listing = read_listing(text, gpu)

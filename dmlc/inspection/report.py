@@ -1,7 +1,5 @@
-"""What each kernel of a function is on each GPU, as plain data: for people, and as JSON.
-
-`docs/reference/gpu.md` says what every figure means.
-"""
+"""Figures of each kernel of a function on each GPU, as plain data: for people, and as JSON.
+`docs/reference/gpu.md` defines every figure."""
 
 from __future__ import annotations
 
@@ -15,20 +13,20 @@ VERSION = 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Modelled:
-    """A kernel, or all of them, on a device of the model."""
+    """Kernel, or all of them, on a device of the model."""
 
     device: str
     title: str
     microseconds: float
     bandwidth: float
-    """Bytes of memory a second."""
+    """Memory bandwidth in bytes per second."""
     limit: str | None
-    """What takes longest; None of several kernels."""
+    """Bottleneck; None for several kernels."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compiled:
-    """A kernel as the compiler of one GPU made it."""
+    """Kernel compiled for one GPU."""
 
     gpu: str
     registers: int
@@ -39,29 +37,30 @@ class Compiled:
     waves: int | None
     wave: int
     instructions: int
-    """In the machine code."""
+    """Number of instructions in the machine code."""
     instructions_per_thread: float | None
-    """Run by a thread, on average; None where loops of the machine code cannot be told apart."""
+    """Instructions executed per thread, on average; None if the loops of the machine code could not
+    be matched."""
     instructions_per_output: float | None
     instructions_per_point: float | None
     loads: dict[int, int]
-    """Load instructions, by the bytes that a thread gets."""
+    """Load instructions, by bytes per thread."""
     uniform_loads: dict[int, int]
-    """Those that load the same for all threads of a wave, by bytes."""
+    """Loads of the same address by all threads of a wave, by bytes."""
     stores: dict[int, int]
     shared_accesses: int
     barriers: int
     loads_in_flight: int
-    """Asked for before the first of them is used, at most."""
+    """Largest number of loads in flight."""
     bytes_in_flight: float
-    """Of a thread: those that serve as well as what its loops have, each for its part."""
+    """Bytes in flight of a thread: equivalent to those of its loops, each weighted by its part."""
     devices: tuple[Modelled, ...]
     isa: str = dataclasses.field(repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InspectedKernel:
-    """A kernel of the program, whatever the GPU."""
+    """Kernel of the program, independent of the GPU."""
 
     name: str
     stages: tuple[str, ...]
@@ -70,18 +69,18 @@ class InspectedKernel:
     outputs: int
     """Elements of the largest tensor that it writes."""
     points: int
-    """Those of its largest stage: of its domain, times what each element reduces."""
+    """Points of its largest stage: of its domain, times those of its reduction."""
     steps: float | None
-    """Loads, and turns of loops without any, of the thread that has most; None where elements of
-    tensors decide."""
+    """Loads, and iterations of loops without any, of the busiest thread; None if they depend on
+    tensors' elements."""
     total_steps: float | None
     reads_per_output: float
     bytes_read: int
     bytes_written: int
     cache_bytes: float
-    """What the cache of all groups moves for its loads and stores, in sectors."""
+    """Bytes that the shared cache moves for its loads and stores, in sectors."""
     line_bytes: float
-    """What the caches of units look up for them, in lines."""
+    """Bytes of the lines that the units' caches look up for them."""
     compiled: tuple[Compiled, ...]
 
     @property
@@ -91,7 +90,7 @@ class InspectedKernel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Total:
-    """All kernels of a program on one GPU's machine code, by the model."""
+    """Totals of a program's kernels on one GPU's machine code, by the model."""
 
     gpu: str
     devices: tuple[Modelled, ...]
@@ -99,7 +98,7 @@ class Total:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Roofline:
-    """The least time that a device needs for a function."""
+    """Least time of a function on a device."""
 
     device: str
     title: str
@@ -110,24 +109,24 @@ class Roofline:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inspection:
-    """What the kernels of a function are on GPUs."""
+    """Properties of a function's kernels on GPUs."""
 
     name: str
     kernels: tuple[InspectedKernel, ...]
     rooflines: tuple[Roofline, ...]
     totals: tuple[Total, ...]
     warnings: tuple[Diagnostic, ...] = ()
-    """What the kernels do slowly by the way they are written."""
+    """Warnings about slow code in the kernels."""
 
     def find_share(self, gpu: str, device: str) -> float:
-        """The part of a device's roofline that the program reaches, by the model."""
+        """Fraction of a device's roofline that the program reaches, by the model."""
         total = next(t for t in self.totals if t.gpu == gpu)
         taken = next(m.microseconds for m in total.devices if m.device == device)
         least = next(r.microseconds for r in self.rooflines if r.device == device)
         return least / taken
 
     def to_json(self, isa: bool = False) -> dict[str, Any]:
-        """The figures as plain data for JSON; with `isa`, the machine code too."""
+        """Plain data for JSON; with `isa`, the machine code too."""
         return {
             "version": VERSION,
             "name": self.name,
@@ -150,7 +149,7 @@ class Inspection:
         }
 
     def to_text(self, isa: bool = False) -> str:
-        """The figures for people."""
+        """Figures as text for people."""
         lines: list[str] = []
         for number, kernel in enumerate(self.kernels, 1):
             lines += [f"kernel {number} of {len(self.kernels)}: {kernel.name}"]
@@ -252,7 +251,7 @@ def _tell_compiled(compiled: Compiled) -> list[str]:
 
 
 def _widths(counts: dict[int, int]) -> str:
-    """`2 x 4 B, 1 x 16 B`"""
+    """Text of widths: `2 x 4 B, 1 x 16 B`."""
     return ", ".join(f"{count} x {width} B" for width, count in counts.items()) or "no"
 
 

@@ -1,10 +1,10 @@
-"""How often machine code runs: its loops told apart by those of the kernel they were made of.
+"""Trip counts of machine code: its loops matched with those of the kernel they were compiled from.
 
-A compiler keeps the order of loops, and unrolls some whose turns are few and known. So the loops of
-the machine code are a part of the kernel's, in order: the part is chosen under which the bytes that
-are loaded and stored, barriers and shared memory agree best. A loop that loads several times what
-the kernel's own does is taken to do as many turns at once. Conditions count as met, but for those
-that few waves meet: what they let through is found among what the branches of the machine code jump
+A compiler keeps the order of loops, and unrolls some with few and known iterations. So the loops of
+the machine code are a subsequence of the kernel's: the one is chosen for which the bytes loaded and
+stored, barriers and shared memory agree best. A loop that loads several times the bytes of the
+kernel's own is taken as unrolled by that factor. Conditions count as true, except those that few
+waves satisfy: their code is identified among the ranges that branches of the machine code jump
 over.
 """
 
@@ -14,20 +14,20 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from dmlc.inspection.listing import Kind, Listing, Stretch
+from dmlc.inspection.listing import InstructionClass, Listing, Stretch
 from dmlc.kernel.counts import Body, Loop, Rarity
 
 _MOST_UNROLLED = 64
-"""Turns that a compiler unrolls unasked, at most."""
+"""Largest trip count of a loop that a compiler unrolls unasked."""
 _MOST_PLANS = 512
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Counts:
-    """What tells one stretch of code from another."""
+    """Counts by which stretches of code are matched."""
 
     loaded: float = 0
-    """Bytes: compilers split vectors, and join what lies side by side."""
+    """Bytes, since compilers split vectors, and merge neighbouring accesses."""
     stored: float = 0
     barriers: float = 0
     shared: float = 0
@@ -41,7 +41,7 @@ class _Counts:
         )
 
     def distance(self, other: _Counts) -> float:
-        """How far apart two are. Compilers drop some loads, but keep barriers."""
+        """Distance of two counts. Compilers drop some loads, but keep barriers."""
         return (
             _differ(self.loaded, other.loaded)
             + _differ(self.stored, other.stored)
@@ -62,8 +62,8 @@ class _Match:
 
 
 def weigh_stretches(body: Body, listing: Listing) -> tuple[Stretch, Mapping[Stretch, float] | None]:
-    """The machine code with its loops and with what is rare apart, and how often a wave goes
-    through each; None where its loops are not a part of the kernel's."""
+    """Machine code as loops, with rare code separated, and the number of executions of each by a
+    wave; None if its loops are no subsequence of the kernel's."""
     whole = listing.find_stretches()
     found = _match(body, whole, 1)
     if found is None:
@@ -78,7 +78,7 @@ def weigh_stretches(body: Body, listing: Listing) -> tuple[Stretch, Mapping[Stre
 
 
 def _find_rare(rarity: Rarity, listing: Listing, stretch: Stretch) -> tuple[int, int] | None:
-    """What is jumped over and most like something rare in what it loads and stores."""
+    """Range that is jumped over and most similar to some rare code in its loads and stores."""
     best: tuple[float, int, int] | None = None
     wanted = _Counts(rarity.loaded, rarity.stored)
     for first, stop in listing.list_skipped(stretch):
@@ -120,15 +120,15 @@ def _match(body: Body, stretch: Stretch, times: float) -> _Match | None:
 
 
 def _find_unrolling(ours: _Counts, theirs: _Counts) -> int:
-    """The turns that one turn of the machine code does."""
+    """Number of the kernel's iterations in one iteration of the machine code."""
     pairs = [(ours.loaded, theirs.loaded), (ours.stored, theirs.stored)]
     ratios = [round(there / here) for here, there in pairs if here and there]
     return max(1, min(ratios, default=1))
 
 
 def _list_plans(loops: Sequence[Loop], most: int) -> Iterator[tuple[list[Loop], _Counts]]:
-    """The ways to keep at most so many of some loops and of those in loops that are unrolled, each
-    with what the unrolled ones bring."""
+    """Choices of at most `most` loops to keep, among some loops and those inside unrolled ones,
+    each with the counts of the unrolled ones."""
     if not loops:
         yield [], _Counts()
         return
@@ -147,7 +147,7 @@ def _list_plans(loops: Sequence[Loop], most: int) -> Iterator[tuple[list[Loop], 
 
 
 def _count_copies(loop: Loop) -> int | None:
-    """How often a compiler writes the body of a loop that it unrolls; None where it cannot."""
+    """Number of copies of a loop's body when a compiler unrolls it; None if it cannot."""
     if loop.fixed is not None and (loop.unrolled or loop.fixed <= _MOST_UNROLLED):
         return loop.fixed
     return 1 if loop.turns <= 1 else None
@@ -160,6 +160,11 @@ def _count_body(body: Body) -> _Counts:
 
 
 def _count_stretch(stretch: Stretch) -> _Counts:
-    loaded = stretch.measure(Kind.LOAD) + stretch.measure(Kind.UNIFORM_LOAD)
-    stored = stretch.measure(Kind.STORE)
-    return _Counts(loaded, stored, stretch.count(Kind.BARRIER), stretch.count(Kind.SHARED))
+    loaded = stretch.measure(InstructionClass.LOAD) + stretch.measure(InstructionClass.UNIFORM_LOAD)
+    stored = stretch.measure(InstructionClass.STORE)
+    return _Counts(
+        loaded,
+        stored,
+        stretch.count(InstructionClass.BARRIER),
+        stretch.count(InstructionClass.SHARED),
+    )

@@ -1,4 +1,5 @@
-"""What a function must do at least, read off its tensor IR: for rooflines beside modelled times."""
+"""Lower bounds on the work of a function, from its tensor IR, for rooflines beside modelled
+times."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from dmlc.transform.traffic import count_bytes, list_moves
 
 
 def count_work(function: ir.Function) -> Work:
-    """The least bytes and operations of a function whose sizes are known."""
+    """Least bytes and operations of a function with known sizes."""
     names = tuple(stage.name for stage in function.stages)
     moves = list_moves(function, names)
     results = {result.name for result in function.results}
@@ -29,20 +30,20 @@ def count_work(function: ir.Function) -> Work:
 
 
 def _count_operations(function: ir.Function, stage: ir.Stage) -> float:
-    """The operations of a stage: what scans rows, or ranks their elements, need not go over all
-    other elements for each."""
+    """Operations of a stage: scans and rankings are not counted as comparisons with all other
+    elements."""
     if find_scan(stage) is None and find_ranking(stage) is None:
         return count_operations(function, stage)
     return math.prod(extent for extent in stage.extents if isinstance(extent, int))
 
 
 def _find_rereads(function: ir.Function) -> tuple[Reread, ...]:
-    """The inputs that some stage needs both as they are and folded over."""
+    """Inputs that some stage reads both directly and reduced."""
     tensors = function.tensors()
     direct: dict[str, frozenset[str]] = {p.name: frozenset([p.name]) for p in function.parameters}
-    """The inputs whose elements each tensor is made of with no reduction between."""
+    """Inputs that each tensor depends on without a reduction in between."""
     folded: dict[str, dict[str, int]] = {}
-    """Those with a reduction between, and the bytes that one result of it is made of."""
+    """Inputs with a reduction in between, and the bytes that one result of it depends on."""
     found: dict[str, int] = {}
     for stage in function.stages:
         read = dict.fromkeys(load.tensor for load in stage.body.loads())

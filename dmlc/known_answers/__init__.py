@@ -1,12 +1,10 @@
-"""The known-answer check: a device that computes wrongly is refused, unless it is asked for.
+"""Known-answer test: a device that computes wrongly is refused, unless it was named explicitly.
 
-The questions are a few small kernels, made as any other is: functions, choices, casts between all
-kinds of types and comparisons after them, in vectors and in the scalars after these. What a device
-gets wrong of them it gets wrong elsewhere. The reference gives the answers. `runtime.answers` asks
-and keeps; a device that the caller names (`opencl:0`, PYOPENCL_CTX) is used all the same, with a
-warning.
-
-Who looks into a device, or into results that are wrong, asks all there is to ask: see `forms`.
+The questions are a few small kernels, compiled as any other: functions, choices, casts between all
+kinds of types and comparisons after them, in vectors and in the scalar remainder. A device that
+fails them fails elsewhere. The reference gives the answers. `runtime.answers` runs and caches them;
+a device that the caller names (`opencl:0`, PYOPENCL_CTX) is used all the same, with a warning.
+`forms` has the complete set of questions, for diagnosis.
 """
 
 from __future__ import annotations
@@ -46,14 +44,14 @@ from dmlc.scalars import Array, DataType, held_type
 from dmlc.source import UnavailableError, UnsupportedError
 
 COUNT = 67
-"""Elements: whole vectors of any width, and scalars after them."""
+"""Number of elements: whole vectors of any width, and a scalar remainder."""
 
 _T = DataType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Line:
-    """One output: its type and formula in the IR, and how a result may differ."""
+    """Output: its type and formula in the IR, and the permitted error."""
 
     dtype: str
     formula: str
@@ -63,7 +61,7 @@ class _Line:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Sheet:
-    """One kernel: inputs by name, with their type and first values, and its outputs."""
+    """Kernel: inputs by name, with their type and first values, and its outputs."""
 
     name: str
     inputs: tuple[tuple[str, DataType, tuple[float, ...]], ...]
@@ -145,14 +143,14 @@ _REVISION = hashlib.sha256(repr(_SHEETS).encode()).hexdigest()[:16]
 _folder = cache_folder()
 _verdicts = Verdicts(None if _folder is None else _folder / "devices")
 _settled: dict[int, AnyDevice] = {}
-"""The devices of this process that need no further thought, by identity: hashing a device would
-take longer than the rest of a look-up."""
+"""Devices of this process that are decided, by identity: hashing a device would take longer than
+the rest of a look-up."""
 _said: dict[AnyDevice, None] = {}
-"""Those that the user was warned of."""
+"""Devices that the user was warned of."""
 
 
 class _Process:
-    """A lock of this process: in a child, one that its parent's threads hold is never released."""
+    """Lock of this process: in a child, a lock held by its parent's threads is never released."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -167,12 +165,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def find_trusted(device: str) -> AnyDevice | None:
-    """The device that a device text means, None for the reference: one that computes rightly, or
-    one that the text insists on, with a warning.
-
-    Raises as `devices.find_device` does, and `UnavailableError` for a device that computes
-    wrongly and was not named.
-    """
+    """Device of a device text, None for the reference: one that computes correctly, or one that the
+    text insists on, with a warning. Raises as `devices.find_device` does, and `UnavailableError`
+    for a device that computes wrongly and was not named."""
     found = find_device(device)
     if found is None or _settled.get(id(found)) is found:
         return found
@@ -199,7 +194,7 @@ def _insists(text: str, found: AnyDevice) -> bool:
 
 
 def advise(device: AnyDevice) -> list[str]:
-    """What to do about a device that computes wrongly."""
+    """Advice about a device that computes wrongly."""
     notes = [f"its driver runs {device.note}"] if device.note else []
     return [
         *notes,
@@ -209,23 +204,23 @@ def advise(device: AnyDevice) -> list[str]:
 
 
 def find_wrong_answers(device: AnyDevice) -> tuple[str, ...]:
-    """What a device gets wrong, a sentence each. That it gets nothing wrong is found out once per
-    device, driver, processor and version of dmlc, and kept in the user's cache folder."""
+    """Wrong answers of a device, one sentence each. A correct result is found once per device,
+    driver, processor and version of dmlc, and kept in the user's cache folder."""
     with _process.lock:
         return _verdicts.find(identify(device), lambda: _ask(device))
 
 
 def find_all_wrong(device: AnyDevice) -> tuple[str, ...]:
-    """The same of all questions: every function and every form of statement, in every width and
-    type. That takes some seconds, once."""
+    """Wrong answers to all questions: every function and every form of statement, in every width
+    and type. The first run takes some seconds."""
     with _process.lock:
         known = {**identify(device), "questions": f"{_REVISION} {_find_revision()}"}
         return _verdicts.find(known, lambda: (*find_wrong_answers(device), *_ask_all(device)))
 
 
 def explain_failure(device: str) -> str:
-    """What wrong results of a device say: whether its driver can be blamed, or the kernel must be.
-    A sentence for who sees them; empty for the reference."""
+    """Sentence about wrong results on a device: whether its driver is known to be wrong, or the
+    kernel must be; empty for the reference."""
     found = find_device(device)
     if found is None:
         return ""
@@ -245,7 +240,7 @@ def _ask_all(device: AnyDevice) -> tuple[str, ...]:
 
 
 def make_all_questions(device: AnyDevice) -> Iterator[Question]:
-    """What a device can be asked in its language, beside `make_questions`."""
+    """Further questions for a device in its language, besides `make_questions`."""
     profile = list_profiles(device)[0]
     dialects = [each.of_profile(find_profile(profile)) for each in list_dialects(device)]
     for question in list_questions(dialects[0], profile, device.floats):
@@ -260,7 +255,7 @@ def _find_revision() -> str:
 
 
 def identify(device: AnyDevice) -> dict[str, str]:
-    """All that decides how a device computes."""
+    """Properties that determine how a device computes."""
     chosen = {v: os.environ.get(v, "") for v in (POCL.variable, LAVAPIPE.variable)}
     flags = hashlib.sha256(" ".join(sorted(read_flags())).encode()).hexdigest()[:16]
     return {
@@ -280,8 +275,8 @@ def _ask(device: AnyDevice) -> tuple[str, ...]:
 
 
 def make_questions(device: AnyDevice) -> list[Question]:
-    """The questions that a device can be asked, compiled for it. Those whose types its language
-    has no arithmetic for are left out."""
+    """Questions for a device, compiled for it, without those whose types its language has no
+    arithmetic for."""
     found: list[Question] = []
     for whole in _SHEETS:
         sheet = _leave_out(whole, device)
@@ -302,8 +297,8 @@ def make_questions(device: AnyDevice) -> list[Question]:
 
 
 def _leave_open(question: Question, device: AnyDevice) -> Question:
-    """A question that a device may answer as it likes where a float is NaN or infinite, of the
-    widths of which it is known to lose these."""
+    """Question with undefined answers where a float is NaN or infinite, for the widths of which the
+    device is known to lose these."""
     if not device.floats.lost:
         return question
     answers = {
@@ -326,8 +321,8 @@ def _find_open(answer: Answer, inputs: Mapping[str, Array], device: AnyDevice) -
 
 
 def _leave_out(sheet: _Sheet, device: AnyDevice) -> _Sheet:
-    """A sheet without the lines that a device's language has no arithmetic for, nor what they
-    alone are given."""
+    """Sheet without the lines that a device's language has no arithmetic for, and without their
+    inputs."""
     lines = tuple(line for line in sheet.lines if _can_ask(_pick_lines(sheet, (line,)), device))
     return sheet if lines == sheet.lines else _pick_lines(sheet, lines)
 

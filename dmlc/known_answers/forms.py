@@ -1,8 +1,8 @@
 """Questions on every function and every form of statement, in vectors of each width.
 
-The kernels are written in the kernel IR, and its interpreter gives the answers. One computes many
+The kernels are written in the kernel IR, and its interpreter gives the answers. Each computes many
 values of one type, each by a form of its own, from the same operands: a form is an operation, a
-choice, a conversion, or a few statements. What an output language lacks is left out.
+choice, a conversion, or a few statements. Forms that an output language lacks are omitted.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from dmlc.scalars import COMBINERS, OPERATIONS, TENSOR_TYPES, Array, DataType
 from dmlc.scalars.operation import Unsupported
 
 COUNT = 64
-"""The elements of each operand: whole vectors of any width."""
+"""Number of elements of each operand: whole vectors of any width."""
 _GROUP = 4
-"""The work items of a group that exchanges values."""
+"""Number of work items in a group that exchanges values."""
 _SHUFFLED = 8
-"""The lanes of the vectors that kernels shuffle."""
+"""Number of lanes of the vectors that kernels shuffle."""
 _SHARED = (DataType.FLOAT32, DataType.INT32)
-"""The types that are shared in a group: a barrier makes a kernel slow to compile."""
+"""Types that are shared in a group; few, because a barrier makes a kernel slow to compile."""
 _MOST = 24
-"""The forms of one kernel: compilers take longer for one twice as long than for two."""
+"""Number of forms in one kernel, since compile times grow faster than linearly."""
 _ULPS = 64.0
-"""How far functions may be off: languages promise about so much."""
+"""Permitted error of functions in units in the last place: about as much as languages promise."""
 
 _FLOATS = (0.5, -0.5, 0.75, -3.25, 0.0, 1.0, 4.0, -17.0, np.nan, np.inf, -np.inf, 2.5, -1.5, 9.0,
            0.125, -0.875)  # fmt: skip
@@ -48,18 +48,18 @@ _OTHERS = (5, 7, 1, 0, 3, 2**30 + 1, 65537, 4, 9, 2**31, 12345678, 3, 2, 100, 31
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Form:
-    """How one value is computed from the operands `a` and `b`, in the kernel IR's text. A `$` makes
-    a name its own."""
+    """Computation of one value from the operands `a` and `b`, in the kernel IR's text. A `$` makes
+    a name unique."""
 
     shown: str
     value: str
     steps: tuple[str, ...] = ()
-    """The statements before it."""
+    """Statements before it."""
     ulps: float = 0.0
     more: tuple[tuple[str, str], ...] = ()
-    """What else is shown and computed after these statements."""
+    """Further values shown and computed after these statements."""
     hint: str = ""
-    """What is said of the store."""
+    """Hint of the store."""
 
     @property
     def results(self) -> tuple[tuple[str, str], ...]:
@@ -68,10 +68,10 @@ class _Form:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Words:
-    """The text of types and numbers in a kernel."""
+    """Text of types and numbers in a kernel."""
 
     dtype: DataType
-    """What values are computed in."""
+    """Compute type."""
     lanes: int
 
     def type(self, dtype: DataType | None = None) -> str:
@@ -82,18 +82,18 @@ class _Words:
         return self.repeat(f"{value}:{self.dtype.short}")
 
     def repeat(self, value: str) -> str:
-        """One value of the type in every lane."""
+        """Value of the type broadcast to every lane."""
         return value if self.lanes == 1 else f"broadcast({value}, {self.type()})"
 
     def read(self, place: str) -> str:
-        """As many elements as there are lanes."""
+        """Load of as many elements as there are lanes."""
         return place if self.lanes == 1 else f"{place}:{self.type()}"
 
 
 def list_questions(
     dialect: Dialect, profile: str, floats: FloatPromises = LEAST
 ) -> Iterator[Question]:
-    """The questions that can be asked in a language, of a device with these promises."""
+    """Questions that a language can express, for a device with these promises."""
     for dtype in TENSOR_TYPES:
         is_held = not isinstance(dialect.storage[dtype], Unsupported)
         if not is_held or dtype in dialect.limits.word_types:
@@ -121,7 +121,7 @@ def list_questions(
 
 
 def list_word_questions(dialect: Dialect, profile: str) -> Iterator[Question]:
-    """Questions on words that are put together of two elements, where a language stores such."""
+    """Questions on words shared by two elements, if a language stores such."""
     for dtype in (*dialect.limits.word_types, *dialect.limits.pair_types):
         name = f"{dtype.short}_words"
         inserts = (
@@ -146,7 +146,7 @@ def list_word_questions(dialect: Dialect, profile: str) -> Iterator[Question]:
 
 
 def list_widths(dialect: Dialect) -> tuple[int, ...]:
-    """The lanes of the vectors that kernels of a language compute with."""
+    """Numbers of lanes of the vectors in a language's kernels."""
     most = dialect.limits.vector_lanes or dialect.limits.whole_lanes
     return (1, SHORT_VECTOR, CPU.lanes) if most == 0 else tuple(dict.fromkeys((1, most)))
 
@@ -155,7 +155,7 @@ def list_widths(dialect: Dialect) -> tuple[int, ...]:
 
 
 def _list_operations(words: _Words, dialect: Dialect, floats: FloatPromises) -> Iterator[_Form]:
-    """Every operation by itself, and chosen or not."""
+    """Every operation by itself, and in a choice."""
     dtype = words.dtype
     for operation in OPERATIONS.values():
         if not operation.operands.accept(dtype):
@@ -181,8 +181,8 @@ def _list_operations(words: _Words, dialect: Dialect, floats: FloatPromises) -> 
 
 
 def _find_ulps(operation: str, dtype: DataType, floats: FloatPromises) -> float:
-    """How far from the answer the result of an operation may be: nothing where it is correctly
-    rounded, as the answer itself is, which may be off by half a unit."""
+    """Permitted error of an operation's result: 0 if it is correctly rounded, as the answer itself
+    is, whose error may be half a unit."""
     promised = floats.find_ulps(operation, dtype)
     return promised + CORRECT if promised > CORRECT else 0.0
 
@@ -207,7 +207,7 @@ def _list_choices(words: _Words) -> Iterator[_Form]:
 
 
 def _list_conversions(words: _Words, dialect: Dialect) -> Iterator[_Form]:
-    """To each type and back."""
+    """Conversions to each type and back."""
     dtype = words.dtype
     for other in TENSOR_TYPES:
         if other is dtype or other.is_storage_only:
@@ -222,7 +222,7 @@ def _list_conversions(words: _Words, dialect: Dialect) -> Iterator[_Form]:
 
 
 def _list_statements(words: _Words, dialect: Dialect) -> Iterator[_Form]:
-    """Loops, tests, arrays and lanes."""
+    """Loops, conditions, arrays and lanes."""
     whole, short, lanes = words.type(), words.dtype.short, words.lanes
     if words.dtype is DataType.BOOL and lanes > 1:
         # Nothing keeps those: they are what comparisons give and choices take.
@@ -289,8 +289,7 @@ def _make_question(
     dialect: Dialect,
     profile: str,
 ) -> Question:
-    """A kernel that stores so many results, one after the other: what each is, and how far it may
-    be off."""
+    """Kernel that stores these results in order; each has a description and a permitted error."""
     size = COUNT * len(results)
     kernel = parse_kernel(text, name)
     verify_kernel(kernel, name, {"A": COUNT, "B": COUNT, "R": size})
@@ -314,8 +313,8 @@ def _make_question(
 
 
 def _fill(dtype: DataType, values: Sequence[float]) -> Array:
-    """The values over and over, each time in an order of their own, so that no two vectors are
-    alike; whole numbers wrap, and every other is negative where a type has such."""
+    """Values repeated in varying order, so that no two vectors are alike; whole numbers wrap, and
+    every other is negative in signed types."""
     whole = not dtype.is_float
     turned = [np.roll(np.array(values, np.int64 if whole else np.float64), 3 * turn * turn)
               for turn in range(COUNT // len(values))]  # fmt: skip
@@ -327,7 +326,7 @@ def _fill(dtype: DataType, values: Sequence[float]) -> Array:
 
 
 def _describe(name: str, dtype: DataType, results: int) -> ir.Function:
-    """What the kernel is for who binds it: two tensors, and a third one that is larger."""
+    """Function of the kernel for its binding: two inputs, and a larger output."""
     size, short = COUNT, dtype.short
     zero = "false" if dtype is DataType.BOOL else f"cast(0, {dtype.compute.short})"
     return ir.parse(

@@ -1,7 +1,5 @@
-"""Arithmetic on compile-time arrays: axes, permutations, ranges, sizes.
-
-Values are the binder's; what is no array of whole numbers is refused with `DmlcError`.
-"""
+"""Arithmetic on compile-time arrays: axes, permutations, ranges, sizes. Values are the binder's;
+anything but an array of whole numbers is refused with `DmlcError`."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ def _is_whole(value: object) -> TypeGuard[int]:
 
 
 def _whole_array(value: object, least: float) -> tuple[int, ...] | None:
-    """An array of whole numbers of at least so much; None for anything else."""
+    """Array of whole numbers that are all at least `least`; None for anything else."""
     items = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (None,)
     found = tuple(v for v in items if _is_whole(v) and v >= least)
     return found if len(found) == len(items) else None
@@ -33,7 +31,7 @@ def axes_array(value: object, span: Span) -> tuple[int, ...]:
 
 
 def whole_sizes(value: object, span: Span) -> tuple[int, ...]:
-    """An array as sizes: whole numbers of 0 or more."""
+    """Array as sizes: whole numbers of 0 or more."""
     sizes = _whole_array(value, 0)
     if sizes is None:
         raise DmlcError("sizes are an array of whole numbers of 0 or more", span, code="E0303")
@@ -41,15 +39,15 @@ def whole_sizes(value: object, span: Span) -> tuple[int, ...]:
 
 
 def find_entry(number: int, count: int) -> int | None:
-    """Which of `count` entries an index names: a negative one counts from the end. None where
-    there is no such entry."""
+    """Position among `count` entries of an index, which counts from the end if negative; None out
+    of bounds."""
     settled = number + count if number < 0 else number
     return settled if 0 <= settled < count else None
 
 
 def read_axes(value: object, rank: int, span: Span) -> list[int]:
-    """The axes of a tensor of that rank which an array names, ascending; negative ones count from
-    the end. One that is not there, or that stands twice, is refused."""
+    """Axes in an array, ascending; negative ones count from the end. Raises `DmlcError` for an axis
+    out of bounds or a repeated one."""
     return settle_axes(axes_array(value, span), rank, f"a tensor of {rank} dimensions", span)
 
 
@@ -72,7 +70,7 @@ def settle_axes(axes: tuple[int, ...], rank: int, whose: str, span: Span) -> lis
 
 
 def other_axes(listed: object, count: object, span: Span, place: Span) -> tuple[int, ...]:
-    """The axes of a tensor of `count` dimensions that are not listed."""
+    """Axes of a tensor of `count` dimensions that are not listed."""
     if not _is_whole(count) or not 0 <= count <= MAX_RANK:
         raise DmlcError(
             f"'other_axes' takes a dimension count of 0 to {MAX_RANK}", place, code="E0404"
@@ -82,7 +80,7 @@ def other_axes(listed: object, count: object, span: Span, place: Span) -> tuple[
 
 
 def are_axes(listed: object, count: object, span: Span, place: Span) -> bool:
-    """Whether an array lists axes of a tensor of `count` dimensions, each once."""
+    """Whether an array lists axes of a tensor of `count` dimensions without repetition."""
     if not _is_whole(count) or not 0 <= count <= MAX_RANK:
         raise DmlcError(
             f"'are_axes' takes a dimension count of 0 to {MAX_RANK}", place, code="E0404"
@@ -104,7 +102,7 @@ def list_range(first: object, end: object, span: Span) -> tuple[int, ...]:
 
 
 def invert_order(order: object, span: Span) -> tuple[int, ...]:
-    """The inverse of a permutation: where each axis went."""
+    """Inverse of a permutation."""
     axes = axes_array(order, span)
     if sorted(axes) != list(range(len(axes))):
         raise DmlcError(

@@ -1,8 +1,6 @@
-"""The types of attributes: a record of each, which has all that differs from type to type.
-
-A type whose values are numbers is one more record. No field has a default: `AttributeType` without
-one raises `TypeError`, which names it, at import.
-"""
+"""Types of attributes, one record each, with everything that differs between them. A new type of
+numbers is one more record. No field has a default: an `AttributeType` without one raises
+`TypeError`, which names it, at import."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ class What(enum.Enum):
 
 
 class Holds(enum.Enum):
-    """The numbers that an attribute takes from callers."""
+    """Numbers that an attribute accepts from callers."""
 
     FLOAT = "floats"
     INTEGER = "whole numbers"
@@ -36,23 +34,23 @@ class Holds(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AttributeType:
-    """All that is known of a type of attributes."""
+    """Record of an attribute type."""
 
     name: str
     also: tuple[str, ...]
-    """Further names of it in tables, in small letters."""
+    """Further spellings in tables, in small letters."""
     what: What
     holds: Holds
     must_be: str
     """Words of the message `attribute 'x' must be ...`."""
     limits: tuple[int, int]
-    """The least and the largest whole number that it takes."""
+    """Smallest and largest whole number accepted."""
     rounds_to: DataType
     """Type that floats are rounded to."""
     opens: bool
-    """Whether one value of it may be left open when an operator is compiled."""
+    """Whether a single value of it may be left open at compile time."""
     torch: str
-    """Its type in the schema of an operator of PyTorch."""
+    """Type in the schema of a PyTorch operator."""
 
 
 _SIGNED, _UNSIGNED = (-(2**63), 2**63 - 1), (0, 2**64 - 1)
@@ -95,10 +93,10 @@ _RECORDS = (
 )  # fmt: skip
 
 ATTRIBUTE_TYPES: Mapping[str, AttributeType] = MappingProxyType({r.name: r for r in _RECORDS})
-"""The types of attributes, enums apart, by their names."""
+"""Attribute types except enums, by name."""
 
 ENUM = AttributeType(
     name="ENUM", also=(), what=What.ENUM, holds=Holds.NONE, must_be="a member of the enum",
     limits=(0, 0), rounds_to=DataType.FLOAT64, opens=False, torch="str",
 )  # fmt: skip
-"""The type of an attribute whose values are the members of an enum."""
+"""Type of an attribute whose values are the members of an enum."""

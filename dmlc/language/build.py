@@ -1,6 +1,6 @@
-"""The grammar's tree made into syntax nodes, each with its place.
+"""Conversion of the parse tree to syntax nodes with spans.
 
-Refuses what the grammar is too coarse to: sections out of order, bindings without a body, numbers
+Refuses what the grammar does not rule out: sections out of order, bindings without a body, numbers
 and names that are too long. Nothing is resolved here; `check` does that.
 """
 
@@ -18,24 +18,24 @@ from dmlc.language.limits import LARGEST_INTEGER, MAX_DEPTH, MAX_NAME, TOO_DEEP,
 from dmlc.source import Diagnostic, Note, Source, Span
 
 _Node: TypeAlias = Any
-"""A node of `syntax`, a token, a list of them, or None for an optional part left out."""
+"""Node of `syntax`, a token, a list of them, or None for an omitted optional part."""
 
 
 class Builder:
-    """Makes syntax nodes from lark's tree, bottom up and without recursion."""
+    """Converter of lark's tree to syntax nodes, bottom up and without recursion."""
 
     def __init__(self, source: Source, offset: int = 0, partial: bool = False) -> None:
         self.source = source
         self.offset = offset
-        """Where in the source the text stands that the tree is of."""
+        """Offset of the tree's text in the source."""
         self.partial = partial
-        """Whether sections were left out, so that a missing one is no mistake."""
+        """Whether sections were left out, so that a missing one is no error."""
         self.diagnostics: list[Diagnostic] = []
         self.rows: list[tuple[int, int]] = []
-        """Where table rows stand: what looks like a comment there is a cell."""
+        """Spans of table rows: text in them that looks like a comment is a cell."""
         self.depths: dict[int, int] = {}
         self.bound = False
-        """Whether there are bindings of reductions, which only a call may have."""
+        """Whether there are bindings without a reduction so far; only a call may have them."""
 
     def fail(self, message: str, span: Span, *notes: str, code: str) -> None:
         made = tuple(Note(n) for n in notes)
@@ -89,7 +89,7 @@ class Builder:
         return made
 
     def measure(self, made: _Node, children: list[_Node]) -> None:
-        """Refuses what is nested too deep, once."""
+        """Raises `DmlcError` once for an expression that is nested too deep."""
         depth = 1 + max((self.depth_of(c) for c in children), default=0)
         self.depths[id(made)] = depth
         if depth == MAX_DEPTH + 1:
@@ -204,7 +204,7 @@ class Builder:
             kept = rows
         return syntax.Table(kept[0], tuple(kept[1:]), len(kept) < len(rows), span=span)
 
-    def row(self, token: Token) -> syntax.Row:
+    def row(self, token: Token) -> syntax.TableRow:
         cells: list[syntax.Cell] = []
         position = self.span_of(token).start + 1
         for text in str(token)[1:-1].split("|"):
@@ -215,7 +215,7 @@ class Builder:
             position += len(text) + 1
         span = self.span_of(token)
         self.rows.append((span.start, span.end))
-        return syntax.Row(tuple(cells), span=span)
+        return syntax.TableRow(tuple(cells), span=span)
 
     def make_graph_statement(self, children: list[_Node], span: Span) -> syntax.GraphStatement:
         output, names, value = children
@@ -236,7 +236,8 @@ class Builder:
         return [*(cast(list[syntax.Name], first) if isinstance(first, list) else [first]), *rest]
 
     def make_marked(self, children: list[_Node], span: Span) -> syntax.Name:
-        """A name in a sentence; `_Name_` is emphasised, as in a table's cell."""
+        """Name in a sentence; the marks of an emphasised one, `_Name_`, are dropped as in a
+        cell."""
         name = cast(syntax.Name, children[0])
         marked = re.fullmatch(r"(_+)([A-Za-z0-9](?:\w*[A-Za-z0-9])?)\1", name.text, re.ASCII)
         return name if marked is None else syntax.Name(marked.group(2), span=name.span)
@@ -296,12 +297,13 @@ class Builder:
         return syntax.Array(tuple(self.plain(item) for item in items), span=span)
 
     def make_item(self, children: list[_Node], span: Span) -> _Node:
-        """(expression, whether it is a pack, what follows a colon, span), told apart by use."""
+        """Tuple (expression, whether it is a pack, value after a colon, span), interpreted by its
+        user."""
         value, pack, extent = children
         return value, pack is not None, extent, span
 
     def plain(self, item: _Node) -> syntax.Expression:
-        """An item that may be a pack, but has no colon."""
+        """Expression or pack of an item without a colon."""
         value, pack, extent, span = item
         if extent is not None:
             self.fail("a ':' has no meaning here", span, code="E0104")
@@ -354,7 +356,7 @@ class Builder:
         return syntax.Argument(syntax.Name(value.name, span=value.span), extent, span=span)
 
     def whole(self, node: _Node) -> _Node:
-        """An expression; bindings without a body are a mistake."""
+        """Expression; bindings without a body are an error."""
         if isinstance(node, _Bindings):
             self.fail(
                 "a reduction takes one expression in parentheses after its ']'",
@@ -367,7 +369,7 @@ class Builder:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Bindings:
-    """`sum[k : 3]` before its body has been read."""
+    """Bindings `sum[k : 3]` before their body."""
 
     base: syntax.Reference
     bindings: tuple[syntax.Binding, ...]
@@ -392,7 +394,7 @@ def _unquote(token: object) -> str:
     )
 
 
-def _is_rule(row: syntax.Row) -> bool:
+def _is_rule(row: syntax.TableRow) -> bool:
     return all(re.fullmatch(r":?-+:?", c.text.replace(" ", "")) for c in row.cells)
 
 
@@ -404,7 +406,7 @@ def _section(kind: str) -> Callable[[list[_Node], Span], _Node]:
 
 
 def _whole(node: Callable[..., _Node]) -> Callable[[list[_Node], Span], _Node]:
-    """A node whose parts are its fields."""
+    """Constructor of a node whose fields are the children."""
     return lambda parts, span: node(*parts, span=span)
 
 

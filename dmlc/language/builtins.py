@@ -1,8 +1,7 @@
-"""The functions and facts of the language: an entry for each, with its name, what it takes, what
-it gives and how it is evaluated.
+"""Functions and facts of the language, one entry each: name, parameters, result and evaluation.
 
-The checker holds calls to the entries and the binder evaluates calls by them. What an entry needs
-of the binder is an `Evaluation`: a function that can be said in those terms is one new entry here.
+The checker checks calls against the entries and the binder evaluates calls with them, through the
+operations of `Evaluation`: a function that these can express is one new entry here.
 `docs/reference/language.md` names each.
 """
 
@@ -15,18 +14,18 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, cast
 
 from dmlc.language.arrays import are_axes, axes_array, invert_order, list_range, other_axes
-from dmlc.language.kinds import BOOL, NUMBER, NUMBERS, TYPE, Form, Kind, What
+from dmlc.language.kinds import BOOL, NUMBER, NUMBERS, TYPE, Form, ValueKind, What
 from dmlc.scalars import OPERATIONS, DataType, Operation, find_data_type
 from dmlc.source import DmlcError, Span
 
 Value: TypeAlias = Any
-"""A value of the binder: a constant, an element of a computation, or an array of them."""
+"""Value of the binder: a constant, an element of a computation, or an array of them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Given:
-    """The arguments of a call in the order of the parameters: their kinds for the checker, and
-    their values for the binder; the name itself where a parameter takes one."""
+    """Arguments of a call in the order of the parameters: their kinds for the checker, their values
+    for the binder; the name itself for a parameter that takes a name."""
 
     values: Sequence[Any]
     spans: Sequence[Span]
@@ -34,7 +33,7 @@ class Given:
 
 
 class Evaluation(Protocol):
-    """What the binder does for an entry."""
+    """Operations of the binder that entries are defined with."""
 
     def apply(self, operation: str, given: Given) -> Value:
         """A scalar operation, element by element and entry by entry."""
@@ -55,11 +54,11 @@ class Evaluation(Protocol):
     def whole_sizes(self, value: Value, span: Span) -> tuple[Value, ...]: ...
 
     def refuse_open(self, given: Given) -> None:
-        """Refuses arguments that depend on sizes that are left open."""
+        """Raises `DmlcError` for arguments that depend on open sizes."""
         ...
 
     def move_axes(self, name: str, axes: tuple[int, ...], given: Given) -> Value:
-        """A tensor without some axes of size 1 (`squeeze`), or with further ones."""
+        """Tensor with axes of size 1 removed (`squeeze`) or added."""
         ...
 
     def join(self, given: Given) -> Value: ...
@@ -69,12 +68,12 @@ class Evaluation(Protocol):
     def split(self, given: Given) -> Value: ...
 
     def gradient(self, given: Given) -> Value:
-        """The gradient of a value of a graph by a tensor."""
+        """Gradient of a value of a graph with respect to a tensor."""
         ...
 
 
 class Takes(enum.Enum):
-    """How an argument is read."""
+    """Evaluation mode of an argument."""
 
     VALUE = "its value; inside an expansion, an array's entry"
     WHOLE = "its value; an array is whole inside an expansion too"
@@ -86,32 +85,32 @@ class Takes(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parameter:
-    """What one argument of a call is."""
+    """Parameter of a call."""
 
     takes: Takes
     wrong: str = ""
-    """What is said of an argument that does not fit; `{kind}` stands for what it is."""
-    fits: Callable[[Kind], bool] = lambda kind: True
+    """Message about an argument of the wrong kind; `{kind}` stands for its kind."""
+    fits: Callable[[ValueKind], bool] = lambda kind: True
     number: str | None = None
-    """What it is called in messages, where it is made of numbers."""
+    """Name in messages of an argument made of numbers."""
     label: str | None = None
-    """The name it is given by, if it is."""
+    """Label of a named argument, or None."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Builtin:
-    """A function of the language."""
+    """Builtin function of the language."""
 
     name: str
     parameters: tuple[Parameter, ...]
-    gives: What | Kind | Callable[[Given], Kind]
-    """What it gives: element by element such values, always that, or what follows from the kinds
-    of its arguments."""
+    gives: What | ValueKind | Callable[[Given], ValueKind]
+    """Result: a kind of element computed elementwise, a fixed kind, or a function of the arguments'
+    kinds."""
     evaluate: Callable[[Evaluation, Given], Value]
     usage: tuple[str, ...] = ()
-    """What is said of arguments that are not those, with a note; else how many there are."""
+    """Message and note about a wrong number of arguments; without it, the number is stated."""
     says: str = ""
-    """What it gives, for the documentation and for editors."""
+    """Description of the result for the documentation and for editors."""
 
     @property
     def labels(self) -> list[str | None]:
@@ -120,16 +119,16 @@ class Builtin:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reduction:
-    """What stands before `[k : n](...)` and takes `like:` or `axes:`."""
+    """Reduction: a function with bindings, `sum[k : n](...)`, or with `like:` or `axes:`."""
 
     name: str
     folds: bool = True
-    """Whether it folds a pack, or an array known at compile time."""
+    """Whether it folds a pack, or a compile-time array."""
     booleans: bool = False
     """Whether it folds booleans."""
 
 
-def _apart_from(*forms: Form) -> Callable[[Kind], bool]:
+def _apart_from(*forms: Form) -> Callable[[ValueKind], bool]:
     return lambda kind: kind.form not in forms
 
 
@@ -153,11 +152,11 @@ def _clamp(on: Evaluation, given: Given) -> Value:
     return on.apply("min", Given((raised, high), (place, above), given.span))
 
 
-def _cast_kind(given: Given) -> Kind:
+def _cast_kind(given: Given) -> ValueKind:
     named = find_data_type(given.spans[1].text)
     what = What.BOOL if named is DataType.BOOL else What.NUMBER
     of = given.values[0]
-    return Kind(What.UNKNOWN if named is None else what, of.form, ranks=of.ranks)
+    return ValueKind(What.UNKNOWN if named is None else what, of.form, ranks=of.ranks)
 
 
 def _cast(on: Evaluation, given: Given) -> Value:
@@ -211,7 +210,7 @@ def _moving(name: str) -> Builtin:
     return Builtin(
         name,
         (_tensor(name), AXES),
-        lambda given: Kind(given.values[0].what, Form.TENSOR),
+        lambda given: ValueKind(given.values[0].what, Form.TENSOR),
         evaluate,
         (f"'{name}' takes a tensor and axes: {name}(x, axes: [...])",),
     )
@@ -221,9 +220,13 @@ def _moving(name: str) -> Builtin:
 
 
 def _array(
-    name: str, gives: Kind, says: str, evaluate: Callable[[Evaluation, Given], Value], *takes: str
+    name: str,
+    gives: ValueKind,
+    says: str,
+    evaluate: Callable[[Evaluation, Given], Value],
+    *takes: str,
 ) -> Builtin:
-    """A function of whole arrays; `takes` says what each argument is."""
+    """Function of whole arrays; `takes` describes each argument."""
     number = None if name == "length" else f"an argument of '{name}'"
     parameters = [
         Parameter(
@@ -321,7 +324,7 @@ _OF_TENSORS = (
     Builtin(
         "join",
         (Parameter(Takes.TENSORS, "'join' takes an array of tensors"), _AXIS),
-        lambda given: Kind(What.UNKNOWN, Form.TENSOR),
+        lambda given: ValueKind(What.UNKNOWN, Form.TENSOR),
         lambda on, given: on.join(given),
         ("'join' takes an array of tensors and an axis: join(x, axis: A)",),
     ),
@@ -335,7 +338,7 @@ _OF_TENSORS = (
     Builtin(
         "split",
         (_tensor("split"), _AXIS),
-        lambda given: Kind(given.values[0].what, Form.UNKNOWN),
+        lambda given: ValueKind(given.values[0].what, Form.UNKNOWN),
         lambda on, given: on.split(given),
         ("'split' takes a tensor and an axis: split(x, axis: A)",),
     ),
@@ -355,7 +358,7 @@ _OF_TENSORS = (
 _GRADIENT = Builtin(
     "gradient",
     (_tensor("gradient"), dataclasses.replace(_tensor("gradient"), label="wrt")),
-    lambda given: Kind(What.NUMBER, Form.TENSOR, ranks=given.values[1].ranks),
+    lambda given: ValueKind(What.NUMBER, Form.TENSOR, ranks=given.values[1].ranks),
     lambda on, given: on.gradient(given),
     ("'gradient' takes a value and what to differentiate by", "as in gradient(loss, wrt: x)"),
 )
@@ -368,9 +371,9 @@ def _by_name(entries: Iterable[Builtin]) -> Mapping[str, Builtin]:
 SCALAR_FUNCTIONS = _by_name(_SCALAR)
 ARRAY_FUNCTIONS = _by_name(_OF_ARRAYS)
 FUNCTIONS = _by_name((*_SCALAR, *_OF_TENSORS, *_OF_ARRAYS))
-"""What formulas may call without declaring it, reductions apart."""
+"""Functions that formulas may call without declaring them, except reductions."""
 GRAPH_FUNCTIONS = _by_name((*FUNCTIONS.values(), _GRADIENT))
-"""What graphs may call."""
+"""Functions that graphs may call."""
 
 REDUCTIONS: Mapping[str, Reduction] = MappingProxyType(
     {
@@ -384,12 +387,12 @@ REDUCTIONS: Mapping[str, Reduction] = MappingProxyType(
 )  # fmt: skip
 
 BUILT_IN: tuple[str, ...] = tuple(dict.fromkeys((*SCALAR_FUNCTIONS, *REDUCTIONS, *GRAPH_FUNCTIONS)))
-"""Every name that no file may declare."""
+"""Names that no file may declare."""
 
 
 def find_reduction(name: str, count: int, named: bool) -> Reduction | None:
-    """The reduction that a call of so many arguments is: `max(x, like: T)` is one, and
-    `max(x, y)` is a function."""
+    """Reduction that a call with `count` arguments denotes: `max(x, like: T)` is one, and `max(x,
+    y)` is a function."""
     is_one = named or count == 1 or name not in SCALAR_FUNCTIONS
     return REDUCTIONS.get(name) if is_one else None
 
@@ -398,7 +401,7 @@ def find_reduction(name: str, count: int, named: bool) -> Reduction | None:
 
 
 class Described(Protocol):
-    """What the binder knows of tensors by name. Raises `DmlcError` for what is open."""
+    """Properties of named tensors in the binder. Raises `DmlcError` for an open one."""
 
     def dtype(self, name: str, span: Span | None) -> DataType: ...
 
@@ -411,9 +414,9 @@ class Described(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fact:
-    """What `T.` may be followed by."""
+    """Fact: a name after `T.`."""
 
-    gives: Kind
+    gives: ValueKind
     evaluate: Callable[[Described, str, Span], Any]
 
 
@@ -427,6 +430,6 @@ FACTS: Mapping[str, Fact] = MappingProxyType(
     }
 )
 ARRAY_FACTS: tuple[str, ...] = ("Count",)
-"""What the name of an array of tensors may be followed by: how many there are."""
+"""Facts about an array of tensors: `Count`, its length."""
 SENTENCE_FACTS: tuple[str, ...] = ("DataType", "DimensionCount", "Sizes")
-"""What tensors may have the same of."""
+"""Facts that a sentence may equate."""

@@ -1,6 +1,7 @@
-"""Syntax to definitions: resolves imports and names, and checks every declaration of a file.
+"""Semantic analysis: resolves imports and names, and checks every declaration of a file.
 
-Mistakes accumulate, up to 20, behind kinds that fit everywhere; nothing is bound here.
+Up to 20 errors accumulate; an erroneous expression has the kind `UNKNOWN`, which fits everywhere.
+Nothing is bound here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from dmlc.language.definitions import (
     qualify,
 )
 from dmlc.language.imports import Loaded, load_file, load_text
-from dmlc.language.kinds import Names
+from dmlc.language.kinds import SymbolTable
 from dmlc.language.parse import MAX_ERRORS
 from dmlc.source import Diagnostic, DmlcError, Span
 
@@ -36,23 +37,22 @@ from dmlc.source import Diagnostic, DmlcError, Span
 def check_file(
     path: Path, library: Library | None = None, folders: Sequence[Path] = ()
 ) -> ModuleDefinition:
-    """What a `.dml` file and its imports mean. Raises `DmlcError` with up to 20 mistakes.
-
-    Graphs may call the operators of `library` besides those of the file and its imports. Imports
-    are of files below the file's folder, and below `folders`.
-    """
+    """Definitions of a `.dml` file and its imports. Raises `DmlcError` with up to 20 errors. Graphs
+    may call the operators of `library` besides those of the file and its imports. Imports must lie
+    below the file's folder, or below `folders`."""
     return _check(load_file(path, folders), library)
 
 
 def check_text(
     text: str, filename: str, library: Library | None = None, folders: Sequence[Path] = ()
 ) -> ModuleDefinition:
-    """As `check_file`, for a text; imports are relative to where `filename` would stand."""
+    """Definitions of a text, as in `check_file`; imports are relative to the folder of
+    `filename`."""
     return _check(load_text(text, filename, folders), library)
 
 
 class _Mistakes(list[Diagnostic]):
-    """Diagnostics that end the check when there are enough of them."""
+    """List of diagnostics that ends the check when it is full."""
 
     def append(self, item: Diagnostic) -> None:
         super().append(item)
@@ -70,19 +70,19 @@ class _Mistakes(list[Diagnostic]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Findings:
-    """What a file with its imports means as far as it is right, and every mistake in it."""
+    """Definitions of a file with its imports, as far as correct, and every error in it."""
 
     operators: Mapping[str, OperatorDefinition]
     graphs: Mapping[str, GraphDefinition]
-    names: Mapping[str, Names]
-    """What the expressions of each operator and graph may name, and of which kinds that is."""
+    names: Mapping[str, SymbolTable]
+    """Symbol table of each operator and graph."""
     errors: tuple[Diagnostic, ...]
     """Up to 20."""
     warnings: tuple[Diagnostic, ...]
 
 
 def examine(loaded: Loaded, library: Library | None) -> Findings:
-    """Checks a parsed file with its imports. Raises nothing for what is wrong with it."""
+    """Checks a parsed file with its imports. Does not raise for errors in the file."""
     checker = _Checker(library)
     try:
         for file in (*loaded.imports, loaded.file):
@@ -107,7 +107,7 @@ def _check(loaded: Loaded, library: Library | None) -> ModuleDefinition:
 
 
 class _Checker:
-    """The declarations of a file and its imports, the imports first."""
+    """Checker of the declarations of a file and its imports, the imports first."""
 
     def __init__(self, library: Library | None) -> None:
         self.library = library
@@ -117,8 +117,8 @@ class _Checker:
         self.operators: dict[str, OperatorDefinition] = {}
         self.graphs: dict[str, GraphDefinition] = {}
         self.places: dict[str, Span] = {}
-        self.scopes: dict[str, Names] = {}
-        self.names = Names(self.enums, {}, {})
+        self.scopes: dict[str, SymbolTable] = {}
+        self.names = SymbolTable(self.enums, {}, {})
         self.checker = ExpressionChecker(self.names, self.diagnostics)
 
     def check(self, file: syntax.File) -> None:
@@ -157,8 +157,8 @@ class _Checker:
             )
 
     def find_partner(self, name: str) -> None:
-        """Ties an operator to the one that it says to be the gradient of. That one may be
-        elsewhere: only what compares the two needs it."""
+        """Links an operator to the one that its `forward` names. That one may be outside this file:
+        only comparisons of the two need it."""
         operator = self.operators[name]
         if operator.forward is None or operator.forward == name:
             return
@@ -174,10 +174,10 @@ class _Checker:
             known = [n for n in (*self.operators, *self.library.names()) if n != name]
             self.warnings.append(warn_of_forward(operator, known))
 
-    def copy_names(self, *, elements: bool = False) -> Names:
-        """What is declared by now, for one operator or graph."""
+    def copy_names(self, *, elements: bool = False) -> SymbolTable:
+        """Copy of the current symbol table for one operator or graph."""
         names = self.names
-        return Names(dict(self.enums), names.functions, names.results, elements=elements)
+        return SymbolTable(dict(self.enums), names.functions, names.results, elements=elements)
 
     def declare(self, what: str, name: syntax.Name, qualified: str) -> None:
         named = syntax.Name(f"{what} {qualified}", span=name.span)

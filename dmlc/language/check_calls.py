@@ -1,4 +1,4 @@
-"""Checks calls: functions of the file, and those of the language as `builtins` has them."""
+"""Checks of calls: functions of the file, and builtins."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dmlc.language.builtins import (
     Takes,
     find_reduction,
 )
-from dmlc.language.check_kinds import Checking, Place
+from dmlc.language.check_kinds import Checking, TypingContext
 from dmlc.language.definitions import level_number
-from dmlc.language.kinds import TYPE, UNKNOWN, Form, Kind, What
+from dmlc.language.kinds import TYPE, UNKNOWN, Form, ValueKind, What
 from dmlc.scalars import find_data_type
 from dmlc.source import Edit, Note, counted, replace_word, unknown_name
 
@@ -29,46 +29,46 @@ FOLDS = ", ".join(r.name for r in REDUCTIONS.values() if r.folds)
 
 
 class Calls:
-    """Checks the calls among the expressions that `checking` checks."""
+    """Checker of calls; `checking` checks their arguments."""
 
     def __init__(self, checking: Checking, functions: Mapping[str, Builtin]) -> None:
         self._checking = checking
         self._functions = functions
 
-    def check(self, call: syntax.Call, place: Place) -> Kind:
+    def check(self, call: syntax.Call, context: TypingContext) -> ValueKind:
         checking = self._checking
         name = call.function.name if isinstance(call.function, syntax.Reference) else ""
         named = any(a.name is not None for a in call.arguments)
         own = checking.names.functions.get(name)
         reduction = find_reduction(name, len(call.arguments), named)
         if reduction is not None and own is None and name not in checking.names.later_functions:
-            return self._reduction(call, place, reduction)
+            return self._reduction(call, context, reduction)
         parameters: Sequence[Parameter] = ()
         if own is not None:
             self._count(call, name, len(own.parameters))
         else:
             parameters = self._find_parameters(call, name)
-        kinds: list[Kind] = []
+        kinds: list[ValueKind] = []
         for argument, parameter in itertools.zip_longest(call.arguments, parameters):
             if parameter is not None:
-                kind = self._argument(argument.value, parameter, place)
+                kind = self._argument(argument.value, parameter, context)
             elif own is None and isinstance(argument.value, syntax.Pack):
-                kind = checking.expand(argument.value, place)
+                kind = checking.expand(argument.value, context)
             else:
-                kind = checking.visit(argument.value, place)
+                kind = checking.visit(argument.value, context)
             kinds.append(kind)
         if own is not None:
-            return self._own_kind(call, name, kinds, place)
+            return self._own_kind(call, name, kinds, context)
         gives = self._functions[name].gives if parameters else UNKNOWN
-        if isinstance(gives, Kind):
-            return checking.per_axis(gives, place)
+        if isinstance(gives, ValueKind):
+            return checking.per_axis(gives, context)
         if isinstance(gives, What):
-            form, ranks = checking.combine(kinds, place, call.span)
-            return Kind(gives, form, ranks=ranks)
+            form, ranks = checking.combine(kinds, context, call.span)
+            return ValueKind(gives, form, ranks=ranks)
         return gives(Given(kinds, [a.value.span for a in call.arguments], call.span))
 
     def _find_parameters(self, call: syntax.Call, name: str) -> Sequence[Parameter]:
-        """What a call of a function of the language takes; nothing after a mistake."""
+        """Parameters of the builtin that a call names; empty after an error."""
         checking, names, span = self._checking, self._checking.names, call.function.span
         if not name:
             cures = self._cure_method(call)
@@ -102,8 +102,8 @@ class Calls:
         return ()
 
     def _cure(self, call: syntax.Call, name: str) -> tuple[str | None, str | None]:
-        """How the function of another language is written, and the call written so where that is
-        plain."""
+        """Suggestion for a function of another language, and the corrected call if it is
+        unambiguous."""
         texts = [a.value.span.text for a in call.arguments]
         given = ", ".join(texts)
         if name in foreign.CHOICES and len(texts) == 3:
@@ -117,14 +117,14 @@ class Calls:
         return f"a number becomes another type by {right}", right
 
     def _cure_method(self, call: syntax.Call) -> tuple[str, ...]:
-        """What is meant by `x.sum()`, or by an operator's call in a formula."""
+        """Suggestion for `x.sum()`, or for a call of an operator in a formula."""
         if not isinstance(call.function, syntax.Member):
             return ()
         cure = foreign.cure_method(call.function.base.span.text, call.function.member.text)
         return (cure,)
 
     def _count(self, call: syntax.Call, name: str, count: int) -> bool:
-        """Whether a call has so many arguments, none named."""
+        """Checks that a call has `count` arguments, none named; returns whether it has."""
         for argument in call.arguments:
             if argument.name is not None:
                 label = argument.name
@@ -140,22 +140,30 @@ class Calls:
             )
         return given == count
 
-    def _own_kind(self, call: syntax.Call, name: str, kinds: Sequence[Kind], place: Place) -> Kind:
-        """What a function of the file gives of arguments of these kinds."""
-        result = self._checking.per_axis(self._checking.names.results.get(name, UNKNOWN), place)
+    def _own_kind(
+        self,
+        call: syntax.Call,
+        name: str,
+        kinds: Sequence[ValueKind],
+        context: TypingContext,
+    ) -> ValueKind:
+        """Kind of the result of a function of the file for arguments of these kinds."""
+        result = self._checking.per_axis(self._checking.names.results.get(name, UNKNOWN), context)
         if {Form.TENSOR, Form.ARRAY} <= {k.form for k in kinds}:
-            # What the array is for, such as axes, is in the function's body.
-            return Kind(result.what, Form.UNKNOWN)
-        form, ranks = self._checking.combine(kinds, place, call.span)
+            # The use of the array, such as axes, is in the function's body.
+            return ValueKind(result.what, Form.UNKNOWN)
+        form, ranks = self._checking.combine(kinds, context, call.span)
         if result.form is Form.ARRAY:
             form = Form.ARRAY
-        elif result.form is Form.UNKNOWN and form is Form.SCALAR and place.pack is None:
+        elif result.form is Form.UNKNOWN and form is Form.SCALAR and context.pack is None:
             form = Form.UNKNOWN  # It may give an array.
         elif form is Form.ARRAY or result.form is Form.TENSOR:
             form = Form.UNKNOWN
-        return Kind(result.what, form, ranks=ranks)
+        return ValueKind(result.what, form, ranks=ranks)
 
-    def _argument(self, value: syntax.Expression, parameter: Parameter, place: Place) -> Kind:
+    def _argument(
+        self, value: syntax.Expression, parameter: Parameter, context: TypingContext
+    ) -> ValueKind:
         checking = self._checking
         if parameter.takes is Takes.TENSOR:
             if not isinstance(value, syntax.Reference):
@@ -171,10 +179,10 @@ class Calls:
             named = checking.names_array(value)
             return UNKNOWN if named else checking.fail(parameter.wrong, value.span, code="E0304")
         if parameter.takes is Takes.TYPE:
-            kind = checking.visit(value, place, TYPE)
+            kind = checking.visit(value, context, TYPE)
         else:
             whole = parameter.takes is Takes.WHOLE
-            kind = checking.visit(value, place.outside_pack() if whole else place)
+            kind = checking.visit(value, context.outside_pack() if whole else context)
         if not kind.is_unknown and not parameter.fits(kind):
             return checking.fail(
                 parameter.wrong.format(kind=kind.describe()), value.span, code="E0304"
@@ -185,7 +193,9 @@ class Calls:
 
     # Reductions ---------------------------------------------------------------------------
 
-    def _reduction(self, call: syntax.Call, place: Place, reduction: Reduction) -> Kind:
+    def _reduction(
+        self, call: syntax.Call, context: TypingContext, reduction: Reduction
+    ) -> ValueKind:
         checking, name = self._checking, reduction.name
         positional = [a.value for a in call.arguments if a.name is None]
         named = [a for a in call.arguments if a.name is not None]
@@ -203,19 +213,19 @@ class Calls:
                 checking.fail(
                     f"'{name}' folds no pack", call.span, f"what does: {FOLDS}", code="E0406"
                 )
-            kind = checking.expand(value, place)
+            kind = checking.expand(value, context)
             return checking.folded(name, kind, value.span, Form.SCALAR)
-        kind = checking.visit(value, place if named else place.outside_pack())
+        kind = checking.visit(value, context if named else context.outside_pack())
         if {"like", "axes"} <= {a.name.text for a in named if a.name is not None}:
             checking.fail(f"'{name}' takes either 'like:' or 'axes:'", call.span, code="E0405")
         for argument in named:
-            self._over(argument, place, name)
+            self._over(argument, context, name)
         if named:
             folded = checking.folded(name, kind, value.span, Form.TENSOR)
             return dataclasses.replace(folded, ranks=kind.ranks)
         if kind.form is Form.ARRAY and reduction.folds:
             return checking.folded(name, kind, value.span, Form.SCALAR)
-        if kind.form is Form.TENSOR or (kind.form is Form.SCALAR and not place.in_function):
+        if kind.form is Form.TENSOR or (kind.form is Form.SCALAR and not context.in_function):
             return checking.fail(
                 f"'{name}' needs to know what to reduce over",
                 call.span,
@@ -224,21 +234,21 @@ class Calls:
             )
         return checking.folded(name, kind, value.span, Form.UNKNOWN)
 
-    def _over(self, argument: syntax.Argument, place: Place, name: str) -> None:
-        """`like:` or `axes:` of a reduction."""
+    def _over(self, argument: syntax.Argument, context: TypingContext, name: str) -> None:
+        """Checks `like:` or `axes:` of a reduction."""
         checking, value = self._checking, argument.value
         label = "" if argument.name is None else argument.name.text
         if label == "axes":
-            self._argument(value, AXES, place.outside_pack())
+            self._argument(value, AXES, context.outside_pack())
         elif label == "like":
             if not isinstance(value, syntax.Reference):
                 checking.fail("'like:' takes the name of a tensor", value.span, code="E0208")
                 return
-            known = {**checking.names.tensors, **checking.names.locals, **place.variables}
+            known = {**checking.names.tensors, **checking.names.locals, **context.variables}
             if value.name not in known and value.name not in checking.names.broken:
                 checking.fail_unknown("tensor", value.name, known, value.span)
         elif argument.name is not None:
             what = f"argument of '{name}'"
             cure, known = foreign.LABELS.get(label), ["like", "axes"]
             checking.fail_unknown(what, label, known, argument.name.span, "E0304", cure)
-            checking.visit(value, place)
+            checking.visit(value, context)

@@ -1,6 +1,6 @@
-"""Checks expressions: names, booleans and numbers, ranks, packs. Calls are in `check_calls`.
+"""Checks of expressions: names, booleans and numbers, ranks, packs. Calls are in `check_calls`.
 
-Nothing is computed and nothing about sizes or data types is decided here; binding does that.
+Nothing is computed, and sizes and data types are left to the binder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dmlc.language.builtins import (
     Builtin,
 )
 from dmlc.language.check_calls import FOLDS, Calls
-from dmlc.language.check_kinds import Checking, Expansion, Place, show_ranks
+from dmlc.language.check_kinds import Checking, Expansion, TypingContext, show_ranks
 from dmlc.language.kinds import (
     BOOL,
     BROKEN,
@@ -29,8 +29,8 @@ from dmlc.language.kinds import (
     TYPE,
     UNKNOWN,
     Form,
-    Kind,
-    Names,
+    SymbolTable,
+    ValueKind,
     What,
     attribute_kind,
     tensor_kind,
@@ -43,11 +43,11 @@ _NUMERIC = ("+", "-", "*", "/", "%", "<", "<=", ">", ">=")
 
 
 class ExpressionChecker(Checking):
-    """Checks expressions, a method for each construct; `calls` checks the calls."""
+    """Checker of expressions, with a method for each construct; `calls` checks the calls."""
 
     def __init__(
         self,
-        names: Names,
+        names: SymbolTable,
         diagnostics: list[Diagnostic],
         functions: Mapping[str, Builtin] = FUNCTIONS,
     ) -> None:
@@ -57,84 +57,94 @@ class ExpressionChecker(Checking):
     def check(
         self,
         expression: syntax.Expression,
-        variables: Mapping[str, Kind] | None = None,
-        expected: Kind | None = None,
-    ) -> Kind:
-        """The kind of an expression. `expected` says which enum a bare name is a member of."""
-        return self._start(expression, Place(variables or {}), expected)
+        variables: Mapping[str, ValueKind] | None = None,
+        expected: ValueKind | None = None,
+    ) -> ValueKind:
+        """Kind of an expression. `expected` gives the enum in which a bare name is looked up."""
+        return self._start(expression, TypingContext(variables or {}), expected)
 
     def _start(
-        self, expression: syntax.Expression, place: Place, expected: Kind | None = None
-    ) -> Kind:
+        self,
+        expression: syntax.Expression,
+        context: TypingContext,
+        expected: ValueKind | None = None,
+    ) -> ValueKind:
         try:
-            return self.visit(expression, place, expected)
+            return self.visit(expression, context, expected)
         except RecursionError:
             # The parser bounds depth for a usual stack; a caller may have used most of it up.
             message = "this expression is nested deeper than the stack that is left can hold"
             return self.fail(message, expression.span, TOO_DEEP_CURE, code="E0003")
 
-    def check_function(self, function: syntax.ScalarFunction, recursive: bool) -> Kind:
-        """The kind a function gives, its parameters being of any kind."""
+    def check_function(self, function: syntax.ScalarFunction, recursive: bool) -> ValueKind:
+        """Kind of a function's result for parameters of any kind."""
         seen: dict[str, Span] = {}
         for parameter in function.parameters:
             message = f"parameter '{parameter.text}' of '{function.name.text}' stands twice"
             self.hold_once(parameter, seen, message, "the first is here")
         return UNKNOWN if recursive else self.check_body(function.body, seen)
 
-    def check_body(self, body: syntax.Expression, parameters: Iterable[str]) -> Kind:
-        """The kind of a formula of a function, its parameters being of any kind."""
-        return self._start(body, Place(dict.fromkeys(parameters, UNKNOWN), in_function=True))
+    def check_body(self, body: syntax.Expression, parameters: Iterable[str]) -> ValueKind:
+        """Kind of a function's formula for parameters of any kind."""
+        return self._start(
+            body, TypingContext(dict.fromkeys(parameters, UNKNOWN), in_function=True)
+        )
 
     def visit(
-        self, expression: syntax.Expression, place: Place, expected: Kind | None = None
-    ) -> Kind:
+        self,
+        expression: syntax.Expression,
+        context: TypingContext,
+        expected: ValueKind | None = None,
+    ) -> ValueKind:
         match expression:
             case syntax.Literal():
                 return BOOL if isinstance(expression.value, bool) else NUMBER
             case syntax.String():
                 return self._string(expression, expected)
             case syntax.Array():
-                return self._array(expression, place, expected)
+                return self._array(expression, context, expected)
             case syntax.Reference():
-                return self._reference(expression, place, expected)
+                return self._reference(expression, context, expected)
             case syntax.Member():
-                return self._member(expression, place)
+                return self._member(expression, context)
             case syntax.Index():
-                return self._index(expression, place)
+                return self._index(expression, context)
             case syntax.Call():
-                return self.call(expression, place)
+                return self.call(expression, context)
             case syntax.Reduce():
-                return self._reduce(expression, place)
+                return self._reduce(expression, context)
             case syntax.Unary():
-                return self._unary(expression, place)
+                return self._unary(expression, context)
             case syntax.Binary():
-                return self._binary(expression, place)
+                return self._binary(expression, context)
             case syntax.Ternary():
-                return self._ternary(expression, place, expected)
+                return self._ternary(expression, context, expected)
             case syntax.Pack():
-                self.expand(expression, place)
+                self.expand(expression, context)
                 message = "'...' stands in an index, an array or a fold, and this is neither"
                 return self.fail(
                     message, expression.span, f"what folds a pack: {FOLDS}", code="E0406"
                 )
 
-    def call(self, expression: syntax.Call, place: Place) -> Kind:
-        return self.calls.check(expression, place)
+    def call(self, expression: syntax.Call, context: TypingContext) -> ValueKind:
+        return self.calls.check(expression, context)
 
-    def _string(self, expression: syntax.String, expected: Kind | None) -> Kind:
+    def _string(self, expression: syntax.String, expected: ValueKind | None) -> ValueKind:
         if expected is not None and expected.values is not None:
             if expression.value not in expected.values:
                 self.fail_unknown("value", expression.value, expected.values, expression.span)
             return expected
         return STRING
 
-    def _array(self, expression: syntax.Array, place: Place, expected: Kind | None) -> Kind:
-        kinds: list[Kind] = []
+    def _array(
+        self, expression: syntax.Array, context: TypingContext, expected: ValueKind | None
+    ) -> ValueKind:
+        kinds: list[ValueKind] = []
         for item in expression.items:
             if isinstance(item, syntax.Pack):
-                kind = self.expand(item, place)
+                kind = self.expand(item, context)
             else:
-                kind = self.visit(item, place.outside_pack(), expected)
+                kind = self.visit(item, context.outside_pack(), expected)
             kinds.append(kind)
             if kind.form is Form.TENSOR:
                 self.fail(
@@ -148,22 +158,27 @@ class ExpressionChecker(Checking):
                 "the values of an array must be of one kind", expression.span, code="E0301"
             )
         what = whats.pop() if whats else What.UNKNOWN
-        made = Kind(what, Form.ARRAY, enum=kinds[0].enum if kinds else None)
-        return self.per_axis(made, place)
+        made = ValueKind(what, Form.ARRAY, enum=kinds[0].enum if kinds else None)
+        return self.per_axis(made, context)
 
     # Names --------------------------------------------------------------------------------
 
-    def _reference(self, expression: syntax.Reference, place: Place, expected: Kind | None) -> Kind:
+    def _reference(
+        self,
+        expression: syntax.Reference,
+        context: TypingContext,
+        expected: ValueKind | None,
+    ) -> ValueKind:
         name, span, names = expression.name, expression.span, self.names
         if expected is not None and expected.enum is not None:
             if expected.enum.find(name) is not None:
                 return dataclasses.replace(expected, form=Form.SCALAR)
         elif expected is not None and expected.what is What.TYPE and find_data_type(name):
             return TYPE
-        if name in place.variables:
-            return self._variable(expression, place)
+        if name in context.variables:
+            return self._variable(expression, context)
         if name in names.locals:
-            return self.per_axis(names.locals[name], place)
+            return self.per_axis(names.locals[name], context)
         if name in names.later:
             message = f"'{name}' is used before it is defined"
             return self.fail(
@@ -171,24 +186,24 @@ class ExpressionChecker(Checking):
             )
         if name in names.tensors:
             kind = self._tensor(expression)
-            if self.names_array(expression) and place.pack is not None:
+            if self.names_array(expression) and context.pack is not None:
                 # One of them for each that '...' expands to.
-                place.pack.met = True
+                context.pack.met = True
                 kind = dataclasses.replace(kind, form=Form.TENSOR)
             return kind
         if name in names.attributes:
-            return self.per_axis(attribute_kind(names.attributes[name]), place)
+            return self.per_axis(attribute_kind(names.attributes[name]), context)
         if name in names.dimensions:
-            return self.per_axis(names.dimensions[name], place)
-        return self._unknown(expression, place, expected)
+            return self.per_axis(names.dimensions[name], context)
+        return self._unknown(expression, context, expected)
 
-    def _variable(self, expression: syntax.Reference, place: Place) -> Kind:
-        kind = place.variables[expression.name]
+    def _variable(self, expression: syntax.Reference, context: TypingContext) -> ValueKind:
+        kind = context.variables[expression.name]
         if kind.pack:
             kind = dataclasses.replace(kind, form=Form.ARRAY, pack=False)
-        return kind if place.pack is None else self.per_axis(kind, place)
+        return kind if context.pack is None else self.per_axis(kind, context)
 
-    def _tensor(self, expression: syntax.Reference) -> Kind:
+    def _tensor(self, expression: syntax.Reference) -> ValueKind:
         tensor = self.names.tensors[expression.name]
         if not self.names.elements:
             return self.fail(
@@ -202,7 +217,12 @@ class ExpressionChecker(Checking):
             return self.fail(message, expression.span, code="E0501")
         return tensor_kind(tensor)
 
-    def _unknown(self, expression: syntax.Reference, place: Place, expected: Kind | None) -> Kind:
+    def _unknown(
+        self,
+        expression: syntax.Reference,
+        context: TypingContext,
+        expected: ValueKind | None,
+    ) -> ValueKind:
         name, span, names = expression.name, expression.span, self.names
         if name in names.broken:
             return BROKEN
@@ -228,30 +248,31 @@ class ExpressionChecker(Checking):
                 message, span, "compare it with an attribute of that type", code="E0208"
             )
         outer = [*names.locals, *names.tensors, *names.attributes, *names.dimensions]
-        known = dict.fromkeys([*place.variables, *outer])
+        known = dict.fromkeys([*context.variables, *outer])
         cure, meant = foreign.NAMES.get(name), foreign.CONSTANTS.get(name)
         return self.fail_unknown("name", name, known, span, cure=cure, meant=meant)
 
-    def _is_open(self, expression: syntax.Expression, place: Place) -> bool:
-        """Whether only the other side of a comparison can tell what a name is."""
+    def _is_open(self, expression: syntax.Expression, context: TypingContext) -> bool:
+        """Whether an expression is a bare name that only the other operand of a comparison
+        resolves."""
         return isinstance(expression, syntax.Reference) and not (
-            expression.name in place.variables
+            expression.name in context.variables
             or expression.name in self.names.locals
             or expression.name in self.names.tensors
             or expression.name in self.names.attributes
             or expression.name in self.names.broken
         )
 
-    def _member(self, expression: syntax.Member, place: Place) -> Kind:
+    def _member(self, expression: syntax.Member, context: TypingContext) -> ValueKind:
         base, member, names = expression.base, expression.member, self.names
         if isinstance(base, syntax.Index) and self.names_array(base.base):
-            self._entry(base, place)
+            self._entry(base, context)
             base, facts = base.base, list(FACTS)
         else:
             array = self.names_array(base)
-            if array and place.pack is not None and member.text not in ARRAY_FACTS:
+            if array and context.pack is not None and member.text not in ARRAY_FACTS:
                 # The fact of one of them for each that '...' expands to, whole.
-                place.pack.met, place, array = True, place.outside_pack(), False
+                context.pack.met, context, array = True, context.outside_pack(), False
             facts = ARRAY_FACTS if array else list(FACTS)
         message = f"only tensors have facts such as '.{member.text}'"
         if not isinstance(base, syntax.Reference):
@@ -269,9 +290,9 @@ class ExpressionChecker(Checking):
             meant = fact if fact in facts else None
             return self.fail_unknown("fact", member.text, facts, member.span, meant=meant)
         fact = FACTS.get(member.text)
-        return NUMBER if fact is None else self.per_axis(fact.gives, place)
+        return NUMBER if fact is None else self.per_axis(fact.gives, context)
 
-    def _entry(self, expression: syntax.Index, place: Place) -> Kind:
+    def _entry(self, expression: syntax.Index, context: TypingContext) -> ValueKind:
         """`InputTensors[0]`: one tensor of an array of tensors."""
         base = expression.base
         if not isinstance(base, syntax.Reference):
@@ -280,26 +301,26 @@ class ExpressionChecker(Checking):
             return self.fail("an array of tensors takes one number", expression.span, code="E0411")
         if expression.otherwise is not None:
             self.fail("'else' belongs to a read of one tensor", expression.span, code="E0410")
-        self._visit_index(expression.indices[0], place)
+        self._visit_index(expression.indices[0], context)
         tensor = self.names.tensors[base.name]
         return dataclasses.replace(tensor_kind(tensor), form=Form.TENSOR)
 
     # Indexing and packs -------------------------------------------------------------------
 
-    def _index(self, expression: syntax.Index, place: Place) -> Kind:
+    def _index(self, expression: syntax.Index, context: TypingContext) -> ValueKind:
         base = expression.base
         if self.names_array(base):
-            return self._entry(expression, place)
-        recurrent = self._find_recurrent(base, place)
-        kind = self.visit(base, place.outside_pack()) if recurrent is None else recurrent
+            return self._entry(expression, context)
+        recurrent = self._find_recurrent(base, context)
+        kind = self.visit(base, context.outside_pack()) if recurrent is None else recurrent
         array = kind.form is Form.ARRAY
-        indices = [self._visit_index(index, place, array) for index in expression.indices]
+        indices = [self._visit_index(index, context, array) for index in expression.indices]
         otherwise = None
         if expression.otherwise is not None:
-            otherwise = self.visit(expression.otherwise, place)
+            otherwise = self.visit(expression.otherwise, context)
         packs = any(isinstance(i, syntax.Pack) for i in expression.indices)
         count = len(expression.indices)
-        if kind.form is Form.SCALAR and not place.in_function and not kind.is_unknown:
+        if kind.form is Form.SCALAR and not context.in_function and not kind.is_unknown:
             return self.fail(
                 f"'{base.span.text}' is one value and has no index", expression.span, code="E0401"
             )
@@ -312,7 +333,7 @@ class ExpressionChecker(Checking):
                     expression.span,
                     code="E0410",
                 )
-            picked = Form.SCALAR if place.pack is not None else indices[0].form
+            picked = Form.SCALAR if context.pack is not None else indices[0].form
             return dataclasses.replace(kind, form=picked)
         ranks = kind.ranks if kind.form is Form.TENSOR and not packs else None
         if ranks is not None and count not in ranks:
@@ -320,30 +341,32 @@ class ExpressionChecker(Checking):
                 f"'{base.span.text}' has {show_ranks(ranks)} dimensions, but is read "
                 f"with {counted(count, 'index', 'indices')}",
                 expression.span,
-                *_show_indices(expression, place, ranks),
+                *_show_indices(expression, context, ranks),
                 code="E0401",
             )
         if otherwise is not None and recurrent is not None:
             kind = dataclasses.replace(kind, what=otherwise.what)
         if otherwise is not None:
             self.agree(kind, otherwise, expression.span, "a read and the value after 'else'")
-        return Kind(kind.what, Form.UNKNOWN if kind.form is Form.UNKNOWN else Form.SCALAR)
+        return ValueKind(kind.what, Form.UNKNOWN if kind.form is Form.UNKNOWN else Form.SCALAR)
 
-    def _find_recurrent(self, base: syntax.Expression, place: Place) -> Kind | None:
-        """What a name is that a recurrence reads before all of it is defined."""
+    def _find_recurrent(self, base: syntax.Expression, context: TypingContext) -> ValueKind | None:
+        """Kind of a name that a recurrence reads before its definition is complete."""
         names = self.names
-        if not isinstance(base, syntax.Reference) or base.name in place.variables:
+        if not isinstance(base, syntax.Reference) or base.name in context.variables:
             return None
         if base.name in names.locals or base.name not in names.recurrent:
             return None
         count = names.recurrent[base.name]
-        return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset({count}))
+        return ValueKind(What.UNKNOWN, Form.TENSOR, ranks=frozenset({count}))
 
-    def _visit_index(self, index: syntax.Expression, place: Place, of_array: bool = False) -> Kind:
+    def _visit_index(
+        self, index: syntax.Expression, context: TypingContext, of_array: bool = False
+    ) -> ValueKind:
         if isinstance(index, syntax.Pack):
-            kind = self.expand(index, place)
+            kind = self.expand(index, context)
         else:
-            kind = self.visit(index, place)
+            kind = self.visit(index, context)
         if kind.form is Form.TENSOR:
             return self.fail(
                 "an index is one whole number, and this is a whole tensor", index.span, code="E0408"
@@ -357,9 +380,9 @@ class ExpressionChecker(Checking):
             )
         return self.expect_number(kind, "an index", index.span)
 
-    def expand(self, pack: syntax.Pack, place: Place) -> Kind:
+    def expand(self, pack: syntax.Pack, context: TypingContext) -> ValueKind:
         expansion = Expansion()
-        kind = self.visit(pack.operand, dataclasses.replace(place, pack=expansion))
+        kind = self.visit(pack.operand, dataclasses.replace(context, pack=expansion))
         if not expansion.met and not kind.is_unknown:
             return self.fail(
                 "'...' expands a pack, and there is none in this expression",
@@ -368,12 +391,12 @@ class ExpressionChecker(Checking):
             )
         return kind
 
-    def _reduce(self, expression: syntax.Reduce, place: Place) -> Kind:
+    def _reduce(self, expression: syntax.Reduce, context: TypingContext) -> ValueKind:
         name = expression.combiner
         if name.text not in REDUCTIONS:
             self.fail_unknown("reduction", name.text, REDUCTIONS, name.span, code="E0204")
-        variables = {**place.variables, **self.bind(expression.bindings, place)}
-        inner = dataclasses.replace(place, variables=variables)
+        variables = {**context.variables, **self.bind(expression.bindings, context)}
+        inner = dataclasses.replace(context, variables=variables)
         if expression.condition is not None:
             condition = self.visit(expression.condition, inner)
             self.expect(
@@ -389,8 +412,10 @@ class ExpressionChecker(Checking):
             )
         return self.folded(name.text, body, expression.body.span, Form.SCALAR)
 
-    def bind(self, bindings: Sequence[syntax.Binding], place: Place) -> dict[str, Kind]:
-        """The index variables of a reduction, or of an element that is defined."""
+    def bind(
+        self, bindings: Sequence[syntax.Binding], context: TypingContext
+    ) -> dict[str, ValueKind]:
+        """Index variables of a reduction, or of an indexed definition."""
         bound: dict[str, Span] = {}
         for binding in bindings:
             name, extent = binding.variable, binding.extent
@@ -398,7 +423,7 @@ class ExpressionChecker(Checking):
             self.hold_once(name, bound, message, "it is bound here first")
             if extent is None:
                 continue
-            kind = self.visit(extent, place.outside_pack() if binding.pack else place)
+            kind = self.visit(extent, context.outside_pack() if binding.pack else context)
             self.expect_number(kind, f"the extent of '{name.text}'", extent.span)
             if kind.form is Form.ARRAY and not binding.pack:
                 self.fail(
@@ -417,23 +442,23 @@ class ExpressionChecker(Checking):
 
     # Operators ----------------------------------------------------------------------------
 
-    def _unary(self, expression: syntax.Unary, place: Place) -> Kind:
-        kind = self.visit(expression.operand, place)
+    def _unary(self, expression: syntax.Unary, context: TypingContext) -> ValueKind:
+        kind = self.visit(expression.operand, context)
         if expression.operator == "!":
             self.expect(kind, What.BOOL, "the operand of '!'", expression.operand.span)
             return dataclasses.replace(kind, what=What.BOOL)
         self.expect_number(kind, "the operand of '-'", expression.operand.span)
         return dataclasses.replace(kind, what=What.NUMBER, enum=None, values=None)
 
-    def _binary(self, expression: syntax.Binary, place: Place) -> Kind:
+    def _binary(self, expression: syntax.Binary, context: TypingContext) -> ValueKind:
         symbol = expression.operator
         equality = symbol in ("==", "!=")
-        if equality and self._is_open(expression.left, place):
-            right = self.visit(expression.right, place)
-            left = self.visit(expression.left, place, right)
+        if equality and self._is_open(expression.left, context):
+            right = self.visit(expression.right, context)
+            left = self.visit(expression.left, context, right)
         else:
-            left = self.visit(expression.left, place)
-            right = self.visit(expression.right, place, left if equality else None)
+            left = self.visit(expression.left, context)
+            right = self.visit(expression.right, context, left if equality else None)
         sides = ((left, expression.left.span), (right, expression.right.span))
         for kind, span in sides:
             if symbol in _NUMERIC:
@@ -443,47 +468,54 @@ class ExpressionChecker(Checking):
                 self.expect(kind, What.BOOL, f"an operand of '{symbol}'", span)
         if equality:
             self.agree(left, right, expression.span, f"the sides of '{symbol}'")
-        form, ranks = self.combine([left, right], place, expression.span)
+        form, ranks = self.combine([left, right], context, expression.span)
         arithmetic = symbol in ("+", "-", "*", "/", "%")
-        return Kind(What.NUMBER if arithmetic else What.BOOL, form, ranks=ranks)
+        return ValueKind(What.NUMBER if arithmetic else What.BOOL, form, ranks=ranks)
 
-    def _ternary(self, expression: syntax.Ternary, place: Place, expected: Kind | None) -> Kind:
-        condition = self.visit(expression.condition, place)
+    def _ternary(
+        self,
+        expression: syntax.Ternary,
+        context: TypingContext,
+        expected: ValueKind | None,
+    ) -> ValueKind:
+        condition = self.visit(expression.condition, context)
         self.expect(condition, What.BOOL, "the condition of '?:'", expression.condition.span)
-        then = self.visit(expression.then, place, expected)
-        otherwise = self.visit(expression.otherwise, place, expected)
+        then = self.visit(expression.then, context, expected)
+        otherwise = self.visit(expression.otherwise, context, expected)
         self.agree(then, otherwise, expression.span, "the branches of '?:'")
         if condition.form is not Form.TENSOR:
             # It may be decided at bind, where only one branch counts.
             if then == otherwise:
                 return then
             what = then.what if not then.is_unknown else otherwise.what
-            return Kind(what, Form.UNKNOWN, enum=then.enum or otherwise.enum)
-        form, ranks = self.combine([condition, then, otherwise], place, expression.span)
-        return Kind(then.what, form, ranks=ranks)
+            return ValueKind(what, Form.UNKNOWN, enum=then.enum or otherwise.enum)
+        form, ranks = self.combine([condition, then, otherwise], context, expression.span)
+        return ValueKind(then.what, form, ranks=ranks)
 
 
 def _expanded(index: syntax.Expression) -> str:
-    """An expression with `...` behind it, in parentheses where it needs them."""
+    """Text of an expression followed by `...`, in parentheses if necessary."""
     text = " ".join(index.span.text.split())
     bare = isinstance(index, syntax.Reference | syntax.Member | syntax.Index | syntax.Call)
     return f"{text}..." if bare else f"({text})..."
 
 
-def _show_indices(expression: syntax.Index, place: Place, ranks: frozenset[int]) -> tuple[str, ...]:
-    """How a tensor of one dimension count is read, with the indices at hand."""
+def _show_indices(
+    expression: syntax.Index, context: TypingContext, ranks: frozenset[int]
+) -> tuple[str, ...]:
+    """Suggested reads of a tensor of each rank, with the indices in scope."""
     base = expression.base
     if len(ranks) != 1 or not isinstance(base, syntax.Reference):
         return ()
     (rank,) = ranks
     given = [index.span.text for index in expression.indices]
-    others = [name for name in (*place.variables, *"ijklmnop") if name not in given]
+    others = [name for name in (*context.variables, *"ijklmnop") if name not in given]
     indices = [*given, *dict.fromkeys(others)][:rank]
     return (f"an index for each dimension, as in {base.name}[{', '.join(indices)}]",)
 
 
-def _cure_boolean(expression: syntax.Binary, kind: Kind) -> str | None:
-    """What is meant where a boolean is an operand of arithmetic or of an order."""
+def _cure_boolean(expression: syntax.Binary, kind: ValueKind) -> str | None:
+    """Suggestion for a boolean operand of an arithmetic operator or of an ordering."""
     if kind.is_unknown or kind.what is not What.BOOL:
         return None
     left = expression.left

@@ -1,5 +1,5 @@
-"""Scalar functions in the order of their calls; they are inlined, and so must not recurse. And the
-gradients that they have of their own."""
+"""Checks of scalar functions: call order, recursion, and gradients of their own. Functions are
+inlined, and so must not recurse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dmlc.language import syntax
 from dmlc.language.builtins import FUNCTIONS, REDUCTIONS, SCALAR_FUNCTIONS, find_reduction
 from dmlc.language.check_expressions import ExpressionChecker
 from dmlc.language.definitions import FunctionDefinition
-from dmlc.language.kinds import UNKNOWN, Kind, What
+from dmlc.language.kinds import UNKNOWN, ValueKind, What
 from dmlc.language.walk import Step, expressions_of, find_chain, subexpressions, walk
 from dmlc.source import Diagnostic, Note, Span
 
@@ -17,7 +17,7 @@ from dmlc.source import Diagnostic, Note, Span
 def order_functions(
     functions: Sequence[syntax.ScalarFunction], diagnostics: list[Diagnostic]
 ) -> tuple[list[syntax.ScalarFunction], set[str]]:
-    """The functions, each after those it calls, and the names of those that call themselves,
+    """Functions in topological order of calls, and the names of those that call themselves,
     directly or not; reports each cycle once."""
     by_name = {f.name.text: f for f in functions}
     calls = {name: _calls_of(f, by_name) for name, f in by_name.items()}
@@ -46,11 +46,9 @@ def _calls_of(
 
 
 def _mutual(calls: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """The functions in groups that reach each other, each group after those it calls (Tarjan's
-    algorithm)."""
+    """Strongly connected components of the call graph, callees first (Tarjan's algorithm)."""
     lowest: dict[str, int] = {}
-    """Of each function met, the earliest one on the stack that it is known to reach; no function
-    once it is in a group."""
+    """Lowlink of each function met: the earliest one on the stack that it reaches."""
     stack: list[str] = []
     groups: list[list[str]] = []
 
@@ -77,8 +75,7 @@ def _mutual(calls: Mapping[str, Sequence[str]]) -> list[list[str]]:
 
 
 def check_function_gradients(checker: ExpressionChecker, function: syntax.ScalarFunction) -> None:
-    """Checks what a function says of its own gradients. The functions that it calls have been
-    checked."""
+    """Checks the gradients that a function declares. Its callees have been checked."""
     if not function.gradients:
         return
     name, seen = function.name.text, dict[str, Span]()
@@ -110,15 +107,15 @@ def check_function_gradients(checker: ExpressionChecker, function: syntax.Scalar
         _hold_to_elements(checker, expression, function)
 
 
-def _may_be_number(kind: Kind) -> bool:
+def _may_be_number(kind: ValueKind) -> bool:
     return kind.what in (What.NUMBER, What.UNKNOWN)
 
 
 def _hold_to_elements(
     checker: ExpressionChecker, expression: syntax.Expression, function: syntax.ScalarFunction
 ) -> None:
-    """Refuses a formula of what more than the parameters' elements, numbers and attributes say: the
-    gradient by the rest would be lost."""
+    """Refuses a formula that depends on anything but the parameters' elements, numbers and
+    attributes, since the gradient with respect to it would be lost."""
     names, own = checker.names, {parameter.text for parameter in function.parameters}
     for part in subexpressions(expression):
         why: str | None = None
@@ -145,7 +142,7 @@ def _hold_to_elements(
 
 
 def _reduces(function: FunctionDefinition, known: Mapping[str, FunctionDefinition]) -> bool:
-    """Whether a function, or one that it calls, does more than compute with single numbers."""
+    """Whether a function, or a callee, reduces, reads by index or takes whole tensors."""
     pending, met = list(function.expressions), {function.name}
     for expression in pending:
         for part in subexpressions(expression):

@@ -1,8 +1,9 @@
-"""Checks `gradient of`: finds the forward operator, and what of it each row of a table stands for.
+"""Checks of `gradient of`: finds the forward operator, and matches its tensors with the tables'
+rows.
 
-What no line says is found by name: tensors and attributes by their own, gradients by the habits of
-DirectML and oneDNN (`OutputGradientTensor`, `diff_src`) and by those of everyone else (`d_x`, `dx`,
-`xGradient`). Which values the derived formula needs is for binding to find out.
+Rows without a line are matched by name: tensors and attributes by their own, gradients by the
+conventions of DirectML and oneDNN (`OutputGradientTensor`, `diff_src`) and of others (`d_x`, `dx`,
+`xGradient`). The binder determines which values the derived formula reads.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, Note, Span, join_words, nearest, replace_word, unknown_name
 
 MOST_ORDERS = 4
-"""How often a gradient may be of a gradient: each is several times as long as what it is of."""
+"""Highest order of a gradient: each is several times as long as the formula it is of."""
 TOO_MANY_ORDERS = f"gradients of gradients go {MOST_ORDERS} deep at most"
 
 Find: TypeAlias = Callable[[syntax.Name], OperatorDefinition | None]
-"""The operator that a name means; notes a mistake where there is none."""
+"""Lookup of an operator by name; reports an unknown one."""
 
 
 def check_gradients(
@@ -36,8 +37,8 @@ def check_gradients(
     diagnostics: list[Diagnostic],
     warnings: list[Diagnostic],
 ) -> dict[str, OperatorDefinition]:
-    """The operators that have `gradient of`, complete, each after the one that it is of. `warnings`
-    takes the inputs that stand for nothing."""
+    """Operators with `gradient of`, complete, forward operators first. Inputs that match no tensor
+    are added to `warnings`."""
     sections = {o.name: s for o in operators if (s := o.syntax.gradient_of) is not None}
     targets = {name: find(section.operator) for name, section in sections.items()}
     waiting = {o.name: o for o in operators if o.name in sections}
@@ -68,8 +69,7 @@ def check_gradients(
 def check_forward(
     operator: OperatorDefinition, forward: OperatorDefinition, diagnostics: list[Diagnostic]
 ) -> None:
-    """Checks the lines of `forward`, of an operator that has a formula of its own: what of the
-    forward operator they say its rows to be."""
+    """Checks the lines of `forward` in an operator with a formula of its own."""
     declared = operator.syntax.forward
     if declared is not None and declared.lines:
         section = syntax.GradientOf(declared.operator, (), (), span=declared.span)
@@ -89,7 +89,7 @@ def _fail_cycle(
 
 
 def spell_gradient(tensor: TensorDefinition) -> list[str]:
-    """What tables call the gradient of a tensor of a forward operator."""
+    """Names of the gradient of a forward operator's tensor by the known conventions."""
     name = tensor.name
     stem = name.removesuffix("Tensor")
     own, other = ("Output", "Input") if tensor.output else ("Input", "Output")
@@ -102,7 +102,7 @@ def spell_gradient(tensor: TensorDefinition) -> list[str]:
 
 
 class _Checker:
-    """Matches the tables of one operator with those of the operator it is the gradient of."""
+    """Matcher of an operator's tables with those of its forward operator."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class _Checker:
         self.rows = {t.name: t for level in operator.levels for t in level.tensors}
         self.theirs = {t.name: t for t in forward.newest.tensors}
         self.left = dict(self.rows)
-        """The rows that stand for nothing yet."""
+        """Rows that match nothing yet."""
         self.gradients: dict[str, str] = {}
         self.values: dict[str, str] = {}
         self.attributes: dict[str, str] = {}
@@ -166,7 +166,7 @@ class _Checker:
     # What is written ----------------------------------------------------------------------
 
     def check_lines(self) -> None:
-        """The lines of `forward`, and those of the section."""
+        """Checks the lines of `forward`, and those of `gradient of`."""
         declared = self.operator.syntax.forward
         for line in (() if declared is None else declared.lines) + (self.section.lines or ()):
             self.check_line(line)
@@ -198,7 +198,7 @@ class _Checker:
             self.match(self.values, self.theirs[of.text], row, of)
 
     def check_gradient_line(self, line: syntax.GradientLine, row: TensorDefinition) -> None:
-        """An input is given the gradient of an output, and an output is that of an input."""
+        """Checks that an input holds the gradient of an output, or an output that of an input."""
         of = line.of
         other = self.theirs.get(of.text)
         kind, side = ("output", "input") if row.output else ("input", "output")
@@ -237,7 +237,7 @@ class _Checker:
         row: TensorDefinition,
         place: syntax.Name | None = None,
     ) -> None:
-        """Notes that a row stands for a tensor of the forward operator, or for its gradient."""
+        """Records that a row holds a tensor of the forward operator, or its gradient."""
         span = row.span if place is None else place.span
         what = f"{'the gradient of ' if found is self.gradients else ''}'{theirs.name}'"
         del self.left[row.name]
@@ -260,7 +260,7 @@ class _Checker:
             )
 
     def list_wanted(self) -> list[TensorDefinition]:
-        """The inputs whose gradients may be wanted."""
+        """Inputs with respect to which gradients may be requested."""
         if self.section.lines is not None:
             return [t for t in self.forward.newest.inputs if t.holds_floats]
         seen: dict[str, TensorDefinition] = {}
@@ -296,7 +296,7 @@ class _Checker:
                 self.match(self.values, self.theirs[row.name], row)
 
     def find_gradients(self, candidates: Sequence[TensorDefinition], output: bool) -> None:
-        """The rows of a kind that hold gradients of some tensors: by name, or the only ones."""
+        """Matches rows with gradients of some tensors: by name, or because only one is left."""
         missing = [t for t in candidates if t.name not in self.gradients]
         for tensor in missing:
             spelt = (self.left.get(name) for name in spell_gradient(tensor))
@@ -381,7 +381,7 @@ class _Checker:
                 )
 
     def cure(self, name: str, kind: str, row: str | None = None) -> tuple[str, ...]:
-        """How to say what a row is the gradient of."""
+        """Suggestion of a line that declares the tensor whose gradient a row holds."""
         line = f"{row or 'd_' + name} = gradient of {name}"
         stated = f"gradient of {self.forward.short_name} {{ {line} }}"
         called = "" if row is not None else f"call an {kind} 'd_{name}', or "

@@ -1,8 +1,8 @@
-"""Checks a graph: symbols, inputs, names, and calls of operators with their arguments.
+"""Checks of a graph: symbols, inputs, names, and calls of operators with their arguments.
 
-What is called is looked up among the operators of the file and its imports, then in the library
-that the caller brings. Without a library, a dotted name of a module that the file does not declare
-(`directml.X`) is left open. Sizes and data types are for binding to settle.
+Operators are looked up in the file and its imports, then in the caller's library. Without a
+library, a dotted name of another module (`directml.X`) is left unresolved. Sizes and data types are
+left to the binder.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dmlc.language import syntax
 from dmlc.language.builtins import BUILT_IN, GRAPH_FUNCTIONS
 from dmlc.language.check_expressions import ExpressionChecker
-from dmlc.language.check_kinds import Place
+from dmlc.language.check_kinds import TypingContext
 from dmlc.language.definitions import (
     Library,
     OperatorDefinition,
@@ -21,7 +21,16 @@ from dmlc.language.definitions import (
     qualify,
 )
 from dmlc.language.foreign_words import cure_operator, find_type, find_unprefixed
-from dmlc.language.kinds import BROKEN, NUMBER, UNKNOWN, Form, Kind, Names, What, attribute_kind
+from dmlc.language.kinds import (
+    BROKEN,
+    NUMBER,
+    UNKNOWN,
+    Form,
+    SymbolTable,
+    ValueKind,
+    What,
+    attribute_kind,
+)
 from dmlc.language.walk import expressions_of, find_chain, names_read
 from dmlc.scalars import DataType, data_type_names, find_data_type
 from dmlc.source import Diagnostic, Note, Span, counted, replace_word, unknown_name
@@ -29,14 +38,14 @@ from dmlc.source import Diagnostic, Note, Span, counted, replace_word, unknown_n
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operators:
-    """The operators that names in a file may mean."""
+    """Operators in scope of a file."""
 
     module: str | None
     known: Mapping[str, OperatorDefinition]
     library: Library | None = None
 
     def find(self, name: syntax.Name, diagnostics: list[Diagnostic]) -> OperatorDefinition | None:
-        """The operator with that name, if it is declared here; a mistake if it should be."""
+        """Operator of a name; reports an unknown one that should be declared here."""
         found = self.declared(name.text)
         if found is None and self.library is not None:
             found = self.library.find(name.text)
@@ -54,22 +63,19 @@ class Operators:
         return found
 
     def declared(self, name: str) -> OperatorDefinition | None:
-        """The operator of that name that the file or an import has."""
+        """Operator of a name in the file or an import."""
         return self.known.get(name) or self.known.get(qualify(self.module, name))
 
 
 def check_graph(
     graph: syntax.Graph,
-    names: Names,
+    names: SymbolTable,
     operators: Operators,
     diagnostics: list[Diagnostic],
     warnings: list[Diagnostic],
 ) -> dict[str, OperatorDefinition]:
-    """Checks a graph, and gives the operators it calls by the name each call has for them.
-
-    `names` brings the enums and functions of the file, and is filled. `warnings` takes what is
-    computed or given and used by nothing.
-    """
+    """Checks a graph, and returns the operators it calls by the names in its calls. `names` has the
+    enums and functions of the file, and is filled. Unused values are added to `warnings`."""
     checker = _GraphChecker(names, operators, diagnostics, graph.statements)
     places: dict[str, Span] = {}
     for symbol in graph.symbols:
@@ -102,7 +108,7 @@ def _twice(what: str, name: syntax.Name) -> tuple[str, str]:
 
 
 def _find_unused(graph: syntax.Graph, reads: Mapping[str, Iterable[str]]) -> list[Diagnostic]:
-    """Warnings of what nothing reads: it is left out of what is compiled."""
+    """Warnings about values that nothing reads, which are not compiled."""
     used = {name for names in reads.values() for name in names}
     used.update(names_read(*(size for given in graph.inputs for size in given.type.sizes)))
     declared = [("symbol", s, "remove it, or use it in a size") for s in graph.symbols]
@@ -127,18 +133,18 @@ def _find_unused(graph: syntax.Graph, reads: Mapping[str, Iterable[str]]) -> lis
     ]
 
 
-def _tensor_of(declared: syntax.TensorType) -> Kind:
+def _tensor_of(declared: syntax.TensorType) -> ValueKind:
     dtype = find_data_type(declared.dtype.text)
     what = What.BOOL if dtype is DataType.BOOL else What.NUMBER
-    return Kind(what, Form.TENSOR, ranks=frozenset((len(declared.sizes),)))
+    return ValueKind(what, Form.TENSOR, ranks=frozenset((len(declared.sizes),)))
 
 
 class _GraphChecker(ExpressionChecker):
-    """Expressions of a graph, where operators are called and have outputs."""
+    """Checker of a graph's expressions, in which operators are called and have outputs."""
 
     def __init__(
         self,
-        names: Names,
+        names: SymbolTable,
         operators: Operators,
         diagnostics: list[Diagnostic],
         statements: Sequence[syntax.GraphStatement],
@@ -146,15 +152,15 @@ class _GraphChecker(ExpressionChecker):
         super().__init__(names, diagnostics, GRAPH_FUNCTIONS)
         self.operators = operators
         self.found: dict[str, OperatorDefinition] = {}
-        """The operators called, by the name a call has for them."""
+        """Operators called, by the names in the calls."""
         self.called: dict[str, OperatorDefinition | None] = {}
-        """The operator whose call each name stands for; None where it is not known."""
+        """Operator of the call that each name holds; None if unknown."""
         self.last: OperatorDefinition | None = None
         self.reads = {n.text: names_read(*expressions_of(s)) for s in statements for n in s.names}
-        """The names that each statement reads."""
+        """Names that each statement reads."""
         self.current: syntax.GraphStatement | None = None
         self.cyclic: set[str] = set()
-        """The names in cycles that have been reported."""
+        """Names in cycles that are already reported."""
 
     def check_type(self, declared: syntax.TensorType) -> None:
         if find_data_type(declared.dtype.text) is None:
@@ -217,29 +223,34 @@ class _GraphChecker(ExpressionChecker):
         for number, name in enumerate(names):
             ranks = kinds[number].ranks if number < len(kinds) else None
             self.names.later.pop(name.text, None)
-            self.names.locals[name.text] = Kind(What.NUMBER, Form.TENSOR, ranks=ranks)
+            self.names.locals[name.text] = ValueKind(What.NUMBER, Form.TENSOR, ranks=ranks)
 
-    def _expect_tensor(self, kind: Kind, span: Span) -> None:
+    def _expect_tensor(self, kind: ValueKind, span: Span) -> None:
         if kind.form in (Form.SCALAR, Form.ARRAY) and not kind.is_unknown:
             self.fail(f"a gradient is of and with respect to tensors, and this is "
                       f"{kind.form.value}", span, code="E0706")  # fmt: skip
 
     # Names --------------------------------------------------------------------------------
 
-    def _reference(self, expression: syntax.Reference, place: Place, expected: Kind | None) -> Kind:
+    def _reference(
+        self,
+        expression: syntax.Reference,
+        context: TypingContext,
+        expected: ValueKind | None,
+    ) -> ValueKind:
         name = expression.name
         operator = self.called.get(name)
-        if operator is not None and not isinstance(outputs := _outputs(operator), Kind):
+        if operator is not None and not isinstance(outputs := _outputs(operator), ValueKind):
             message = f"'{name}' has {outputs.count}: name one"
             return self.fail(
                 message, expression.span, f"as in {name}.{outputs.first}", code="E0602"
             )
         if name not in self.names.locals and self._is_early(expression):
             return UNKNOWN
-        return super()._reference(expression, place, expected)
+        return super()._reference(expression, context, expected)
 
     def _is_early(self, expression: syntax.Reference) -> bool:
-        """Whether a name is defined by this statement or further down, which is a mistake."""
+        """Whether a name is defined by this statement or a later one, which is an error."""
         name, span = expression.name, expression.span
         if name not in self.names.later:
             return False
@@ -266,7 +277,7 @@ class _GraphChecker(ExpressionChecker):
         )
         return True
 
-    def _member(self, expression: syntax.Member, place: Place) -> Kind:
+    def _member(self, expression: syntax.Member, context: TypingContext) -> ValueKind:
         output = self._find_output(expression)
         if output is None:
             return UNKNOWN
@@ -278,10 +289,10 @@ class _GraphChecker(ExpressionChecker):
                 f"as in {text}[0]",
                 code="E0411",
             )
-        return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(output.ranks))
+        return ValueKind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(output.ranks))
 
     def _find_output(self, expression: syntax.Member) -> TensorDefinition | None:
-        """The output that `call.Name` means; None after a mistake, or where nothing is known."""
+        """Output that `call.Name` denotes; None after an error, or if the operator is unknown."""
         base = expression.base
         if not isinstance(base, syntax.Reference):
             self.fail(
@@ -311,11 +322,11 @@ class _GraphChecker(ExpressionChecker):
             self.fail_unknown(what, name.text, list(outputs), name.span)
         return outputs.get(name.text)
 
-    def _index(self, expression: syntax.Index, place: Place) -> Kind:
-        """`parts.OutputTensors[0]`; anything else as elsewhere."""
+    def _index(self, expression: syntax.Index, context: TypingContext) -> ValueKind:
+        """Kind of `parts.OutputTensors[0]`; other expressions as in the base class."""
         base = expression.base
         if not isinstance(base, syntax.Member):
-            return super()._index(expression, place)
+            return super()._index(expression, context)
         output = self._find_output(base)
         if output is None:
             return UNKNOWN
@@ -327,13 +338,13 @@ class _GraphChecker(ExpressionChecker):
             )
         if len(expression.indices) != 1 or expression.otherwise is not None:
             self.fail("an array of tensors takes one number", expression.span, code="E0411")
-        self.visit(expression.indices[0], place)
-        return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(output.ranks))
+        self.visit(expression.indices[0], context)
+        return ValueKind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(output.ranks))
 
     # Calls --------------------------------------------------------------------------------
 
     def _operator_name(self, call: syntax.Call) -> syntax.Name | None:
-        """The dotted name of what is called, where that is an operator and no function."""
+        """Dotted name of a called operator; None for a function."""
         name = called_name(call)
         if name is None:
             return None
@@ -343,13 +354,15 @@ class _GraphChecker(ExpressionChecker):
                 return None
         return syntax.Name(name, span=call.function.span)
 
-    def call(self, expression: syntax.Call, place: Place) -> Kind:
+    def call(self, expression: syntax.Call, context: TypingContext) -> ValueKind:
         name = self._operator_name(expression)
         if name is not None:
-            return self._operator_call(expression, place, name)
-        return self.calls.check(expression, place)
+            return self._operator_call(expression, context, name)
+        return self.calls.check(expression, context)
 
-    def _operator_call(self, expression: syntax.Call, place: Place, name: syntax.Name) -> Kind:
+    def _operator_call(
+        self, expression: syntax.Call, context: TypingContext, name: syntax.Name
+    ) -> ValueKind:
         operator = self.operators.find(name, self.diagnostics)
         given: dict[str, Span] = {}
         by_place = False
@@ -362,11 +375,11 @@ class _GraphChecker(ExpressionChecker):
                     cure = f"as in {first}: {argument.span.text}"
                     self.fail(message, argument.span, cure, code="E0601")
                 by_place = True
-                self.visit(argument.value, place)
+                self.visit(argument.value, context)
                 continue
             message = f"'{label.text}' is given twice in this call"
             self.hold_once(label, given, message, "it is given here first")
-            self._operator_argument(argument, label, operator, place)
+            self._operator_argument(argument, label, operator, context)
         self.last = operator
         if operator is None:
             return UNKNOWN
@@ -382,7 +395,7 @@ class _GraphChecker(ExpressionChecker):
                 code="E0602",
             )
         outputs, statement = _outputs(operator), self.current
-        if isinstance(outputs, Kind):
+        if isinstance(outputs, ValueKind):
             return outputs
         if statement is None or statement.output or statement.value is not expression:
             self.fail(
@@ -399,29 +412,29 @@ class _GraphChecker(ExpressionChecker):
         argument: syntax.Argument,
         label: syntax.Name,
         operator: OperatorDefinition | None,
-        place: Place,
-    ) -> Kind:
+        context: TypingContext,
+    ) -> ValueKind:
         value = argument.value
         tensor = attribute = None
         if operator is not None:
             tensor = operator.newest.tensor(label.text)
             attribute = operator.attribute(label.text)
             if tensor is None and attribute is None and label.text in operator.broken:
-                return self.visit(value, place, BROKEN)
+                return self.visit(value, context, BROKEN)
             if tensor is None and attribute is None:
                 tensors = [t.name for t in operator.newest.tensors]
                 known = [*tensors, *(a.name for a in operator.attributes)]
                 self.fail_unknown(f"argument of {operator.name}", label.text, known, label.span)
         if tensor is not None or (attribute is None and isinstance(value, syntax.Array)):
-            return self._tensor_argument(value, label, tensor, place)
+            return self._tensor_argument(value, label, tensor, context)
         declared = as_tensor_type(value)
         if declared is not None:
             self.check_type(declared)
             return UNKNOWN
-        if operator is None and self._is_open(value, place):
+        if operator is None and self._is_open(value, context):
             return UNKNOWN  # It may be a member of an enum that is not known here.
         expected = None if attribute is None else attribute_kind(attribute)
-        kind = self.visit(value, place, expected)
+        kind = self.visit(value, context, expected)
         if attribute is not None and not kind.is_unknown and expected is not None:
             if kind.form is Form.TENSOR:
                 self.fail(
@@ -436,9 +449,9 @@ class _GraphChecker(ExpressionChecker):
         value: syntax.Expression,
         label: syntax.Name,
         tensor: TensorDefinition | None,
-        place: Place,
-    ) -> Kind:
-        """A tensor, a list of them, or the type and sizes of an output."""
+        context: TypingContext,
+    ) -> ValueKind:
+        """Checks an argument: a tensor, a list of tensors, or the type and sizes of an output."""
         listed = isinstance(value, syntax.Array)
         if tensor is not None and tensor.array != listed:
             wanted = "a list of tensors, as in [a, b]" if tensor.array else "one tensor"
@@ -452,7 +465,7 @@ class _GraphChecker(ExpressionChecker):
             if declared is not None:
                 self.check_type(declared)
                 continue
-            kind = self.visit(item, place)
+            kind = self.visit(item, context)
             if tensor is not None and kind.form is not Form.TENSOR and not kind.is_unknown:
                 self.fail(
                     f"'{label.text}' takes a tensor, but this is {kind.form.value}",
@@ -463,7 +476,7 @@ class _GraphChecker(ExpressionChecker):
 
 
 def called_name(call: syntax.Call) -> str | None:
-    """The name that a call has for what it calls, dots and all; None where that is no name."""
+    """Callee of a call, with dots; None if it is no name."""
     parts: list[str] = []
     function = call.function
     while isinstance(function, syntax.Member):
@@ -475,7 +488,8 @@ def called_name(call: syntax.Call) -> str | None:
 
 
 def as_tensor_type(value: syntax.Expression) -> syntax.TensorType | None:
-    """`FLOAT32[N, C]` in a call, which states an output's type and sizes."""
+    """Type and sizes of an output that a call states, `FLOAT32[N, C]`; None for other
+    expressions."""
     if not isinstance(value, syntax.Index) or not isinstance(value.base, syntax.Reference):
         return None
     if find_data_type(value.base.name) is None:
@@ -487,20 +501,20 @@ def as_tensor_type(value: syntax.Expression) -> syntax.TensorType | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Several:
-    """The outputs of a call of which one has to be named: how many there are, and how the first
-    is named."""
+    """Result of a call with several outputs, of which the reader must select one: their number, and
+    the first one's name."""
 
     count: str
     first: str
 
 
-def _outputs(operator: OperatorDefinition) -> Kind | _Several:
-    """The kind of the one output that a call stands for, where there is one."""
+def _outputs(operator: OperatorDefinition) -> ValueKind | _Several:
+    """Kind of the only output of an operator, or `_Several`."""
     outputs = operator.newest.outputs
     if not outputs or operator.broken:
         return UNKNOWN  # Its own check refuses it.
     first, *others = outputs
     if not others and not first.array:
-        return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(first.ranks))
+        return ValueKind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(first.ranks))
     count = f"{len(outputs)} outputs" if others else "an array of outputs"
     return _Several(count, first.name + ("[0]" if first.array else ""))

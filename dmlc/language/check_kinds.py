@@ -1,7 +1,6 @@
-"""What kinds of values go together, and what is said of those that do not.
+"""Base of the checks of expressions: agreement of kinds, and error messages.
 
-`Checking` is what every check of expressions builds on; `check_expressions` and `check_calls` walk
-the syntax.
+`check_expressions` and `check_calls` derive from `Checking` and walk the syntax.
 """
 
 from __future__ import annotations
@@ -12,51 +11,54 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.language import syntax
 from dmlc.language.builtins import REDUCTIONS
-from dmlc.language.kinds import UNKNOWN, Form, Kind, Names, What
+from dmlc.language.kinds import UNKNOWN, Form, SymbolTable, ValueKind, What
 from dmlc.source import UNKNOWN_NAME, Diagnostic, Fix, Note, Span, join_words, unknown_name
 
 
 @dataclasses.dataclass(slots=True)
 class Expansion:
-    """What `...` expands, and whether an array has been met in it."""
+    """Expansion `...`, with whether an array occurred in it."""
 
     met: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """Where an expression stands: the variables bound around it, and what encloses it."""
+class TypingContext:
+    """Context of an expression: the variables in scope, and the constructs around it."""
 
-    variables: Mapping[str, Kind]
+    variables: Mapping[str, ValueKind]
     pack: Expansion | None = None
     in_function: bool = False
 
-    def outside_pack(self) -> Place:
+    def outside_pack(self) -> TypingContext:
         return self if self.pack is None else dataclasses.replace(self, pack=None)
 
 
 class Checking(abc.ABC):
-    """Checks against `names`, adding mistakes to `diagnostics`. What follows a mistake is of
-    unknown kind, so that one mistake is reported once."""
+    """Checker against the symbol table `names`; errors are added to `diagnostics`. An erroneous
+    expression has an unknown kind, so that one error is reported once."""
 
-    def __init__(self, names: Names, diagnostics: list[Diagnostic]) -> None:
+    def __init__(self, names: SymbolTable, diagnostics: list[Diagnostic]) -> None:
         self.names = names
         self.diagnostics = diagnostics
 
     @abc.abstractmethod
     def visit(
-        self, expression: syntax.Expression, place: Place, expected: Kind | None = None
-    ) -> Kind:
-        """The kind of an expression. `expected` says which enum a bare name is a member of. It
-        recurses: the parser has refused what is nested too deep."""
+        self,
+        expression: syntax.Expression,
+        context: TypingContext,
+        expected: ValueKind | None = None,
+    ) -> ValueKind:
+        """Kind of an expression. `expected` gives the enum in which a bare name is looked up. It
+        recurses: the parser has bounded the depth."""
 
     @abc.abstractmethod
-    def expand(self, pack: syntax.Pack, place: Place) -> Kind:
-        """The kind of what stands before `...`, which must have something to expand."""
+    def expand(self, pack: syntax.Pack, context: TypingContext) -> ValueKind:
+        """Kind of the operand of `...`, which must contain an array."""
 
     def fail(
         self, message: str, span: Span, *notes: str | Note, code: str, fixes: tuple[Fix, ...] = ()
-    ) -> Kind:
+    ) -> ValueKind:
         made = tuple(n if isinstance(n, Note) else Note(n) for n in notes)
         self.diagnostics.append(Diagnostic(message, span, made, code=code, fixes=fixes))
         return UNKNOWN
@@ -70,38 +72,38 @@ class Checking(abc.ABC):
         code: str = UNKNOWN_NAME,
         cure: str | None = None,
         meant: str | None = None,
-    ) -> Kind:
+    ) -> ValueKind:
         self.diagnostics.append(unknown_name(what, name, known, span, code, cure, meant))
         return UNKNOWN
 
     def hold_once(self, name: syntax.Name, seen: dict[str, Span], message: str, first: str) -> None:
-        """Holds a name to standing once; `seen` is where names stood before, `first` what is said
-        of that place."""
+        """Reports a repeated name; `seen` has the spans of the earlier names, and `first` is the
+        note at the earlier one."""
         if name.text in seen:
             self.fail(message, name.span, Note(first, seen[name.text]), code="E0205")
         seen.setdefault(name.text, name.span)
 
     def names_array(self, expression: syntax.Expression) -> bool:
-        """Whether this is the name of an array of tensors."""
+        """Whether an expression is the name of an array of tensors."""
         if not isinstance(expression, syntax.Reference):
             return False
         tensor = self.names.tensors.get(expression.name)
         return tensor is not None and tensor.array
 
-    def per_axis(self, kind: Kind, place: Place) -> Kind:
-        """An array inside `e...` stands for its value along the axis at hand."""
-        if kind.form in (Form.ARRAY, Form.UNKNOWN) and place.pack is not None:
-            place.pack.met = True
-        if kind.form is Form.ARRAY and place.pack is not None:
+    def per_axis(self, kind: ValueKind, context: TypingContext) -> ValueKind:
+        """Kind of an array's entry inside `e...`; other kinds unchanged."""
+        if kind.form in (Form.ARRAY, Form.UNKNOWN) and context.pack is not None:
+            context.pack.met = True
+        if kind.form is Form.ARRAY and context.pack is not None:
             return dataclasses.replace(kind, form=Form.SCALAR)
-        if kind.form is Form.ARRAY and place.in_function:
+        if kind.form is Form.ARRAY and context.in_function:
             return dataclasses.replace(kind, form=Form.UNKNOWN)
         return kind
 
     def combine(
-        self, kinds: Sequence[Kind], place: Place, span: Span
+        self, kinds: Sequence[ValueKind], context: TypingContext, span: Span
     ) -> tuple[Form, frozenset[int] | None]:
-        """The form of values combined element by element, and the ranks it may have."""
+        """Form and possible ranks of values combined element by element."""
         forms = {k.form for k in kinds}
         known = [k.ranks for k in kinds if k.form is Form.TENSOR and k.ranks is not None]
         ranks = known[0] if known else None
@@ -116,7 +118,7 @@ class Checking(abc.ABC):
                 )
                 return Form.UNKNOWN, None
             ranks = other if ranks is None else ranks & other
-        if {Form.TENSOR, Form.ARRAY} <= forms and not place.in_function:
+        if {Form.TENSOR, Form.ARRAY} <= forms and not context.in_function:
             message = "a tensor and an array cannot be combined element by element"
             self.fail(message, span, "index the array, as in 'Sizes[0]'", code="E0303")
             return Form.UNKNOWN, None
@@ -125,19 +127,19 @@ class Checking(abc.ABC):
                 return form, ranks if form is Form.TENSOR else None
         return Form.SCALAR, None
 
-    def folded(self, name: str, body: Kind, span: Span, form: Form) -> Kind:
-        """What a reduction gives of values of a kind, in some form."""
+    def folded(self, name: str, body: ValueKind, span: Span, form: Form) -> ValueKind:
+        """Kind of a reduction of values of a kind, in some form."""
         reduction = REDUCTIONS.get(name)
         what = What.BOOL if reduction is not None and reduction.booleans else What.NUMBER
         self.expect(body, what, f"what '{name}' folds", span)
-        return Kind(what, form)
+        return ValueKind(what, form)
 
-    def expect_number(self, kind: Kind, role: str, span: Span) -> Kind:
+    def expect_number(self, kind: ValueKind, role: str, span: Span) -> ValueKind:
         return self.expect(kind, What.NUMBER, role, span)
 
     def expect(
-        self, kind: Kind, what: What, role: str, span: Span, cure: str | None = None
-    ) -> Kind:
+        self, kind: ValueKind, what: What, role: str, span: Span, cure: str | None = None
+    ) -> ValueKind:
         if kind.is_unknown or kind.what is what:
             return kind
         notes = ("compare it, as in 'x != 0'",) if what is What.BOOL else ()
@@ -149,7 +151,7 @@ class Checking(abc.ABC):
             code="E0301",
         )
 
-    def expect_kind(self, kind: Kind, wanted: Kind, role: str, span: Span) -> None:
+    def expect_kind(self, kind: ValueKind, wanted: ValueKind, role: str, span: Span) -> None:
         if not kind.is_unknown and (kind.what, kind.enum) != (wanted.what, wanted.enum):
             self.fail(
                 f"{role} must be {wanted.describe()}, but this is {kind.describe()}",
@@ -157,7 +159,7 @@ class Checking(abc.ABC):
                 code="E0301",
             )
 
-    def agree(self, left: Kind, right: Kind, span: Span, what: str) -> None:
+    def agree(self, left: ValueKind, right: ValueKind, span: Span, what: str) -> None:
         if left.is_unknown or right.is_unknown:
             return
         if left.what is not right.what or left.enum is not right.enum:

@@ -9,7 +9,7 @@ from dmlc.language import syntax
 from dmlc.language.builtins import BUILT_IN, SENTENCE_FACTS
 from dmlc.language.check_expressions import ExpressionChecker
 from dmlc.language.check_functions import check_function_gradients, order_functions
-from dmlc.language.check_kinds import Place, show_ranks
+from dmlc.language.check_kinds import TypingContext, show_ranks
 from dmlc.language.definitions import (
     AttributeDefinition,
     FunctionDefinition,
@@ -23,8 +23,8 @@ from dmlc.language.kinds import (
     NUMBER,
     NUMBERS,
     Form,
-    Kind,
-    Names,
+    SymbolTable,
+    ValueKind,
     What,
     attribute_kind,
 )
@@ -35,28 +35,28 @@ from dmlc.source import Diagnostic, Note, Span, counted, join_words
 
 
 def check_operator(
-    operator: syntax.Operator, module: str | None, names: Names, diagnostics: list[Diagnostic]
+    operator: syntax.Operator, module: str | None, names: SymbolTable, diagnostics: list[Diagnostic]
 ) -> OperatorDefinition:
-    """The meaning of an operator of a module; adds every mistake to `diagnostics`. `names` brings
-    the enums and functions of the file, and is filled."""
+    """Definition of an operator of a module; every error is added to `diagnostics`. `names` has the
+    enums and functions of the file, and is filled."""
     return _OperatorChecker(operator, module, names, diagnostics).run()
 
 
 class _OperatorChecker(ExpressionChecker):
-    """Checks the sections of an operator, and the expressions in them."""
+    """Checker of an operator's sections, and of the expressions in them."""
 
     def __init__(
         self,
         operator: syntax.Operator,
         module: str | None,
-        names: Names,
+        names: SymbolTable,
         diagnostics: list[Diagnostic],
     ) -> None:
         super().__init__(names, diagnostics)
         self.operator = operator
         self.module = module
         self.functions = dict(names.functions)
-        """Those of the file; `compute` may declare further ones."""
+        """Functions of the file; `compute` may declare more."""
 
     def run(self) -> OperatorDefinition:
         operator = self.operator
@@ -135,7 +135,7 @@ class _OperatorChecker(ExpressionChecker):
         return tuple(sorted(levels.values(), key=lambda t: level_number(t.level) or (0, 0)))
 
     def add_tensor(self, tensor: TensorDefinition) -> None:
-        """Notes a row; a tensor of several levels may have the ranks and types of any."""
+        """Records a row; a tensor of several feature levels may have the ranks and types of any."""
         named = {d.name: NUMBER for d in tensor.dimensions or () if d.name is not None}
         if tensor.shape_name is not None:
             named[tensor.shape_name] = NUMBERS
@@ -185,7 +185,7 @@ class _OperatorChecker(ExpressionChecker):
     def check_value(
         self, attribute: AttributeDefinition, value: syntax.Expression, role: str
     ) -> None:
-        """Holds a default, or an example's value, to the attribute's type."""
+        """Checks a default, or an example's value, against the attribute's type."""
         wanted = attribute_kind(attribute)
         kind = self.check(value, expected=wanted)
         what = f"{role} '{attribute.name}'"
@@ -204,7 +204,10 @@ class _OperatorChecker(ExpressionChecker):
         if isinstance(constraint, syntax.Require):
             kind = self.check(constraint.condition)
             self.expect_kind(
-                kind, Kind(What.BOOL, kind.form), "what is required", constraint.condition.span
+                kind,
+                ValueKind(What.BOOL, kind.form),
+                "what is required",
+                constraint.condition.span,
             )
             return
         subjects = self.check_tensor_names(constraint.subjects)
@@ -289,7 +292,7 @@ class _OperatorChecker(ExpressionChecker):
     def note_recurrence(
         self, recurrence: Recurrence, statements: Sequence[syntax.Statement]
     ) -> None:
-        """Has the names of a recurrence be read where it does."""
+        """Makes the names of a recurrence readable within it."""
         for statement in statements[recurrence.first : recurrence.last + 1]:
             if isinstance(statement, syntax.Assignment) and statement.indices is not None:
                 packs = [index for index in statement.indices if index.pack]
@@ -335,7 +338,7 @@ class _OperatorChecker(ExpressionChecker):
             several = isinstance(value, syntax.Array) and len(value.items) == 1
             value = value.items[0] if several and isinstance(value, syntax.Array) else value
         if isinstance(value, syntax.Pack):
-            kind = self.expand(value, Place(variables))
+            kind = self.expand(value, TypingContext(variables))
         else:
             kind = self.check(value, variables)
         place = statement.value.span
@@ -360,16 +363,16 @@ class _OperatorChecker(ExpressionChecker):
             packs = any(i.pack for i in statement.indices)
             count = None if packs else frozenset({len(statement.indices)})
             ranks = count if tensor is None else frozenset(tensor.ranks)
-            kind = Kind(kind.what, Form.TENSOR, ranks=ranks)
+            kind = ValueKind(kind.what, Form.TENSOR, ranks=ranks)
         elif tensor is not None:
             self.check_output(tensor, kind, place)
-            kind = Kind(kind.what, Form.TENSOR, ranks=frozenset(tensor.ranks))
+            kind = ValueKind(kind.what, Form.TENSOR, ranks=frozenset(tensor.ranks))
         assigned.setdefault(name.text, name.span)
         self.names.later.pop(name.text, None)
         if tensor is None or tensor.output:
             self.names.locals[name.text] = kind
 
-    def check_output(self, tensor: TensorDefinition, kind: Kind, span: Span) -> None:
+    def check_output(self, tensor: TensorDefinition, kind: ValueKind, span: Span) -> None:
         if kind.form is Form.ARRAY:
             self.fail(f"'{tensor.name}' is a tensor, but this is an array", span, code="E0303")
         ranks = frozenset(tensor.ranks)
@@ -383,10 +386,10 @@ class _OperatorChecker(ExpressionChecker):
 
     def check_indices(
         self, statement: syntax.Assignment, tensor: TensorDefinition | None
-    ) -> dict[str, Kind]:
+    ) -> dict[str, ValueKind]:
         """The index variables of `T[n, c...] = e`."""
         indices = statement.indices or ()
-        variables = self.bind(indices, Place({}))
+        variables = self.bind(indices, TypingContext({}))
         packs = [index for index in indices if index.pack]
         stated = [index for index in indices if index.extent is not None]
         name = statement.name.text
@@ -482,7 +485,7 @@ class _OperatorChecker(ExpressionChecker):
     def check_numbers(
         self, value: syntax.Expression, tensor: TensorDefinition
     ) -> tuple[int, ...] | None:
-        """The shape of a tensor's numbers, held to its ranks; None after a mistake."""
+        """Shape of a tensor's numbers, checked against its ranks; None after an error."""
         shape = self.literal_shape(value)
         if shape is None:
             return None
@@ -519,14 +522,14 @@ class _OperatorChecker(ExpressionChecker):
         example: syntax.Example,
         tensor: TensorDefinition,
     ) -> None:
-        """Holds what others give to the sizes of what is expected."""
+        """Checks the sizes of the values after `instead of` against those of the expected ones."""
         if not isinstance(example, syntax.Difference):
             message = "an example says what is given, and not what others give: write 'differs'"
             self.fail(message, instead.span, code="E0506")
         elif not item.expected:
             self.fail("'instead of' belongs to what is expected", instead.span, code="E0506")
         else:
-            # The mistakes of what is expected are reported there.
+            # Errors in the expected values are reported with those.
             shape, given = self.check_numbers(instead, tensor), _measure(item.value)
             if shape is not None and given is not None and shape != given:
                 message = (
@@ -536,7 +539,7 @@ class _OperatorChecker(ExpressionChecker):
                 self.fail(message, instead.span, code="E0506")
 
     def check_difference(self, difference: syntax.Difference) -> None:
-        """Holds a section `differs` to what more it says than an example."""
+        """Checks those parts of a section `differs` that an example does not have."""
         if not any(item.instead is not None for item in difference.items):
             self.fail(
                 f'differs "{difference.title}" does not say what others give',
@@ -557,12 +560,12 @@ class _OperatorChecker(ExpressionChecker):
         condition = difference.condition
         if condition is None:
             return
-        variables: dict[str, Kind] = {}
+        variables: dict[str, ValueKind] = {}
         if tensor is not None and difference.indices is not None:
             variables = self.check_indices(difference.defined, tensor)
         self.names.elements = True
         kind = self.check(condition, variables)
-        self.expect_kind(kind, Kind(What.BOOL, kind.form), "the condition", condition.span)
+        self.expect_kind(kind, ValueKind(What.BOOL, kind.form), "the condition", condition.span)
 
     def check_within(self, within: syntax.Literal, tensor: TensorDefinition) -> None:
         if not tensor.output:
@@ -575,7 +578,7 @@ class _OperatorChecker(ExpressionChecker):
             )
 
     def literal_shape(self, value: syntax.Expression) -> tuple[int, ...] | None:
-        """The shape of a nested array of numbers; None after a mistake."""
+        """Shape of a nested array of numbers; None after an error."""
         level: list[syntax.Expression] = [value]
         shape: list[int] = []
         while level and all(isinstance(v, syntax.Array) for v in level):
@@ -618,7 +621,7 @@ def _section_of(example: syntax.Example) -> str:
 
 
 def _measure(value: syntax.Expression) -> tuple[int, ...] | None:
-    """The sizes of numbers in rows, by the first of each."""
+    """Sizes of a nested array, measured along its first entries."""
     sizes: list[int] = []
     while isinstance(value, syntax.Array):
         sizes.append(len(value.items))

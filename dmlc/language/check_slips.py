@@ -1,6 +1,5 @@
-"""Warnings of what an operator says and most likely does not mean: what nothing reads, a division
-that is a comment, an operator that nobody knows.
-"""
+"""Warnings about likely errors: values that nothing reads, a division that is a comment, an unknown
+forward operator."""
 
 from __future__ import annotations
 
@@ -18,9 +17,9 @@ from dmlc.language.walk import expressions_of, names_read, subexpressions
 from dmlc.source import Diagnostic, Edit, Fix, Note, Source, Span, nearest, replace_word
 
 _DIVISION = re.compile(r"//[ \t]*(?P<divisor>[\w.]+(?:[ \t]*[-+*/%][ \t]*[\w.]+)*)[ \t)\]}]*$")
-"""A comment that reads on as an expression to the end of its line."""
+"""Comment that continues an expression up to the end of its line."""
 _OPERAND = re.compile(r"((?:[\w.]+(?:\([^()]*\)|\[[^\[\]]*\])*)|\([^()]*\))[ \t]*$")
-"""What stands before it: a name, a number, a call, an element, or something in parentheses."""
+"""Operand before it: a name, a number, a call, an element, or an expression in parentheses."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _SHOWN = 40
 
@@ -28,7 +27,7 @@ _SHOWN = 40
 def find_slips(
     operator: OperatorDefinition, comments: Sequence[syntax.Comment]
 ) -> Iterator[Diagnostic]:
-    """The warnings of one operator. `comments` are those of its file."""
+    """Warnings about one operator. `comments` are those of its file."""
     own = operator.syntax.span
     inside = [c for c in comments if own.start <= c.span.start < own.end]
     yield from _find_unread(operator, inside)
@@ -39,7 +38,7 @@ def find_slips(
 
 
 def warn_of_forward(operator: OperatorDefinition, known: Iterable[str]) -> Diagnostic:
-    """The warning of a `forward` that names none of the operators known."""
+    """Warning about a `forward` that names no known operator."""
     declared = operator.syntax.forward
     name = operator.syntax.name if declared is None else declared.operator
     near = nearest(operator.forward or "", known) or nearest(name.text, known)
@@ -62,8 +61,8 @@ def _warn(
 def _find_unread(
     operator: OperatorDefinition, comments: Iterable[syntax.Comment]
 ) -> Iterator[Diagnostic]:
-    """Locals, functions, inputs and attributes that nothing reads. Of rows that the doc string or
-    a comment names, somebody has said why."""
+    """Locals, functions, inputs and attributes that nothing reads, except rows that the doc string
+    or a comment explains."""
     statements = operator.compute or ()
     read = {*operator.broken}
     for statement in statements:
@@ -77,12 +76,12 @@ def _find_unread(
             fixes = ((Edit(_whole_lines(statement.span), ""),),)
             yield _warn(message, name.span, cure, code="W0001", fixes=fixes)
     if not statements or operator.broken:
-        # What a broken row would have read is not known.
+        # The reads of an unreadable row are unknown.
         return
     read.update(_list_elsewhere(operator))
     for text in (operator.doc or "", *(comment.text for comment in comments)):
         read.update(_NAME.findall(text))
-    # What stands for nothing of a forward operator is said with that.
+    # Rows that match nothing of the forward operator have a warning of their own.
     gives = () if operator.syntax.gradient_of is not None else operator.newest.inputs
     inputs = [row for row in gives if not _names_sizes(row)]
     lengths = {p.name for a in operator.attributes if a.length is not None
@@ -104,7 +103,7 @@ def _find_unread(
 
 
 def _list_elsewhere(operator: OperatorDefinition) -> set[str]:
-    """The names that conditions, functions and other rows read."""
+    """Names that conditions, functions and other rows read."""
     expressions = [e for f in operator.functions.values() for e in f.expressions]
     expressions += [c.condition for c in operator.constraints if isinstance(c, syntax.Require)]
     for attribute in operator.attributes:
@@ -113,12 +112,12 @@ def _list_elsewhere(operator: OperatorDefinition) -> set[str]:
 
 
 def _names_sizes(row: TensorDefinition) -> bool:
-    """Whether a row says what sizes are: it is there for these."""
+    """Whether a row names sizes, which is use enough."""
     return row.shape_name is not None or bool(row.dimensions)
 
 
 def _is_fixed(attribute: AttributeDefinition) -> bool:
-    """Whether an attribute has one value at most, and so decides nothing."""
+    """Whether an attribute has at most one value."""
     return attribute.enum is not None and len(attribute.enum.members) == 1
 
 
@@ -128,7 +127,8 @@ def _is_fixed(attribute: AttributeDefinition) -> bool:
 def _find_divisions(
     operator: OperatorDefinition, comments: Iterable[syntax.Comment]
 ) -> Iterator[Diagnostic]:
-    """`Y = X // 2`: comments behind an expression, on its line, that read on as one."""
+    """Comments such as `// 2` in `Y = X // 2`, on an expression's line, that continue it as an
+    expression."""
     statements = operator.compute or ()
     if not statements:
         return
@@ -142,7 +142,7 @@ def _find_divisions(
         if not set(_NAME.findall(found["divisor"])) <= known:
             continue
         line = place.source.text[_line_start(place.source, place.start) : place.start]
-        # A ',', a brace or an operator before it, or nothing, and it is a remark.
+        # After a ',', a brace, an operator or nothing, it is a remark.
         if not re.search(r"[\w)\]][ \t]*$", line):
             continue
         divided = _OPERAND.search(line)
@@ -163,7 +163,7 @@ def _find_divisions(
 
 
 def _list_known(operator: OperatorDefinition, statements: Sequence[syntax.Statement]) -> set[str]:
-    """The names that stand for a number in `compute`."""
+    """Names of numbers in `compute`."""
     tensors = [t for level in operator.levels for t in level.tensors]
     named = {d.name for t in tensors for d in t.dimensions or () if d.name is not None}
     indices = {i.text for s in statements if isinstance(s, syntax.Assignment)
@@ -173,7 +173,7 @@ def _list_known(operator: OperatorDefinition, statements: Sequence[syntax.Statem
 
 
 def _whole_lines(span: Span) -> Span:
-    """The lines of a statement that shares them with nothing, and the statement alone otherwise."""
+    """Span of whole lines if no other statement shares them, else of the statement."""
     source, start, end = span.source, _line_start(span.source, span.start), _line_end(span)
     apart = source.text[start : span.start].strip() or source.text[span.end : end].strip()
     return span if apart else Span(source, start, min(end + 1, len(source.text)))

@@ -1,7 +1,7 @@
-"""What a checked file means: operators, graphs, enums and functions with every name resolved.
+"""Definitions of a checked file: operators, graphs, enums and functions with every name resolved.
 
-`check` makes these from the syntax tree; binding reads them. Table cells have become types and
-ranks, and each definition carries what its expressions may name, so that nothing has to look
+`check` makes these from the syntax tree; the binder reads them. Table cells have become types and
+ranks, and each definition holds everything that its expressions name, so that nothing has to look
 back into the file.
 """
 
@@ -18,11 +18,11 @@ from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, DmlcError, Note, Source, Span
 
 FORMULA_CURE = "write it as 'compute { ... }', or derive it with 'gradient of NAME'"
-"""What mends an operator without a formula."""
+"""Suggestion for an operator without a formula."""
 
 
 def qualify(module: str | None, name: str) -> str:
-    """A declared name with its module; a dotted one has it already."""
+    """Name qualified by its module; a dotted one is qualified already."""
     return f"{module}.{name}" if module is not None and "." not in name else name
 
 
@@ -49,7 +49,7 @@ class FunctionDefinition:
     body: syntax.Expression
     span: Span
     gradients: tuple[syntax.FunctionGradient, ...] = ()
-    """Its derivatives with respect to some parameters, where they are not those of the body."""
+    """Derivatives with respect to some parameters that replace those of the body."""
 
     @staticmethod
     def of(function: syntax.ScalarFunction) -> FunctionDefinition:
@@ -83,16 +83,16 @@ class TensorDefinition:
     array: bool
     """True for `Array of inputs` and `Array of outputs`."""
     shape_name: str | None
-    """From `{ InputDimensions[] }`: tensors that share it have equal sizes."""
+    """Name from `{ InputDimensions[] }`: tensors that share it have equal sizes."""
     dimensions: tuple[Dimension, ...] | None
-    """From `{ N, C, H, W }`."""
+    """Dimensions from `{ N, C, H, W }`."""
     ranks: tuple[int, ...]
     """Permitted dimension counts, ascending; 1 to 8 where the table does not say."""
     dtypes: tuple[DataType, ...]
     """Permitted data types, in the table's order."""
     span: Span
     array_name: str | None = None
-    """Of an entry of an array of tensors, `InputTensors[0]`: the array's name."""
+    """Array that an entry such as `InputTensors[0]` belongs to."""
 
     @property
     def row(self) -> str:
@@ -118,29 +118,29 @@ class AttributeDefinition:
     type: AttributeType
     enum: EnumDefinition | None
     values: tuple[str, ...] | None
-    """What a string may be, or the values a number is limited to by the `Values` column."""
+    """Permitted values of a string, or of a number with a `Values` column."""
     is_array: bool
     length: syntax.Expression | None
-    """Of an array: its length, or None where any will do (`UINT[]`)."""
+    """Length of an array, or None for any (`UINT[]`)."""
     default: syntax.Expression | None
     span: Span
 
     @property
     def base(self) -> str:
-        """The name of its type, which is ENUM where it has an enum."""
+        """Name of its type; ENUM for all enums."""
         return self.type.name
 
 
 def mistake(
     declared: TensorDefinition | AttributeDefinition, message: str, *notes: Note, code: str
 ) -> Diagnostic:
-    """A mistake in what a caller gives for a row of a table, with the row."""
+    """Diagnostic about a caller's value for a row of a table, with a note at the row."""
     return Diagnostic(message, None, (*notes, Note("declared here", declared.span)), code=code)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorLevel:
-    """The tensors of one feature level; `level` is None where the table names none."""
+    """Tensors of one feature level; `level` is None if the table names none."""
 
     level: str | None
     tensors: tuple[TensorDefinition, ...]
@@ -173,20 +173,20 @@ class TypeCombination:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GradientDefinition:
-    """What an operator with `gradient of` is derived from, and what its own tables call that."""
+    """Forward operator of an operator with `gradient of`, and the rows that match its tensors."""
 
     forward: OperatorDefinition
     gradients: Mapping[str, str]
-    """Of tensors of the forward operator, the row that holds the gradient: an input of its outputs,
-    an output of its inputs."""
+    """Row of the gradient of each forward tensor: an input for its outputs, an output for its
+    inputs."""
     values: Mapping[str, str]
-    """Of tensors of the forward operator, the input that holds the value."""
+    """Input with the value of each forward tensor."""
     attributes: Mapping[str, str]
-    """Of attributes of the forward operator, the attribute that says it."""
+    """Attribute with the value of each forward attribute."""
     span: Span
 
     def rows(self, name: str) -> tuple[str, ...]:
-        """The rows that stand for a tensor of the forward operator, its value first."""
+        """Rows of a forward tensor: its value first, then its gradient."""
         return tuple(found[name] for found in (self.values, self.gradients) if name in found)
 
 
@@ -197,25 +197,25 @@ class OperatorDefinition:
     doc: str | None
     introduced: str | None
     forward: str | None
-    """Qualified name of the operator this one is the gradient of."""
+    """Qualified name of the forward operator that `forward` declares."""
     attributes: tuple[AttributeDefinition, ...]
     levels: tuple[TensorLevel, ...]
-    """Oldest first, at least one."""
+    """Feature levels, oldest first, at least one."""
     combinations: tuple[TypeCombination, ...]
     constraints: tuple[syntax.Constraint, ...]
     compute: tuple[syntax.Statement, ...] | None
     gradient: GradientDefinition | None
-    """In place of `compute`; None too where a file is checked without the library that has the
-    operator it names."""
+    """Derivation in place of `compute`; None also in a file checked without the library that has
+    the forward operator."""
     examples: tuple[syntax.Example, ...]
     functions: Mapping[str, FunctionDefinition]
     """Declared in the file or its imports; the functions of `compute` are among its statements."""
     enums: Mapping[str, EnumDefinition]
     syntax: syntax.Operator
     partner: OperatorDefinition | None = dataclasses.field(default=None, repr=False)
-    """The operator that `forward` names, where the file, an import or the library has it."""
+    """Operator that `forward` names, if the file, an import or the library has it."""
     broken: frozenset[str] = frozenset()
-    """The names of rows of its tables that could not be read: a mistake was reported there."""
+    """Names of table rows that could not be read; an error was reported there."""
 
     @property
     def short_name(self) -> str:
@@ -223,18 +223,18 @@ class OperatorDefinition:
 
     @property
     def differences(self) -> tuple[syntax.Difference, ...]:
-        """What others give something else for than it does."""
+        """Sections `differs`: results that differ from those of other implementations."""
         return self.syntax.differences
 
     @property
     def has_formula(self) -> bool:
-        """Whether it says how its outputs are computed. A description without that is checked,
-        formatted and shown; it cannot be bound."""
+        """Whether it has a formula. A description without one is checked, formatted and shown, but
+        cannot be bound."""
         derived = self.gradient is not None or self.syntax.gradient_of is not None
         return derived or self.compute is not None
 
     def expect_formula(self) -> None:
-        """Raises `DmlcError` where it has no formula, or what it is derived from has none."""
+        """Raises `DmlcError` if it, or its forward operator, has no formula."""
         if self.gradient is not None:
             self.gradient.forward.expect_formula()
         if not self.has_formula:
@@ -248,7 +248,7 @@ class OperatorDefinition:
 
     @property
     def order(self) -> int:
-        """How many gradients are taken to get to it."""
+        """Order of the gradient: 0 for an operator with `compute`."""
         count, gradient = 0, self.gradient
         while gradient is not None:
             count, gradient = count + 1, gradient.forward.gradient
@@ -256,7 +256,7 @@ class OperatorDefinition:
 
     @property
     def is_differentiable(self) -> bool:
-        """Whether the operator is given floating-point numbers and gives some."""
+        """Whether it has both floating-point inputs and floating-point outputs."""
         tensors = self.newest
         return all(any(t.holds_floats for t in some) for some in (tensors.inputs, tensors.outputs))
 
@@ -272,8 +272,8 @@ class OperatorDefinition:
         )
 
     def list_missing(self, given: Container[str]) -> list[TensorDefinition | AttributeDefinition]:
-        """What a call has to give and does not. An array brings its own length, `AxisCount` for
-        `Axes`, and where it is missing only it is named."""
+        """Rows that a call must give and does not. The length of an array, `AxisCount` for `Axes`,
+        follows from the array; if both are missing, only the array is listed."""
         tensors = [t for t in self.newest.tensors if not t.optional and (not t.output or t.array)]
         attributes = [
             a
@@ -293,7 +293,7 @@ class GraphDefinition:
     """Qualified, as an operator's."""
     syntax: syntax.Graph
     operators: Mapping[str, OperatorDefinition]
-    """What the graph calls, by the name that each call has for it."""
+    """Operators that the graph calls, by the names in its calls."""
     functions: Mapping[str, FunctionDefinition]
     enums: Mapping[str, EnumDefinition]
 

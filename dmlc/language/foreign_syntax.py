@@ -1,8 +1,8 @@
-"""What people who come from other languages write, where the grammar refuses it: `x ** 2`, `a and
-b`, `a if c else b`. Each gets a message of its own that says how it is written here.
+"""Messages about syntax of other languages that the grammar refuses: `x ** 2`, `a and b`, `a if c
+else b`. Each says how it is written here.
 
-A rule looks at the line up to the place where the grammar stopped, and at what stands there: mostly
-the grammar stops a word or two behind what is foreign, because that could have been a name.
+A rule matches the line before the point of refusal and the text after it: the parser mostly stops a
+word or two behind the foreign construct, which could have been a name.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dmlc.language.foreign_words import find_type
 from dmlc.scalars import find_data_type
 
 _OPERAND = r"[\w.]+(?:\([^()]*\)|\[[^\[\]]*\])*|\((?:[^()]|\([^()]*\))*\)"
-"""A simple operand: a name, a number, a call, an element, or something in parentheses."""
+"""Simple operand: a name, a number, a call, an element, or an expression in parentheses."""
 _MOST = 400
-"""How much of a line is looked at, at either side: what a person types is shorter."""
+"""Number of characters examined on either side."""
 _LEFT = re.compile(rf"({_OPERAND})\s*$")
 _RIGHT = re.compile(rf"\s*(-?(?:{_OPERAND}))")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Refusal:
-    """Where the grammar stopped."""
+    """Point where the grammar refused the text."""
 
     text: str
     start: int
@@ -32,47 +32,47 @@ class Refusal:
 
     @property
     def before(self) -> str:
-        """The line up to there; the end of it where it is long."""
+        """Line before it, cut to its end."""
         first = self.text.rfind("\n", 0, self.start) + 1
         return self.text[max(first, self.start - _MOST) : self.start]
 
     @property
     def after(self) -> str:
-        """The line from there on; the start of it where it is long."""
+        """Line after it, cut to its start."""
         return self.text[self.start : self.start + _MOST].partition("\n")[0]
 
     @property
     def in_expression(self) -> bool:
-        """Whether an operator could stand here."""
+        """Whether the grammar accepts an operator here."""
         return "STAR" in self.expected
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """What is foreign: its place in the text, what is wrong, and the cure."""
+    """Foreign construct: its span, the message, and the cure."""
 
     start: int
     end: int
     message: str
     cure: str
     edit: tuple[int, int, str] | None = None
-    """The place of what carries the cure out, and its text, where that is plain."""
+    """Span and text of the correction, if it is unambiguous."""
 
 
 def find_foreign(text: str, start: int, expected: frozenset[str]) -> Found | None:
-    """What is foreign where the grammar stopped; None where nothing known is."""
+    """Foreign construct at a refusal, or None."""
     refusal = Refusal(text, start, expected)
     return next((found for rule in _RULES for found in rule(refusal)), None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Operands:
-    """What stands at both sides of an operator; `a` and `b` where that is not simple."""
+    """Operands of an operator; `a` and `b` stand for operands that are not simple."""
 
     left: str
     right: str
     start: int
-    """Where they start; where the operator does if not all is simple."""
+    """Offset of the first operand, or of the operator if an operand is not simple."""
     end: int
 
     @staticmethod
@@ -219,7 +219,7 @@ _STARTS = {
         ("def", "fn", "func", "void", "kernel", "lambda"), "write function f(x) = expression"
     ),
 }
-"""The words that statements of other languages start with."""
+"""First words of statements in other languages."""
 
 
 def _find_statement(at: Refusal) -> Iterator[Found]:
@@ -285,7 +285,7 @@ def _find_mark(at: Refusal) -> Iterator[Found]:
 
 
 def _find_division(at: Refusal) -> Iterator[Found]:
-    """`i // 2` within brackets: the rest of the line was a comment."""
+    """Division `i // 2` in brackets, where the rest of the line was a comment."""
     before = at.text[max(0, at.start - _MOST) : at.start]
     lines = before[max(0, before.rstrip().rfind("\n")) :]
     found = re.search(rf"({_OPERAND})\s*(//)\s*(\w+)", lines)
@@ -301,7 +301,7 @@ def _find_division(at: Refusal) -> Iterator[Found]:
 
 
 def _find_type(at: Refusal) -> Iterator[Found]:
-    """The type of a graph's input without brackets, or with a prefix."""
+    """Type of a graph's input without brackets, or with a prefix."""
     name = re.search(r":\s*(\w+)\s*$", at.before)
     if at.expected - {"COMMENT", "SPACE"} != frozenset({"LSQB"}) or name is None:
         return

@@ -1,15 +1,13 @@
-"""What people who come from other languages type first, and what this language has for it.
-
-Names of functions, facts, data types and constants of Python, NumPy, PyTorch, C and HLSL. Messages
-about an unknown name look here before they look for the nearest known one.
-"""
+"""Words of other languages and their equivalents here: functions, facts, data types and constants
+of Python, NumPy, PyTorch, C and HLSL. Messages about an unknown name use them before the nearest
+known name."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
 LIBRARIES = ("np", "numpy", "torch", "F", "nn", "tf", "jnp", "math", "std", "metal", "scipy", "tl")
-"""Prefixes that functions have elsewhere."""
+"""Prefixes of functions elsewhere."""
 
 _CHOOSE = "a choice is 'condition ? a : b'"
 _AXES = "a reduction along axes is sum(x, axes: [0, 1]), and over an index sum[k : n] (x[k])"
@@ -17,7 +15,7 @@ _INDEX = "move elements by index: Y[i, j] = X[j, i]"
 _MATRIX = "a product of matrices is Y[i, j] = sum[k : K] (A[i, k] * B[k, j])"
 
 CHOICES = ("where", "select", "iif", "ifelse", "cond")
-"""Functions of a condition and two values elsewhere."""
+"""Names of choices elsewhere: functions of a condition and two values."""
 
 FUNCTIONS: Mapping[str, str] = {
     **dict.fromkeys(CHOICES, _CHOOSE),
@@ -96,7 +94,7 @@ FUNCTIONS: Mapping[str, str] = {
     "convert": "write cast(x, FLOAT32)",
     "print": "there is nothing to print with: make the value an output",
 }
-"""What is written for a function that others have."""
+"""Equivalents of functions."""
 
 FACTS: Mapping[str, str] = {
     "shape": "Sizes",
@@ -113,7 +111,7 @@ FACTS: Mapping[str, str] = {
     "type": "DataType",
     "stride": "Strides",
 }
-"""The facts about a tensor, by the names that others have for them."""
+"""Facts about a tensor, by their names elsewhere."""
 
 TYPES: Mapping[str, str] = {
     "float": "FLOAT32",
@@ -140,7 +138,7 @@ TYPES: Mapping[str, str] = {
     "bf": "BFLOAT16",
     "bool_": "BOOL",
 }
-"""Data types, by the names that others have for them, in lower case."""
+"""Data types, by their names elsewhere in lower case."""
 
 CONSTANTS: Mapping[str, str] = {
     **dict.fromkeys(("True", "TRUE"), "true"),
@@ -148,7 +146,7 @@ CONSTANTS: Mapping[str, str] = {
     **dict.fromkeys(("NaN", "NAN"), "nan"),
     **dict.fromkeys(("Inf", "INF", "INFINITY", "infinity"), "inf"),
 }
-"""Constants, by the names that others have for them."""
+"""Constants, by their names elsewhere."""
 
 NAMES: Mapping[str, str] = {
     "None": "whether an optional tensor is given is present(T)",
@@ -161,7 +159,7 @@ NAMES: Mapping[str, str] = {
     "threadIdx": "an index is named where it is defined: Y[i, j] = X[i, j] + 1",
     "self": "name the tensor: its elements are X[i, j], its sizes X.Sizes",
 }
-"""What is written for a name that others have."""
+"""Equivalents of names."""
 
 LABELS: Mapping[str, str] = {
     **dict.fromkeys(("axis", "dim", "dims", "axis_"), "write axes: [1]"),
@@ -172,20 +170,20 @@ LABELS: Mapping[str, str] = {
     "dtype": "write cast(x, FLOAT32) around what is reduced",
     "where": "conditions stand in brackets: sum[k : n where x[k] > 0] (x[k])",
 }
-"""The arguments that reductions have elsewhere."""
+"""Labels of reductions' arguments, by their names elsewhere."""
 
 
 _REDUCTIONS = ("sum", "mean", "max", "min", "product", "any", "all", "argmin", "argmax")
 
 
 def find_type(name: str) -> str | None:
-    """The data type that a name of another language means, or None."""
+    """Data type of a name elsewhere, or None."""
     return TYPES.get(name.rpartition(".")[2].lower())
 
 
 def cure_operator(name: str, functions: Collection[str], families: Collection[str]) -> str | None:
-    """What is written for a call with a dot in it that names no operator, `np.exp(x)` or `x.sum()`;
-    None where the name is one of a family of operators, or says nothing."""
+    """Equivalent of a dotted call that names no operator, `np.exp(x)` or `x.sum()`; None for a name
+    in a family of operators, and for an unknown one."""
     head, _, tail = name.partition(".")
     last = name.rpartition(".")[2]
     known = last in functions or last in FUNCTIONS
@@ -195,15 +193,15 @@ def cure_operator(name: str, functions: Collection[str], families: Collection[st
 
 
 def find_unprefixed(name: str, functions: Collection[str]) -> str | None:
-    """The function that a name with the prefix of a library means, `exp` for `np.exp`; None where
-    it is none of those given."""
+    """Function that a prefixed name denotes, `exp` for `np.exp`; None if it is not among
+    `functions`."""
     head, dot, _ = name.partition(".")
     last = name.rpartition(".")[2]
     return last if dot and head in LIBRARIES and last in functions else None
 
 
 def cure_method(base: str, method: str) -> str:
-    """What is written for `base.method(...)`."""
+    """Equivalent of `base.method(...)`."""
     if method.isupper() or base in ("directml", "onednn", "training"):
         return "a graph calls operators; in an operator write the formula"
     if method in _REDUCTIONS and base not in LIBRARIES:

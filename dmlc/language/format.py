@@ -1,7 +1,8 @@
-"""The canonical text of a file: tables aligned, comments kept, parentheses only where needed.
+"""Formatter: canonical text of a file, with aligned tables, comments, and parentheses only where
+needed.
 
-Formatting what was formatted changes nothing, and never the meaning: operands keep their order and
-grouping, literals their spelling.
+Formatting is idempotent and keeps the meaning: operands keep their order and grouping, literals
+their spelling.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ WIDTH = 100
 _INDENT = 4
 _MARKS = ("output ", "expect ", "function ")
 _ALIGN_WITHIN = 8
-"""Names this close in length have their `=` aligned in neighbouring lines."""
+"""Largest difference in length of names in neighbouring lines whose `=` are aligned."""
 
 
 def format_file(file: syntax.File) -> str:
@@ -29,12 +30,12 @@ def format_file(file: syntax.File) -> str:
 
 
 def format_operator(node: syntax.Operator) -> str:
-    """The text of one operator, without what stands around it in its file."""
+    """Text of one operator, without the comments around it in its file."""
     return _format_alone(node)
 
 
 def format_graph(node: syntax.Graph) -> str:
-    """The text of one graph, without what stands around it in its file."""
+    """Text of one graph, without the comments around it in its file."""
     return _format_alone(node)
 
 
@@ -84,7 +85,7 @@ def format_expression(expression: syntax.Expression) -> str:
 
 
 def format_concerned(node: syntax.Difference) -> str:
-    """What a section `differs` concerns, on one line: `in Y[i...] where X[i...] == 0`."""
+    """Scope of a section `differs`, on one line: `in Y[i...] where X[i...] == 0`."""
     return " ".join(map(_on_one_line, _concerned(node)))
 
 
@@ -114,7 +115,7 @@ def _level(node: syntax.Expression) -> int:
 
 
 def _document(node: syntax.Expression, least: int = 0) -> Document:
-    """The document of an expression, in parentheses where it binds less than `least`."""
+    """Document of an expression, in parentheses if its precedence is below `least`."""
     made = _bare_document(node)
     if _level(node) < least:
         return Group(("(", Indent((Break(""), made)), Break(""), ")"))
@@ -157,14 +158,14 @@ def _bare_document(node: syntax.Expression) -> Document:
 
 
 def _base(node: syntax.Expression) -> Document:
-    """What stands before `.`, `[` or `(`."""
+    """Document of the operand of `.`, `[` or `(`."""
     if isinstance(node, syntax.Index) and node.otherwise is not None:
         return Group(("(", _document(node), ")"))
     return _document(node, _POSTFIX)
 
 
 def _fallback(node: syntax.Expression) -> Document:
-    """What stands after `else`: a postfix expression, or minus one."""
+    """Document of the operand of `else`: a postfix expression, or minus one."""
     if isinstance(node, syntax.Unary) and node.operator == "-":
         return Group(("-", _fallback(node.operand)))
     return _document(node, _POSTFIX)
@@ -202,7 +203,7 @@ def _list(opening: str, items: Sequence[Document], closing: str) -> Document:
 
 
 def _chain(node: syntax.Binary) -> Document:
-    """Operators of one level in a row, which group from the left."""
+    """Document of a chain of left-associative operators of one precedence."""
     level = _LEVELS[node.operator]
     steps: list[tuple[str, syntax.Expression]] = []
     first: syntax.Expression = node
@@ -216,7 +217,7 @@ def _chain(node: syntax.Binary) -> Document:
 
 
 def _ternary(node: syntax.Ternary) -> Document:
-    """`a ? b : c ? d : e`, one choice a line where it does not fit one."""
+    """Document of `a ? b : c ? d : e`, with one choice per line if it exceeds one line."""
     parts: list[Document] = []
     last: syntax.Expression = node
     while isinstance(last, syntax.Ternary):
@@ -291,7 +292,7 @@ def format_table(table: syntax.Table) -> list[str]:
 
 
 class _Printer:
-    """Lines with their indent, and the comments that stand between them."""
+    """Printer of lines with indentation and comments."""
 
     def __init__(self, file: syntax.File) -> None:
         self.file = file
@@ -301,7 +302,7 @@ class _Printer:
         self.comment_starts = [c.span.start for c in self.comments]
         self.next = 0
         self.last_line = 0
-        """The source line that the text printed last ended on."""
+        """Last source line of the text printed last."""
 
     def print(self) -> str:
         file = self.file
@@ -318,13 +319,13 @@ class _Printer:
         self.lines.append(" " * (_INDENT * self.level) + text if text else "")
 
     def gap(self, span: Span, forced: bool = False) -> None:
-        """One empty line where the source has any before this place."""
+        """Prints an empty line if the source has one before `span`."""
         opened = not self.lines or self.lines[-1].endswith("{")
         if not opened and self.lines[-1] and (forced or span.line > self.last_line + 1):
             self.line("")
 
     def own_line_comments(self, before: Span | None, forced: bool = False) -> bool:
-        """The comments that start before a place (all that are left, without one)."""
+        """Prints the comments before `before`, or all that are left."""
         printed = False
         while self.next < len(self.comments):
             comment = self.comments[self.next]
@@ -338,7 +339,7 @@ class _Printer:
         return printed
 
     def item(self, text: str, span: Span, forced: bool = False) -> None:
-        """Lines that come from one place, with the comments before, within and after it."""
+        """Prints lines of one span, with the comments before, within and after it."""
         within = Span(span.source, span.end, span.end)
         printed = self.own_line_comments(within, forced)
         self.gap(span, forced and not printed)
@@ -347,7 +348,7 @@ class _Printer:
         self.trailing_comment(span)
 
     def trailing_comment(self, span: Span) -> None:
-        """A comment behind a line, on the same source line."""
+        """Prints the comment after a span on its last source line."""
         if self.next == len(self.comments):
             return
         comment = self.comments[self.next]
@@ -356,14 +357,14 @@ class _Printer:
             self.next += 1
 
     def trails(self, comment: syntax.Comment, span: Span) -> bool:
-        """Whether a comment stands behind a place on the same line."""
+        """Whether a comment follows a span on the same line."""
         between = span.source.text[span.end : comment.span.start]
         if comment.span.start < span.end or "\n" in between or "\n" in comment.text:
             return False
         return _ends_line(comment) and not between.strip(" \t\r.,;)")
 
     def open(self, text: str, span: Span, forced: bool = False) -> None:
-        """A line that ends in an opening brace."""
+        """Prints a line that ends in an opening brace."""
         start = Span(span.source, span.start, span.start)
         printed = self.own_line_comments(start, forced)
         self.gap(start, forced and not printed)
@@ -475,7 +476,7 @@ class _Printer:
     def gradient_lines(
         self, head: str, lines: Sequence[syntax.GradientLine] | None, span: Span
     ) -> None:
-        """What the rows at hand stand for, in braces; None where there are no braces."""
+        """Prints the lines of `gradient of` or `forward` in braces; nothing without braces."""
         if lines is None:
             self.item(head, span)
             return
@@ -506,7 +507,7 @@ class _Printer:
         self.item(self.statement_text("require ", node.condition) + message, node.span)
 
     def difference_text(self, node: syntax.Difference) -> str:
-        """The line that opens a section `differs`: in parts, a line each, where it is too long."""
+        """First line of a section `differs`, split at its parts if too long."""
         indent = _INDENT * self.level
         parts: list[Document] = []
         for part in _concerned(node):
@@ -529,7 +530,7 @@ class _Printer:
         heads: Sequence[str],
         nodes: Sequence[syntax.Statement | syntax.ExampleItem | syntax.GraphStatement],
     ) -> None:
-        """Lines of the form `head = value`."""
+        """Prints lines of the form `head = value`."""
         padded: list[str] = []
         for number, node in enumerate(nodes, 1):
             ends = isinstance(node, syntax.ScalarFunction) and node.gradients
@@ -542,7 +543,7 @@ class _Printer:
     def equation(
         self, head: str, node: syntax.Statement | syntax.ExampleItem | syntax.GraphStatement
     ) -> None:
-        """`head = value`, and what belongs to it below that."""
+        """Prints `head = value`, and the lines that belong to it."""
         if not isinstance(node, syntax.ScalarFunction):
             instead = node.instead if isinstance(node, syntax.ExampleItem) else None
             within = node.within if isinstance(node, syntax.ExampleItem) else None
@@ -561,8 +562,8 @@ class _Printer:
         self.level -= 1
 
     def align(self, heads: Sequence[str], spans: Sequence[Span]) -> list[str]:
-        """Left-hand sides padded so that neighbours of like length have their `=` in one column;
-        those with a keyword (`output`, `expect`) keep to themselves."""
+        """Left-hand sides padded so that neighbours of similar length have aligned `=`; those with
+        a keyword (`output`, `expect`) are aligned among themselves."""
         padded: list[str] = []
         run: list[str] = []
         least = most = 0
@@ -578,7 +579,7 @@ class _Printer:
         return padded + [h.ljust(most) for h in run]
 
     def are_apart(self, first: Span, second: Span) -> bool:
-        """Whether an empty line or a comment will stand between two items."""
+        """Whether an empty line or a comment separates two items."""
         if second.line > _end_line(first) + 1:
             return True
         number = bisect.bisect_left(self.comment_starts, first.end)
@@ -612,12 +613,12 @@ class _Printer:
 
 
 def _ends_line(comment: syntax.Comment) -> bool:
-    """Whether nothing stands behind a comment on its last line."""
+    """Whether nothing follows a comment on its last line."""
     return not comment.span.source.text[comment.span.end :].split("\n", 1)[0].strip()
 
 
 def _end_line(span: Span) -> int:
-    """The source line that a place ends on."""
+    """Last source line of a span."""
     return span.source.locate(max(span.start, span.end - 1))[0]
 
 

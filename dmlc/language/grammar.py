@@ -1,8 +1,5 @@
-"""Runs the grammar, `grammar/dml.lark`, over a text.
-
-Gives lark's tree as it stands; `build` makes syntax nodes of it, and `mistakes` words of what was
-refused.
-"""
+"""Parser of the grammar `grammar/dml.lark`. It returns lark's tree; `build` makes syntax nodes of
+it, and `mistakes` makes messages of refusals."""
 
 from __future__ import annotations
 
@@ -21,11 +18,8 @@ Tree: TypeAlias = "lark.Tree[lark.Token]"
 
 
 class UnexpectedText(Exception):
-    """The grammar has no place for what stands at an offset.
-
-    `found` is the text refused, empty at the end; `expected` names the terminals that may stand
-    there.
-    """
+    """Raised for text that the grammar refuses. `found` is that text, empty at the end; `expected`
+    has the terminals accepted there."""
 
     def __init__(self, start: int, found: str, expected: frozenset[str]) -> None:
         super().__init__(start, found, expected)
@@ -40,10 +34,8 @@ def _grammar() -> lark.Lark:
 
 
 def read(text: str, rule: str, watch: Callable[[Token], None]) -> Tree:
-    """The tree of a text by a rule, `start` or `expression`. Raises `UnexpectedText`.
-
-    `watch` sees every token before the parser does, and may raise to end the reading.
-    """
+    """Tree of a text for a start rule, `start` or `expression`. Raises `UnexpectedText`. `watch`
+    sees every token before the parser does, and may raise to end the parse."""
     parser = _parser(text, rule)
     seen = 0
     last: Token | None = None
@@ -74,11 +66,8 @@ def _accepted(parser: InteractiveParser) -> frozenset[str]:
 
 
 def _accepted_after(text: str, rule: str, count: int) -> frozenset[str]:
-    """What may stand behind the first tokens of a text.
-
-    A parser that refused a token has made reductions for it, and so forgotten what else it would
-    have taken: another one is brought to the same place.
-    """
+    """Terminals accepted after the first `count` tokens of a text. A parser that refused a token
+    has made reductions for it, which hide other accepted terminals; so a fresh parser is run."""
     parser = _parser(text, rule)
     tokens = parser.iter_parse()
     try:
@@ -91,23 +80,23 @@ def _accepted_after(text: str, rule: str, count: int) -> frozenset[str]:
 
 
 class Continuation:
-    """What may come next behind a text."""
+    """State of the parser after a text."""
 
     def __init__(self, parser: InteractiveParser) -> None:
         self._parser = parser
         self.expected = _accepted(parser)
-        """The terminals."""
+        """Terminals accepted next."""
 
     def after(self, terminal: str) -> Continuation:
-        """What may come next behind one of the expected."""
+        """State after one of the accepted terminals."""
         further = self._parser.copy()
         further.feed_token(lark.Token(terminal, ""))
         return Continuation(further)
 
 
 def continue_text(text: str, rule: str) -> Continuation:
-    """What may come next behind a text, which ends between two tokens. Raises `UnexpectedText`
-    where a part of it has no place."""
+    """State of the parser after a text that ends between two tokens. Raises `UnexpectedText` if a
+    part of it is refused."""
     # Some words are keywords only before a name.
     parser = _parser(f"{text}x", rule)
     try:
@@ -133,11 +122,11 @@ def terminals() -> tuple[str, ...]:
 
 
 def is_tree(node: object) -> TypeGuard[Tree]:
-    """Whether a node has children, and is no token or left out."""
+    """Whether a node is a subtree, neither a token nor omitted."""
     return isinstance(node, lark.Tree)
 
 
 @functools.cache
 def spellings() -> dict[str, str]:
-    """What is written for every terminal that has one spelling, by its name."""
+    """Spelling of every terminal that has only one, by name."""
     return {t.name: t.pattern.value for t in _grammar().terminals if t.pattern.type == "str"}

@@ -1,8 +1,8 @@
-"""The tables that lark makes of the grammar, written down: making them is a quarter of a second in
-every process, and reading them a tenth of that.
+"""Cache of lark's parse tables: building them takes a quarter of a second in every process, reading
+them a tenth of that.
 
-`grammar/tables.json` says of which grammar and by which lark it was made; where either differs,
-the grammar itself is read. `make golden` writes the file anew. What the tables mean, lark knows.
+`grammar/tables.json` records its grammar and its version of lark; if either differs, the tables are
+built from the grammar. `make golden` writes the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ START_RULES = ("start", "expression")
 _Json: TypeAlias = dict[str, Any]
 _ANY_LENGTH = 1 << 20
 _SHIFT, _REDUCE = 0, 1
-"""How lark writes what a state does with a token."""
+"""Lark's codes of parser actions."""
 
 
 def build_parser(grammar: str) -> lark.Lark:
@@ -37,7 +37,7 @@ def build_parser(grammar: str) -> lark.Lark:
 
 
 def load_parser(grammar: str, tables: str) -> lark.Lark:
-    """The parser of a grammar, from its tables where they are of this grammar and this lark."""
+    """Parser of a grammar, from its tables if they match this grammar and this version of lark."""
     found = cast("_Json", json.loads(tables))
     if found["origin"] != _origin(grammar):
         return build_parser(grammar)
@@ -54,8 +54,8 @@ def load_parser(grammar: str, tables: str) -> lark.Lark:
 
 
 def write_tables(grammar: str) -> str:
-    """The tables of a grammar, a line for each state. One grammar and lark give one text: the
-    states, which lark numbers as it comes, are numbered by their way from the first."""
+    """Tables of a grammar, one line per state. The text is deterministic: states, which lark
+    numbers arbitrarily, are numbered in the order they are reached from the first."""
     parser: Any = build_parser(grammar)
     data, memo = cast("tuple[_Json, dict[int, _Json]]", parser.memo_serialize([TerminalDef, Rule]))
     table = cast("_Json", data["parser"].pop("parser"))
@@ -88,12 +88,12 @@ def write_tables(grammar: str) -> str:
 
 
 def _origin(grammar: str) -> _Json:
-    """What the tables depend on."""
+    """Inputs of the tables: grammar and version of lark."""
     return {"lark": lark.__version__, "grammar": hashlib.sha256(grammar.encode()).hexdigest()}
 
 
 def _order(states: Mapping[int, Mapping[str, Any]], first: list[int]) -> list[int]:
-    """The states in the order in which they are reached, the names of tokens in theirs."""
+    """States in the order they are reached, with tokens in alphabetical order."""
     order = list(dict.fromkeys(first))
     seen = set(order)
     for state in order:
@@ -105,7 +105,7 @@ def _order(states: Mapping[int, Mapping[str, Any]], first: list[int]) -> list[in
 
 
 def _row(actions: Mapping[str, Any], numbers: Mapping[int, int]) -> _Json:
-    """What a state does: where a token leads, and by which rules others are reduced."""
+    """Actions of a state: shifts by token, reductions by rule."""
     shift: dict[str, int] = {}
     reduce: dict[int, list[str]] = {}
     for token, (kind, target) in sorted(actions.items()):
@@ -117,7 +117,7 @@ def _row(actions: Mapping[str, Any], numbers: Mapping[int, int]) -> _Json:
 
 
 def _actions(row: _Json) -> dict[str, tuple[int, object]]:
-    """As lark reads what `_row` writes."""
+    """Actions in lark's form, from `_row`."""
     found: dict[str, tuple[int, object]] = {t: (_SHIFT, s) for t, s in row["shift"].items()}
     for rule, names in row["reduce"].items():
         found.update(dict.fromkeys(names, (_REDUCE, {"@": int(rule)})))

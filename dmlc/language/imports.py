@@ -1,8 +1,8 @@
-"""Reads `.dml` files and what they import, each file once.
+"""Loader of `.dml` files and their imports, each file once.
 
-An import is relative to the file that has it. It reaches the files below the folder of the file
-that everything began with, and below folders that the caller allows, wherever symbolic links and
-'..' lead. A cycle is an error that shows the chain.
+An import is relative to its file. It may name files below the folder of the first file, and below
+folders that the caller allows, after symbolic links and '..' are resolved. A cycle is an error that
+shows the chain.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from dmlc.language.parse import parse, read_source, resolve
 from dmlc.source import Diagnostic, DmlcError, Note, Source, Span
 
 Reader: TypeAlias = Callable[[Path, Span | None], Source]
-"""Gives the text of a file for the import at a place; raises `DmlcError`."""
+"""Reader of an imported file's text, given the span of the import; raises `DmlcError`."""
 
 _DEEPEST = 64
-"""The longest chain of imports."""
+"""Longest chain of imports."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Loaded:
-    """A parsed file and the files it imports, directly or not, each once and before its users."""
+    """Parsed file and the files it imports, directly or not, each once and before its users."""
 
     file: syntax.File
     imports: tuple[syntax.File, ...]
@@ -35,20 +35,20 @@ class Loaded:
 
 def load_file(path: Path, folders: Sequence[Path] = ()) -> Loaded:
     """Reads and parses a file and its imports, which may also lie below `folders`. Raises
-    `DmlcError` with every mistake."""
+    `DmlcError` with every error."""
     return _load(read_source(path), folders)
 
 
 def load_text(text: str, filename: str, folders: Sequence[Path] = ()) -> Loaded:
-    """Parses a text as if it stood in that file, and reads its imports."""
+    """Parses a text as the content of `filename`, and reads its imports."""
     return _load(Source(filename, text), folders)
 
 
 def load_imports(
     file: syntax.File, folders: Sequence[Path] = (), read: Reader = read_source
 ) -> tuple[Loaded, tuple[Diagnostic, ...]]:
-    """Reads what a parsed file imports, as far as that can be read, and gives every mistake. `read`
-    gives the texts: an editor has some that are not saved."""
+    """Reads the imports of a parsed file as far as possible, and returns every error. `read` gives
+    the texts: an editor has some that are not saved."""
     here = Path(file.source.name)
     loader = _Loader([here.parent, *folders], read)
     loader.load_imports(file, here, [(resolve(here), None)])
@@ -64,8 +64,8 @@ def _load(source: Source, folders: Sequence[Path]) -> Loaded:
 
 @functools.lru_cache(256)
 def _parse(source: Source) -> syntax.File:
-    """A file that is imported. Many may import it: an editor has all of them open, and analyses
-    each of them when it changes."""
+    """Syntax tree of an imported file. It is cached, since an editor analyses every open file that
+    imports it."""
     return parse(source)
 
 
@@ -75,13 +75,13 @@ class _Loader:
         self.read = read
         self.files: dict[Path, syntax.File] = {}
         self.targets: dict[Path, Path] = {}
-        """Where paths lead."""
+        """Resolved paths."""
         self.diagnostics: list[Diagnostic] = []
 
     def load_imports(
         self, file: syntax.File, path: Path, chain: Sequence[tuple[Path, Span | None]]
     ) -> None:
-        """Loads what a file imports; `chain` is how it was reached, itself last."""
+        """Loads the imports of a file; `chain` is the chain of imports up to this file."""
         for declaration in file.declarations:
             if not isinstance(declaration, syntax.Import):
                 continue
@@ -118,7 +118,7 @@ class _Loader:
         self.files[target] = file
 
     def check_allowed(self, declaration: syntax.Import, path: Path, target: Path) -> None:
-        """Refuses, before it is looked at, a file that no file may import."""
+        """Raises `DmlcError` for a path outside the allowed folders, before it is opened."""
         if any(target.is_relative_to(folder) for folder in self.folders):
             return
         leads = "" if target == Path(os.path.abspath(path)) else f" leads to '{target}', which"

@@ -1,8 +1,8 @@
-"""What the checker knows about an expression before anything is bound.
+"""Kinds of expressions in the checker, before anything is bound.
 
-A `Kind` says as much as the tables say: number or boolean, one value or an array or a tensor,
-its possible ranks. `UNKNOWN` is what a parameter of a function is, and what follows a mistake:
-it fits everywhere, so that one mistake is reported once.
+A `ValueKind` is what the tables imply: number or boolean; scalar, array or tensor; possible ranks.
+`UNKNOWN` is the kind of a function's parameter and of an erroneous expression: it fits everywhere,
+so that one error is reported once.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class Form(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     what: What
     form: Form
     enum: EnumDefinition | None = None
     values: tuple[str, ...] | None = None
-    """Of a string: what it may be."""
+    """Permitted values of a string."""
     ranks: frozenset[int] | None = None
-    """Of a tensor: the dimension counts it may have; None if nothing is known."""
+    """Possible ranks of a tensor; None if unknown."""
     pack: bool = False
-    """True for a pack variable, which has a value per axis."""
+    """Whether it is a pack variable, which has a value per axis."""
 
     @property
     def is_unknown(self) -> bool:
@@ -49,64 +49,64 @@ class Kind:
         return f"a {self.enum.name}" if self.enum is not None else self.what.value
 
 
-UNKNOWN = Kind(What.UNKNOWN, Form.UNKNOWN)
-BROKEN = Kind(What.UNKNOWN, Form.UNKNOWN, values=())
-"""What the name of a declaration is that could not be read: what is compared with it may be a
-member of an enum that is not known either."""
-NUMBER = Kind(What.NUMBER, Form.SCALAR)
-BOOL = Kind(What.BOOL, Form.SCALAR)
-STRING = Kind(What.STRING, Form.SCALAR)
-TYPE = Kind(What.TYPE, Form.SCALAR)
-NUMBERS = Kind(What.NUMBER, Form.ARRAY)
-PACK = Kind(What.NUMBER, Form.SCALAR, pack=True)
+UNKNOWN = ValueKind(What.UNKNOWN, Form.UNKNOWN)
+BROKEN = ValueKind(What.UNKNOWN, Form.UNKNOWN, values=())
+"""Kind of a declaration that could not be read. A name compared with it may be a member of an
+unknown enum."""
+NUMBER = ValueKind(What.NUMBER, Form.SCALAR)
+BOOL = ValueKind(What.BOOL, Form.SCALAR)
+STRING = ValueKind(What.STRING, Form.SCALAR)
+TYPE = ValueKind(What.TYPE, Form.SCALAR)
+NUMBERS = ValueKind(What.NUMBER, Form.ARRAY)
+PACK = ValueKind(What.NUMBER, Form.SCALAR, pack=True)
 
 
-def tensor_kind(tensor: TensorDefinition) -> Kind:
-    """The kind of a tensor's elements, all of them at once."""
+def tensor_kind(tensor: TensorDefinition) -> ValueKind:
+    """Kind of a tensor as a whole."""
     booleans = {t is DataType.BOOL for t in tensor.dtypes}
     what = What.UNKNOWN
     if len(booleans) == 1:
         what = What.BOOL if booleans.pop() else What.NUMBER
     form = Form.UNKNOWN if tensor.array else Form.TENSOR
-    return Kind(what, form, ranks=frozenset(tensor.ranks))
+    return ValueKind(what, form, ranks=frozenset(tensor.ranks))
 
 
-def attribute_kind(attribute: AttributeDefinition) -> Kind:
+def attribute_kind(attribute: AttributeDefinition) -> ValueKind:
     form = Form.ARRAY if attribute.is_array else Form.SCALAR
     what = attribute.type.what
     values = attribute.values if what is What.STRING else None
-    return Kind(what, form, attribute.enum, values)
+    return ValueKind(what, form, attribute.enum, values)
 
 
-class Names:
-    """What the expressions of one place may name. Filled in as statements are checked."""
+class SymbolTable:
+    """Symbol table of one operator or graph, filled as its statements are checked."""
 
     def __init__(
         self,
         enums: Mapping[str, EnumDefinition],
         functions: Mapping[str, FunctionDefinition],
-        results: Mapping[str, Kind],
+        results: Mapping[str, ValueKind],
         *,
         elements: bool = False,
     ) -> None:
         self.enums = enums
         self.functions = dict(functions)
         self.results = dict(results)
-        """The kind each function gives, once it has been checked."""
+        """Kind of each checked function's result."""
         self.elements = elements
-        """Whether tensors' elements may be read: in `compute`, not in `require` or a default."""
+        """Whether elements of tensors may be read: in `compute`, not in `require` or a default."""
         self.tensors: dict[str, TensorDefinition] = {}
         self.attributes: dict[str, AttributeDefinition] = {}
-        self.dimensions: dict[str, Kind] = {}
-        """The names of sizes, and of whole shapes, that the `Dimensions` column has."""
+        self.dimensions: dict[str, ValueKind] = {}
+        """Names of sizes and shapes in the `Dimensions` column."""
         self.broken: set[str] = set()
-        """The names of what the tables could not read: nothing more is known of them, and they are
-        no names that are unknown."""
-        self.locals: dict[str, Kind] = {}
-        """Locals and outputs that are defined by now."""
+        """Names of unreadable table rows. Nothing else is known of them, and they are not reported
+        as unknown."""
+        self.locals: dict[str, ValueKind] = {}
+        """Locals and outputs defined so far."""
         self.later: dict[str, Span] = {}
-        """Names that a later statement defines, or that this one does."""
+        """Names that this statement or a later one defines."""
         self.recurrent: dict[str, int] = {}
-        """Of these, those that the statements of a recurrence read at other steps: the number of
-        their indices."""
+        """Number of indices of those names that the statements of a recurrence may read at other
+        steps."""
         self.later_functions: dict[str, Span] = {}

@@ -1,8 +1,5 @@
-"""Lays out nested text within a width: a small pretty-printer after Wadler.
-
-A document is text, a place where a line may break, a group (all of whose breaks are taken, or
-none) or an indented document. Knows nothing of the language.
-"""
+"""Pretty-printer after Wadler. A document is a text, a line break, a group (whose breaks are all
+taken, or none) or an indented document."""
 
 from __future__ import annotations
 
@@ -12,21 +9,21 @@ from typing import TypeAlias
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Break:
-    """A place to break a line; `flat` is what stands there otherwise."""
+    """Possible line break; `flat` is its text if it is not taken."""
 
     flat: str = " "
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Group:
-    """Its breaks are all taken, or none where it fits the line."""
+    """Group whose breaks are all taken, or none if it fits the line."""
 
     parts: tuple[Document, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Indent:
-    """Lines broken inside start further in."""
+    """Document with additional indentation after its breaks."""
 
     parts: tuple[Document, ...]
     columns: int = 4
@@ -36,10 +33,8 @@ Document: TypeAlias = str | Break | Group | Indent
 
 
 def lay_out(document: Document, width: int, column: int, indent: int) -> str:
-    """The document as text whose lines keep to `width` where breaks allow it.
-
-    `column` is where its first line starts; lines after a break start at `indent`.
-    """
+    """Text of a document, with lines of at most `width` characters if breaks allow it. The first
+    line starts at `column`, lines after a break at `indent`."""
     out: list[str] = []
     pending: list[tuple[Document, int, bool]] = [(document, indent, False)]
     while pending:
@@ -64,7 +59,7 @@ def lay_out(document: Document, width: int, column: int, indent: int) -> str:
 
 
 def _fits(group: Group, room: int, after: list[tuple[Document, int, bool]]) -> bool:
-    """Whether a group on one line, with what follows it up to the next break, has room."""
+    """Whether a group on one line, followed by the text up to the next break, fits."""
     pending: list[tuple[Document, bool]] = [(part, True) for part in reversed(group.parts)]
     left = len(after)
     while room >= 0 and (pending or left):

@@ -1,8 +1,6 @@
-"""How deep and how long a text may be, found while its tokens are read.
-
-What nests too deep is refused before it is read to its end, so that the refusal costs the same
-whatever follows. `build` measures the exact depth of what this lets pass.
-"""
+"""Limits on the depth and length of a text, checked while its tokens are read. Text nested too deep
+is refused at once, so that the cost of a refusal does not depend on what follows. `build` measures
+the exact depth of the tree."""
 
 from __future__ import annotations
 
@@ -12,13 +10,13 @@ from dmlc.language.grammar import Token
 from dmlc.source import Note
 
 MAX_DEPTH = 200
-"""The deepest expression: parentheses, calls and operators in a row each add a level."""
+"""Deepest expression: parentheses, calls and operators in a chain each add a level."""
 MAX_NAME = 128
 """The longest name, in characters."""
 LARGEST_INTEGER = 2**64 - 1
 """The largest whole number: that of UINT64."""
 MAX_TOKENS = 100_000
-"""How many words, numbers, marks, table cells and comments a text may have."""
+"""Largest number of tokens: words, numbers, marks, table cells and comments."""
 
 TOO_DEEP = f"this expression is nested deeper than {MAX_DEPTH} levels"
 TOO_DEEP_CURE = "give parts of it a name"
@@ -30,13 +28,14 @@ _LEVELS = {
     "STAR": 6, "SLASH": 6, "PERCENT": 6,
 }  # fmt: skip
 _LAST = 7
-"""One count per level of operators, and one for what stands behind a value: `.`, `[` and `(`."""
+"""Index of the last count: one per precedence of operators, and one for postfix `.`, `[` and
+`(`."""
 _OPENING = ("LPAR", "LSQB")
 _CLOSING = ("RPAR", "RSQB")
 _VALUES = {"NAME", "INTEGER", "FLOAT", "CONSTANT", "STRING", *_CLOSING}
-"""What a value may end with: a '-' behind it subtracts, any other is a sign."""
+"""Last tokens of a value: a '-' after one subtracts, any other is a sign."""
 _WITHIN = {*_VALUES, "PACK", "NOT", "ELSE"}
-"""What may stand inside one expression; any other token ends a row of operators."""
+"""Tokens inside an expression; any other ends a chain of operators."""
 
 
 _PIECE = re.compile(
@@ -50,7 +49,7 @@ _PIECE = re.compile(
 
 
 def is_too_long(text: str) -> bool:
-    """Whether a text has more than `MAX_TOKENS` pieces, told without parsing it."""
+    """Whether a text has more than `MAX_TOKENS` tokens, without parsing it."""
     count = 0
     for match in _PIECE.finditer(text):
         count += 1 if text[match.start()] != "|" else text.count("|", *match.span())
@@ -60,7 +59,7 @@ def is_too_long(text: str) -> bool:
 
 
 class Excess(Exception):
-    """A text goes beyond a limit at a token."""
+    """Raised at the token that exceeds a limit."""
 
     def __init__(self, message: str, cure: str, token: Token) -> None:
         super().__init__(message)
@@ -70,15 +69,14 @@ class Excess(Exception):
 
 
 class Limits:
-    """Counts tokens, open brackets and operators in a row.
-
-    Nothing is refused here which the tree of the same tokens would have kept within the limits.
-    """
+    """Counter of tokens, open brackets and operators in a chain. It refuses nothing whose tree is
+    within the limits."""
 
     def __init__(self) -> None:
         self.tokens = 0
         self.rows: list[list[int]] = [[0] * (_LAST + 1)]
-        """For each open bracket the operators since its last separator, loosest first."""
+        """Operators since the last separator in each open bracket, by precedence from the
+        loosest."""
         self.signs = 0
         self.after_value = False
 
@@ -95,7 +93,7 @@ class Limits:
             raise Excess(TOO_DEEP, TOO_DEEP_CURE, token)
 
     def count(self, kind: str) -> bool:
-        """Counts what is no sign, and tells whether that is too much."""
+        """Counts an operator that is no sign; returns whether the limit is exceeded."""
         row = self.rows[-1]
         if kind in _LEVELS:
             level = _LEVELS[kind]

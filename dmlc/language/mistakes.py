@@ -1,7 +1,7 @@
-"""What the grammar refused, in the user's words, and how to read on behind it.
+"""Diagnostics of syntax errors, and recovery.
 
-The statement, section or declaration at fault is left out, so that the rest can be read again and
-one run reports every mistake that does not follow from another.
+The statement, section or declaration with the error is blanked, so that the rest can be parsed
+again and one run reports every independent error.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ _MOST_WORDS = 12
 _SHOWN = 40
 _UNDERLINED = 80
 _LOOKED_AT = 2000
-"""How far back an open parenthesis is looked for."""
+"""Number of characters searched backwards for an open parenthesis."""
 
 
 def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagnostic:
-    """The diagnostic of a refusal; `offset` is where in the source the text refused stands."""
+    """Diagnostic of a refusal; `offset` is that of the refused text in the source."""
     start, found = offset + refused.start, refused.found
     rest = source.text[start : start + 2] if found else ""
     if rest == "/*":
@@ -81,7 +81,7 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
         word = _WORD.match(source.text, start)
         found = word.group() if word is not None and len(word.group()) > len(found) else found
     if found in _keywords(refused.expected):
-        # Such a word is one only before a name, and what stands behind it is none.
+        # Such a word is a keyword only before a name, and no name follows it.
         behind = _BEHIND.match(source.text, start + len(found))
         place, text = (start, "") if behind is None else (behind.start(1), behind.group(1))
         return describe(UnexpectedText(place - offset, text, frozenset({"NAME"})), source, offset)
@@ -114,15 +114,15 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
 
 
 def _find_keyword(found: str, expected: frozenset[str]) -> str | None:
-    """The expected keyword that a word is close to."""
+    """Expected keyword that is close to a word."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", found):
         return None
     return nearest(found, sorted(_keywords(expected)))
 
 
 def _cures(found: str, rest: str, near: str | None, expected: frozenset[str]) -> Iterator[str]:
-    """What may mend it; `rest` is what stands there, if only its first two characters, and `near`
-    the keyword that is meant."""
+    """Suggestions; `rest` is the text at the refusal, at least its first two characters, and `near`
+    the keyword probably meant."""
     if near is not None:
         yield f"did you mean '{near}'?"
     elif re.match(r"\.?[0-9]", rest) and "INTEGER" in expected:
@@ -141,8 +141,8 @@ _FACTS = ("DataType", "DimensionCount", "Sizes")
 
 
 def _list_sentences(source: Source, start: int) -> tuple[Span, list[str]]:
-    """The sentence at a place of `constraints`, and what it may be, for the tensors that it names,
-    the nearest form first; nothing where no sentence is refused."""
+    """Span of the sentence at an offset of `constraints`, and the forms it may have for the tensors
+    that it names, nearest first; no forms if no sentence is refused."""
     text = source.text
     first = text.rfind("\n", 0, start) + 1
     before = text[max(0, start - _LOOKED_AT) : start]
@@ -175,7 +175,7 @@ def _list_sentences(source: Source, start: int) -> tuple[Span, list[str]]:
 
 
 def _find_missing(source: Source, start: int, found: str) -> Iterator[Note]:
-    """What may be missing where an operator could stand."""
+    """Notes about a token that may be missing, if an operator is accepted."""
     opened = _find_open(source.text, start)
     line = source.text[source.text.rfind("\n", 0, start) + 1 : start]
     if opened is not None and (not line.strip() or found in ("}", "{", "")):
@@ -186,8 +186,7 @@ def _find_missing(source: Source, start: int, found: str) -> Iterator[Note]:
 
 
 def _find_open(text: str, end: int) -> int | None:
-    """The innermost bracket or parenthesis that is open at a place of the text, within the braces
-    around it."""
+    """Innermost open bracket or parenthesis at an offset, within the braces around it."""
     opened: list[int] = []
     start = max(text.rfind("{", 0, end) + 1, text.rfind("}", 0, end) + 1, end - _LOOKED_AT)
     for found in re.finditer(r'"(?:[^"\\]|\\.)*"|//[^\n]*|\|[^\n]*\||[()\[\]]', text[start:end]):
@@ -199,7 +198,7 @@ def _find_open(text: str, end: int) -> int | None:
 
 
 def can_go_on(refused: UnexpectedText, text: str) -> bool:
-    """Whether what follows a refusal can be told apart: not behind an open quote or comment."""
+    """Whether recovery is possible after a refusal: not after an open quote or comment."""
     return not (refused.found == '"' or text.startswith("/*", refused.start))
 
 
@@ -209,7 +208,7 @@ def _short(text: str) -> str:
 
 
 def spell_keyword(terminal: str) -> str:
-    """The keyword that a terminal is, or the keywords: `gradient of`; empty where it is none."""
+    """Keyword, or keywords, of a terminal: `gradient of`; empty for any other."""
     word = _WORDS.get(terminal)
     spelled = f"'{spellings().get(terminal, '')}'" if word is None else word
     quoted = re.fullmatch(r"'([a-z]+(?: [a-z]+)*)'", spelled)
@@ -222,7 +221,7 @@ def _keywords(expected: frozenset[str]) -> Iterator[str]:
 
 
 def _expected_words(expected: frozenset[str]) -> str:
-    """What a person would say is expected, most telling first."""
+    """Description of the expected terminals, most telling first."""
     left = expected - {"COMMENT", "SPACE", "_BULLET"}
     words: list[str] = []
     if {"INTEGER", "LPAR"} <= left:
@@ -243,7 +242,7 @@ def _expected_words(expected: frozenset[str]) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rest:
-    """A text of which the part from `start` to `end` was blanked."""
+    """Text with the part from `start` to `end` blanked."""
 
     text: str
     start: int
@@ -251,7 +250,7 @@ class Rest:
 
 
 class Size(enum.IntEnum):
-    """How much around a mistake to leave out."""
+    """Size of the part to blank around an error."""
 
     STATEMENT = 0
     SECTION = 1
@@ -260,14 +259,14 @@ class Size(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Part:
-    """Where a statement, section or declaration starts, and what its first words are."""
+    """Beginning of a statement, section or declaration, and its first words."""
 
     start: int
     depth: int
-    """How many braces are open around it."""
+    """Number of open braces around it."""
     statement: bool
     known: bool
-    """Whether its first words are right, so that a mistake there is of the part before."""
+    """Whether its first words are valid, so that an error there belongs to the part before."""
 
 
 _PIECE = re.compile(
@@ -290,10 +289,8 @@ _PIECE = re.compile(
 
 
 def leave_out(text: str, place: int, size: Size) -> Rest | None:
-    """The text with the part around or before a mistake blanked.
-
-    None where there is no such part, or where its braces do not match.
-    """
+    """Text with the part around or before an error blanked; None if there is no such part, or its
+    braces do not match."""
     around: list[_Part] = []
     before: list[_Part] = []
     fault: _Part | None = None
@@ -336,7 +333,7 @@ def leave_out(text: str, place: int, size: Size) -> Rest | None:
 
 
 def _at_fault(parts: list[_Part], size: Size) -> _Part | None:
-    """The last part of at least a size."""
+    """Last part of at least a size."""
     for part in reversed(parts):
         if size is Size.DECLARATION and part.depth > 0:
             continue
@@ -347,8 +344,7 @@ def _at_fault(parts: list[_Part], size: Size) -> _Part | None:
 
 
 def _before(part: _Part, parts: list[_Part], size: Size) -> _Part | None:
-    """What is at fault where a part cannot start: of statements the one before, in the same
-    braces."""
+    """Part with the error if a part cannot start here: the statement before, in the same braces."""
     if not part.statement:
         return _at_fault(parts, max(size, Size.SECTION))
     last = parts[-1] if parts else part

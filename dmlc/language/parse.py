@@ -1,4 +1,4 @@
-"""Text to syntax tree: reads files, and parses them with every independent mistake reported.
+"""Parser of files, which reports every independent syntax error.
 
 The grammar is `grammar/dml.lark`. Nothing is resolved here; `check` does that.
 """
@@ -20,20 +20,17 @@ from dmlc.language.mistakes import Rest, Size, can_go_on, describe, leave_out
 from dmlc.source import Diagnostic, DmlcError, Note, Source, Span
 
 SUFFIX = ".dml"
-"""What the names of files of the language end in."""
+"""Suffix of the language's files."""
 MAX_BYTES = 16 << 20
-"""The largest file read."""
+"""Largest file in bytes."""
 MAX_ERRORS = 20
-"""How many mistakes one run reports."""
+"""Largest number of errors that one run reports."""
 
 
 def read_source(path: Path, span: Span | None = None) -> Source:
-    """The text of a `.dml` file. Raises `DmlcError`, at the import that asks for it if there is
-    one, where it is no regular file of that name, too large, or no UTF-8.
-
-    What a symbolic link leads to has to be such a file too: messages quote what they are about, and
-    so nothing else may be read.
-    """
+    """Text of a `.dml` file. Raises `DmlcError`, at the import if there is one, for a path that is
+    no regular file with that suffix, is too large, or is not UTF-8. The target of a symbolic link
+    must be such a file too: messages quote the text, so that no other file may be read."""
     target = resolve(path, span)
     if not os.path.isdir(target):
         if path.suffix != SUFFIX:
@@ -52,7 +49,7 @@ def read_source(path: Path, span: Span | None = None) -> Source:
 
 
 def resolve(path: Path, span: Span | None = None) -> Path:
-    """Where a path leads, past symbolic links and '..'. Raises `DmlcError`."""
+    """Path with symbolic links and '..' resolved. Raises `DmlcError`."""
     try:
         return Path(os.path.realpath(path))
     except ValueError:
@@ -67,17 +64,17 @@ def resolve(path: Path, span: Span | None = None) -> Path:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reading:
-    """What a text is read as, and what is wrong with it."""
+    """Result of a parse: tree and diagnostics."""
 
     file: syntax.File | None
-    """The tree. Where there are mistakes, that of the text without the parts at fault; None where
-    the rest cannot be read either."""
+    """Syntax tree; after an error, that of the text without the erroneous parts, or None if the
+    rest cannot be parsed either."""
     diagnostics: tuple[Diagnostic, ...]
-    """Up to 20 mistakes, in the order of the text."""
+    """Up to 20 errors, in the order of the text."""
 
 
 def parse(source: Source) -> syntax.File:
-    """The syntax tree of a `.dml` text. Raises `DmlcError` with up to 20 mistakes."""
+    """Syntax tree of a `.dml` text. Raises `DmlcError` with up to 20 errors."""
     reading = read_text(source)
     if reading.file is None or reading.diagnostics:
         raise DmlcError(reading.diagnostics)
@@ -85,7 +82,7 @@ def parse(source: Source) -> syntax.File:
 
 
 def read_text(source: Source) -> Reading:
-    """Reads a `.dml` text, with mistakes or without."""
+    """Parses a `.dml` text, with or without errors."""
     try:
         _refuse_unreadable(source)
     except DmlcError as error:
@@ -121,7 +118,7 @@ def read_text(source: Source) -> Reading:
 
 
 def _describe(refused: UnexpectedText, rest: Rest | None, source: Source) -> Diagnostic:
-    """The diagnostic of a refusal, with the part before it where that is what was left out."""
+    """Diagnostic of a refusal, with the preceding part if that is what was blanked."""
     found = describe(refused, source)
     if rest is None or rest.end > refused.start or found.notes:
         return found
@@ -158,7 +155,7 @@ def _too_much(excess: Excess, source: Source, offset: int = 0) -> Diagnostic:
 
 
 def _refuse_unreadable(source: Source) -> None:
-    """What the lexer should not see at all."""
+    """Raises `DmlcError` for characters that the lexer must not see."""
     if len(source.text) > MAX_BYTES or len(source.text.encode("utf-8", "replace")) > MAX_BYTES:
         raise DmlcError(
             f"{source.name}: the file is larger than {MAX_BYTES >> 20} MiB", code="E0003"

@@ -1,8 +1,7 @@
-"""Recurrences: definitions by index that read each other, or themselves, at other steps.
+"""Recurrences: indexed definitions that read each other, or themselves, at other steps.
 
-`H[t : T, n, u] = f(H[t - 1, n, u])` defines H step by step. Which statements take part follows from
-which names they read; what they read of each other, and at which step, is seen when an operator is
-bound.
+`H[t : T, n, u] = f(H[t - 1, n, u])` defines H step by step. The names that statements read
+determine a recurrence's statements; the steps that they read are found when an operator is bound.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from dmlc.language.walk import expressions_of, subexpressions
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recurrence:
-    """Statements, by their numbers, from the first to the last that take part in one recurrence;
-    and the names that it defines, in order."""
+    """Recurrence: indices of its statements, from the first to the last, and the names that it
+    defines, in order."""
 
     first: int
     last: int
@@ -27,8 +26,8 @@ class Recurrence:
 def find_recurrences(
     statements: Sequence[syntax.Statement], tensors: Collection[str]
 ) -> tuple[Recurrence, ...]:
-    """The recurrences among the statements of a `compute` section, in order; those of names that
-    no tensor of the operator has."""
+    """Recurrences among the statements of a `compute` section, in order, except those of an
+    operator's tensors."""
     read = [_list_indexed(statement) for statement in statements]
     made = {s.name.text: number for number, s in enumerate(statements)}
     edges = [{made[name] for name in names if name in made} for names in read]
@@ -54,7 +53,7 @@ def find_recurrences(
 
 
 def _list_indexed(statement: syntax.Statement) -> set[str]:
-    """The names that a statement reads by index, and the functions that it calls."""
+    """Names that a statement reads by index, and the functions that it calls."""
     found: set[str] = set()
     for expression in (p for e in expressions_of(statement) for p in subexpressions(e)):
         match expression:
@@ -68,7 +67,7 @@ def _list_indexed(statement: syntax.Statement) -> set[str]:
 
 
 def _reach_all(edges: Sequence[Collection[int]]) -> list[set[int]]:
-    """What can be got to from each number by one step or more."""
+    """Transitive closure: the nodes reachable from each by one edge or more."""
     found: list[set[int]] = []
     for number in range(len(edges)):
         seen: set[int] = set()

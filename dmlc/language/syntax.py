@@ -1,8 +1,8 @@
-"""The syntax tree of the operator language: what was written, and where.
+"""Syntax tree of the operator language.
 
-Nothing here is resolved: names are text, table cells are text. `check` gives the tree its
-meaning (`definitions`). Spans and spelling are no part of a node's identity, so that
-`parse(format(tree)) == tree`.
+Nothing here is resolved: names are text, table cells are text. `check` resolves them
+(`definitions`). Spans and spelling do not take part in comparisons, so that `parse(format(tree)) ==
+tree`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dmlc.source import Source, Span
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """What stands at a place of a source; the place is no part of what it is."""
+    """Node with the span of its source, which does not take part in comparisons."""
 
     span: Span = dataclasses.field(compare=False, repr=False, kw_only=True)
 
@@ -69,8 +69,8 @@ class Member(Node):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Index(Node):
-    """`base[i, j...]`, with `else value` where it may leave the bounds. In a graph's call,
-    `FLOAT32[N, C]` states an output's type and sizes."""
+    """`base[i, j...]`, with `else value` for indices out of bounds. In a graph's call, `FLOAT32[N,
+    C]` states an output's type and sizes."""
 
     base: Expression
     indices: tuple[Expression, ...]
@@ -79,7 +79,7 @@ class Index(Node):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Argument(Node):
-    """One argument of a call; `name` for `like: T` or a graph's `InputTensor: x`."""
+    """Argument of a call; `name` for `like: T` or a graph's `InputTensor: x`."""
 
     name: Name | None
     value: Expression
@@ -95,8 +95,8 @@ class Call(Node):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Binding(Node):
-    """`k : 3` or `o... : Sizes`, of a reduction or of the element that a statement defines: an
-    index variable, and what it runs over where that is said."""
+    """`k : 3` or `o... : Sizes` in a reduction or an indexed definition: an index variable, and its
+    extent if it is stated."""
 
     variable: Name
     pack: bool
@@ -104,7 +104,7 @@ class Binding(Node):
 
     @property
     def text(self) -> str:
-        """The variable as it is written."""
+        """Variable in its source spelling."""
         return self.variable.text + ("..." if self.pack else "")
 
 
@@ -149,8 +149,8 @@ Expression: TypeAlias = (
     Literal | String | Array | Reference | Member | Index | Call | Reduce | Unary | Binary
     | Ternary | Pack
 )  # fmt: skip
-"""Parentheses are not kept: the formatter writes the ones that are needed, and a redundant pair
-around a whole right-hand side, `= (X > 0 ? dY : 0)`, is dropped by it."""
+"""Expressions. Parentheses have no node: the formatter writes those that are needed, and drops a
+redundant pair around a whole right-hand side, `= (X > 0 ? dY : 0)`."""
 
 
 # Declarations --------------------------------------------------------------------------------
@@ -195,13 +195,13 @@ class ScalarFunction(Node):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cell(Node):
-    """One cell of a table, trimmed, its emphasis marks as written."""
+    """Table cell, trimmed, with its emphasis marks."""
 
     text: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row(Node):
+class TableRow(Node):
     cells: tuple[Cell, ...]
 
 
@@ -209,15 +209,15 @@ class Row(Node):
 class Table(Node):
     """The first row is the header; a `| --- |` row is not kept (`ruled` says there was one)."""
 
-    header: Row
-    rows: tuple[Row, ...]
+    header: TableRow
+    rows: tuple[TableRow, ...]
     ruled: bool = dataclasses.field(compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sentence(Node):
-    """`A and B must have the same X and Y.`, `A must be broadcastable to B.`, `A must be a
-    scalar.` `kind` is `same`, `broadcastable` or `scalar`."""
+    """`A and B must have the same X and Y.`, `A must be broadcastable to B.`, `A must be a scalar.`
+    `kind` is `same`, `broadcastable` or `scalar`."""
 
     kind: str
     subjects: tuple[Name, ...]
@@ -249,8 +249,8 @@ Statement: TypeAlias = Assignment | ScalarFunction
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GradientLine(Node):
-    """`dY = gradient of Y`, or `X = InputTensor`: what the tables at hand call the gradient of a
-    tensor of the forward operator, or something of that operator itself."""
+    """`dY = gradient of Y`, or `X = InputTensor`: the row for the gradient of a forward tensor, or
+    for a tensor or attribute of the forward operator."""
 
     name: Name
     of: Name
@@ -264,7 +264,7 @@ class GradientOf(Node):
     operator: Name
     tensors: tuple[Name, ...]
     lines: tuple[GradientLine, ...] | None
-    """None where the tensors are named instead."""
+    """None if the tensors are named instead."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -284,21 +284,21 @@ class TensorsSection(Node):
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExampleItem(Node):
     """`Name = value`, or `expect Name = value within 1e-5`; `Name[0] = value` for an array of
-    tensors, `Name: INT8 = value` where the data type is said."""
+    tensors, `Name: INT8 = value` with a data type."""
 
     name: Name
     value: Expression
     expected: bool
     entry: int | None = None
     within: Literal | None = None
-    """What each element may differ by at most; None where the error bounds say it."""
+    """Largest permitted error of an element; None for the derived error bounds."""
     dtype: Name | None = None
     instead: Expression | None = None
-    """In `differs`, behind `instead of`: what others give."""
+    """Value after `instead of` in `differs`: the result of other implementations."""
 
     @property
     def tensor(self) -> str:
-        """The name with its number, as it is written."""
+        """Name with its number, in its source spelling."""
         return self.name.text if self.entry is None else f"{self.name.text}[{self.entry}]"
 
 
@@ -310,19 +310,19 @@ class Example(Node):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Difference(Example):
-    """`differs "title" in Y[i...] where condition { ... }`: what others give something else for,
-    and an example of it."""
+    """`differs "title" in Y[i...] where condition { ... }`: a deviation from other implementations,
+    with an example."""
 
     tensor: Name | None = None
-    """The output that differs; None where any may."""
+    """Output that differs; None for any."""
     indices: tuple[Binding, ...] | None = None
     condition: Expression | None = None
-    """Of the elements, or of the calls, that may differ; None where all may."""
+    """Condition on the elements, or on the calls, that may differ; None for all."""
 
     @property
     def defined(self) -> Assignment:
-        """The condition as a statement that defines it: for each element of the output, where it
-        is stated by index."""
+        """Condition as a statement that defines it, for each element of the output if it is
+        indexed."""
         name = self.tensor or Name("differs", span=self.span)
         condition = self.condition or Literal("true", True, span=self.span)
         return Assignment(name, self.indices, condition, span=condition.span)
@@ -342,7 +342,7 @@ class Operator(Node):
     gradient_of: GradientOf | None
     examples: tuple[Example, ...]
     sections: tuple[tuple[str, Span], ...] = dataclasses.field(compare=False, repr=False)
-    """Kind and place of every section, in the order written."""
+    """Kind and span of every section, in source order."""
     differences: tuple[Difference, ...] = ()
 
 
@@ -368,13 +368,13 @@ class Gradient(Node):
     wrt: tuple[Expression, ...]
     """Names, or outputs of calls."""
     given: tuple[Expression, ...]
-    """The gradient of each of `of`; none where those are one value each."""
+    """Gradient of each of `of`; empty if those are one value each."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GraphStatement(Node):
-    """`name = e`, or `output name = e`; of a gradient, a name for each that it is with respect
-    to."""
+    """`name = e`, or `output name = e`; a gradient has a name for each tensor that it is with
+    respect to."""
 
     names: tuple[Name, ...]
     value: Expression | Gradient
@@ -382,7 +382,7 @@ class GraphStatement(Node):
 
     @property
     def name(self) -> Name:
-        """The first name: but of a gradient, the only one."""
+        """First name, which is the only one except in a gradient."""
         return self.names[0]
 
 
@@ -399,7 +399,7 @@ Declaration: TypeAlias = Import | Enum | ScalarFunction | Operator | Graph
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Comment(Node):
-    """`// ...` or `/* ... */`, marks included."""
+    """`// ...` or `/* ... */`, with its marks."""
 
     text: str
 

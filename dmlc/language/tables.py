@@ -1,8 +1,8 @@
-"""What the cells of a table mean: kinds, dimensions, ranks, data types, attribute types.
+"""Readers of table cells: kinds, dimensions, ranks, data types, attribute types.
 
-Cells are text as a reference page has it; emphasis marks and links around words are ignored. Each
-mistake is added to the list of diagnostics given, with its cell, and a cell that cannot be read
-gives a permissive value, so that one mistake is reported once.
+Cells have the text of a reference page; emphasis marks and links around words are dropped. Each
+error is added to the given diagnostics with its cell, and an unreadable cell gives a permissive
+value, so that one error is reported once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dmlc.source import (
 
 MAX_RANK = 8
 _SHOWN = 40
-"""How much of a cell a message repeats."""
+"""Number of characters of a cell in messages."""
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
 _ALL_RANKS = tuple(range(1, MAX_RANK + 1))
 
@@ -57,7 +57,7 @@ ATTRIBUTE_COLUMNS = ("Attribute", "Type", "Default", "Values")
 _SHORT_COLUMNS = {"ranks": "Supported dimension counts", "types": "Supported data types"}
 _TYPES = {word: t for t in ATTRIBUTE_TYPES.values() for word in (t.name.lower(), *t.also)}
 _WORDS = {*KINDS, *_TYPES}
-"""What stands in cells and is no name of a row."""
+"""Words in cells that are not names of rows."""
 
 Diagnostics = list[Diagnostic]
 
@@ -72,19 +72,19 @@ def plain(text: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Cells:
-    """The cells of a row by the names of their columns, which stand at `places`."""
+    """Cells of a row by column name; `places` has the columns' indices."""
 
-    row: syntax.Row
+    row: syntax.TableRow
     places: Mapping[str, int]
 
     def __call__(self, column: str) -> syntax.Cell | None:
-        """The cell; None of one that is empty, and where the table has no such column."""
+        """Cell of a column; None if it is empty, or the table has no such column."""
         place = self.places.get(column)
         found = None if place is None else self.row.cells[place]
         return found if found is not None and plain(found.text) else None
 
     def fill(self, column: str, texts: Iterable[str]) -> tuple[Fix, ...]:
-        """The fixes that write one of some texts into an empty cell."""
+        """Fixes that write one of some texts into an empty cell."""
         place = self.places.get(column)
         if place is None:
             return ()
@@ -96,7 +96,7 @@ _TABLE_LINE = re.compile(r"\|[^\n]*\|")
 
 
 def _add_column(table: syntax.Table, place: int, name: str) -> Fix:
-    """The fix that adds a column of empty cells, as the one at a place."""
+    """Fix that adds a column of empty cells beside the one at an index."""
     edits: list[Edit] = []
     for number, line in enumerate(_TABLE_LINE.finditer(table.span.text)):
         bars = [line.start() + bar.start() for bar in re.finditer(r"\|", line[0])]
@@ -109,14 +109,14 @@ def _add_column(table: syntax.Table, place: int, name: str) -> Fix:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads cells, adding mistakes to `diagnostics`."""
+    """Reader of cells; errors are added to `diagnostics`."""
 
     diagnostics: Diagnostics
     broken: set[str] = dataclasses.field(default_factory=set[str])
-    """The names that stand in what could not be read."""
+    """Names in unreadable cells."""
 
     def lose(self, *cells: syntax.Cell) -> None:
-        """Notes the names in cells that are not read: those of a row, and those of sizes."""
+        """Records the names in unreadable cells: those of a row, and those of sizes."""
         for text in (plain(cell.text) for cell in cells):
             if text[:1] in ("{", "["):
                 self.broken.update(re.findall(_NAME, text))
@@ -142,7 +142,7 @@ class _Reader:
     ) -> None:
         self.diagnostics.append(unknown_name(what, name, known, span, code, cure, meant))
 
-    def name(self, cell: syntax.Cell | None, row: syntax.Row, what: str) -> syntax.Name | None:
+    def name(self, cell: syntax.Cell | None, row: syntax.TableRow, what: str) -> syntax.Name | None:
         if cell is None:
             self.fail(f"this row names no {what}", row.span, code="E0107")
             return None
@@ -197,7 +197,7 @@ class _Reader:
     def ranks(
         self, cell: syntax.Cell | None, dimensions: tuple[Dimension, ...] | None
     ) -> tuple[int, ...]:
-        """`4`, `1 to 8`, `2, 4`; without a cell, what the dimensions say."""
+        """Ranks such as `4`, `1 to 8` or `2, 4`; without a cell, those of the dimensions."""
         if cell is None:
             if dimensions is None:
                 return _ALL_RANKS
@@ -215,7 +215,7 @@ class _Reader:
         return tuple(sorted(found))
 
     def data_types(self, cell: syntax.Cell | None) -> tuple[DataType, ...]:
-        """A list of data types; all of them where there is no cell."""
+        """List of data types; without a cell, all of them."""
         if cell is None:
             return TENSOR_TYPES
         found: dict[DataType, None] = {}
@@ -228,8 +228,8 @@ class _Reader:
                                   meant=find_type(part))  # fmt: skip
         return tuple(found)
 
-    def full_rows(self, table: syntax.Table) -> Iterable[syntax.Row]:
-        """The rows that have a cell for each column."""
+    def full_rows(self, table: syntax.Table) -> Iterable[syntax.TableRow]:
+        """Rows with a cell for each column."""
         width = len(table.header.cells)
         for row in table.rows:
             if len(row.cells) == width:
@@ -245,8 +245,8 @@ class _Reader:
     def columns(
         self, table: syntax.Table, known: Sequence[str], what: str
     ) -> Iterable[tuple[syntax.Name, _Cells]]:
-        """The rows of a table of `what`, each with its name, which stands in the first of the
-        known columns and once. The first two columns have to be there."""
+        """Rows of a table of `what`, each with its unique name, which is in the first of the known
+        columns. The first two columns are required."""
         places: dict[str, int] = {}
         meant: set[str | None] = set()
         folded = {name.lower(): name for name in known} | {
@@ -298,7 +298,7 @@ class _Reader:
 def read_tensors(
     table: syntax.Table, diagnostics: Diagnostics, broken: set[str] | None = None
 ) -> list[TensorDefinition]:
-    """The rows of a table of tensors. Adds to `broken` the names of what cannot be read."""
+    """Rows of a table of tensors. The names of unreadable rows are added to `broken`."""
     reader = _Reader(diagnostics, set() if broken is None else broken)
     found: list[TensorDefinition] = []
     for name, cell in reader.columns(table, TENSOR_COLUMNS, "tensor"):
@@ -324,8 +324,8 @@ def read_attributes(
     diagnostics: Diagnostics,
     broken: set[str] | None = None,
 ) -> list[AttributeDefinition]:
-    """The rows of a table of attributes. `enums` are the enums a type may name. Adds to `broken`
-    the names of what cannot be read."""
+    """Rows of a table of attributes. `enums` are the enums that a type may name. The names of
+    unreadable rows are added to `broken`."""
     reader = _Reader(diagnostics, set() if broken is None else broken)
     found: list[AttributeDefinition] = []
     for name, cell in reader.columns(table, ATTRIBUTE_COLUMNS, "attribute"):
@@ -388,7 +388,7 @@ def _attribute(
 
 
 def _values(cell: syntax.Cell) -> tuple[str, ...]:
-    """The values of a cell, a remark such as `(default)` left out."""
+    """Values of a cell, without remarks such as `(default)`."""
     parts = re.sub(r"\([^()]*\)", "", plain(cell.text)).split(",")
     return tuple(p.strip().strip('"') for p in parts if p.strip())
 
@@ -424,9 +424,9 @@ def read_types(
     diagnostics: Diagnostics,
     broken: Container[str] = (),
 ) -> list[TypeCombination]:
-    """The rows of a table of type combinations. A header cell names tensors, in any case,
-    separated by commas or slashes; together the columns may leave tensors out. `broken` are names
-    of tensors whose rows could not be read."""
+    """Rows of a table of type combinations. A header cell names tensors, in any case, separated by
+    commas or slashes; columns may omit tensors. `broken` has the names of tensors whose rows could
+    not be read."""
     reader = _Reader(diagnostics)
     folded = {name.lower(): name for name in tensors}
     header: list[tuple[str, ...]] = []

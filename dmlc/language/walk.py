@@ -1,8 +1,8 @@
-"""Walks trees: what expressions are made of, and visits that nest without bound.
+"""Tree walks: subexpressions, and visits of unbounded depth.
 
-The parser bounds how deep an expression is, and most walks recurse. Where functions are inlined
-the depths of their bodies add up: such a visitor is written as a generator that yields the visits
-it needs and receives their results, and `walk` drives it without the interpreter's stack.
+The parser bounds the depth of an expression, so most walks recurse. Inlining adds the depths of
+functions' bodies: such a visitor is a generator that yields the visits it needs and receives their
+results, and `walk` runs it without the interpreter's stack.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dmlc.language import syntax
 T = TypeVar("T")
 
 Step: TypeAlias = Generator[Any, Any, T]
-"""A visit: yields further visits, is sent what each returned, and returns its own result."""
+"""Visit: yields further visits, receives the result of each, and returns its own."""
 Visit: TypeAlias = Step[T] | T
-"""A visit, or its result where it needs no other visits."""
+"""Visit, or its result if it needs no other visits."""
 
 
 def walk(root: Visit[T]) -> T:
-    """Runs a visit and everything it yields. What a visit raises is raised where it was yielded,
-    and ends the whole walk unless it is caught there."""
+    """Runs a visit and every visit it yields. An exception is raised in the visit that yielded, and
+    ends the walk unless caught there."""
     if not isinstance(root, GeneratorType):
         return cast("T", root)
     stack: list[Step[Any]] = [cast("Step[Any]", root)]
@@ -51,7 +51,7 @@ def walk(root: Visit[T]) -> T:
 
 
 def parts(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
-    """The expressions an expression is made of, in the order written."""
+    """Operands of an expression, in source order."""
     match expression:
         case syntax.Literal() | syntax.String() | syntax.Reference():
             return ()
@@ -76,7 +76,7 @@ def parts(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
 
 
 def subexpressions(expression: syntax.Expression) -> Iterator[syntax.Expression]:
-    """An expression and everything inside it, outermost and leftmost first."""
+    """Expression and all its subexpressions, in preorder."""
     pending = [expression]
     while pending:
         found = pending.pop()
@@ -87,7 +87,7 @@ def subexpressions(expression: syntax.Expression) -> Iterator[syntax.Expression]
 def expressions_of(
     statement: syntax.Statement | syntax.GraphStatement,
 ) -> tuple[syntax.Expression, ...]:
-    """The expressions of a statement: what its indices run over, and what it says."""
+    """Expressions of a statement: the extents of its indices, and its value."""
     match statement:
         case syntax.ScalarFunction():
             return (statement.body, *(gradient.value for gradient in statement.gradients))
@@ -105,14 +105,14 @@ def _extents(bindings: Iterable[syntax.Binding]) -> Iterator[syntax.Expression]:
 
 
 def names_read(*expressions: syntax.Expression) -> dict[str, None]:
-    """The bare names in expressions, each once, in the order written."""
+    """Bare names in expressions, each once, in source order."""
     parts = (part for expression in expressions for part in subexpressions(expression))
     return {part.name: None for part in parts if isinstance(part, syntax.Reference)}
 
 
 def find_chain(start: str, end: str, leads: Mapping[str, Iterable[str]]) -> list[str]:
-    """The shortest chain of names from one to another, each of which leads to the next and the
-    last to `end`, which is not in it; nothing where there is none."""
+    """Shortest path from one name to another along `leads`, without `end`; empty if there is
+    none."""
     before = {start: ""}
     pending = [start]
     for name in pending:

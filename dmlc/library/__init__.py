@@ -1,8 +1,8 @@
-"""The built-in operators: data, one `.dml` file each, in a folder per family: DirectML's, oneDNN's,
-and those of training that users of both ask for.
+"""Built-in operators: data, one `.dml` file each, in a folder per family: DirectML's, oneDNN's, and
+those of training that users of both need.
 
-A file is named after its operator; files that start with a lower-case letter or an underscore
-hold declarations that others import. Listing the names reads no file.
+A file is named after its operator; files that start with a lower-case letter or an underscore have
+declarations that others import. Listing the names reads no file.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def _files() -> dict[str, Path]:
 
 
 def names() -> tuple[str, ...]:
-    """The qualified names of the built-in operators, sorted: `directml.ACTIVATION_RELU`."""
+    """Qualified names of the built-in operators, sorted: `directml.ACTIVATION_RELU`."""
     return tuple(_files())
 
 
 @functools.cache
 def find(name: str) -> ModuleDefinition:
-    """The checked file of a built-in operator. Raises `UnknownNameError`."""
+    """Definitions of a built-in operator's file. Raises `UnknownNameError`."""
     path = _files().get(name)
     if path is None:
         cure = suggest_operators(name)
@@ -39,8 +39,8 @@ def find(name: str) -> ModuleDefinition:
 
 
 def find_gradients(name: str) -> tuple[str, ...]:
-    """The built-in operators that name this one as their `forward` operator. Reads the files that
-    mention it so, and no others."""
+    """Built-in operators that name this one as their `forward` operator. Reads only the files that
+    mention it so."""
     short = re.escape(name.rpartition(".")[2])
     mention = re.compile(rf"^\s*forward\s+(\w+\.)?{short}\s*(\{{|$)", re.M)
     mentioning = (own for own, path in _files().items() if mention.search(path.read_text("utf-8")))
@@ -56,4 +56,4 @@ class _BuiltIn:
 
 
 BUILT_IN: Library = _BuiltIn()
-"""The built-in operators as graphs find them."""
+"""Built-in operators as a library for graphs."""

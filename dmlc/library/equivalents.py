@@ -1,8 +1,5 @@
-"""What the built-in operators do, by task, and what others call the same.
-
-The facts are a table beside this module, a row for each thing that is done. It is read when it is
-first asked for.
-"""
+"""Equivalents of the built-in operators in other systems, by task. The facts are a table beside
+this module, with a row for each operation, read at its first use."""
 
 from __future__ import annotations
 
@@ -16,48 +13,47 @@ from dmlc.source import join_words
 _TABLE = Path(__file__).resolve().parent / "equivalents.csv"
 _MOST = 3
 FAMILIES = ("directml", "onednn", "training")
-"""The families of the library. The table has a column for each."""
+"""Families of the library, each with a column in the table."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing that operators do."""
+    """Operation that operators compute."""
 
     task: str
-    """The kind of work that it is a part of: "Pooling"."""
+    """Kind of work it belongs to: "Pooling"."""
     what: str
     operators: tuple[str, ...]
-    """Those of the library that do it, by qualified name."""
+    """Operators of the library that compute it, by qualified name."""
     onnx: tuple[str, ...]
-    """What ONNX calls it."""
+    """Names in ONNX."""
     pytorch: tuple[str, ...]
-    """What PyTorch calls it, from `torch` on."""
+    """Names in PyTorch, beginning with `torch`."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everything that it is called."""
+        """All names of it."""
         return (*self.operators, *(f"onnx.{name}" for name in self.onnx), *self.pytorch)
 
 
 @functools.cache
 def list_operations() -> tuple[Operation, ...]:
-    """All that the library does, task by task."""
+    """Operations of the library, task by task."""
     with _TABLE.open(encoding="utf-8", newline="") as lines:
         return tuple(map(_read, csv.DictReader(lines)))
 
 
 def list_other_names(operator: str) -> tuple[str, ...]:
-    """What others call what the operator of that qualified name does: operators of the library,
-    `onnx.NAME`, and functions of PyTorch."""
+    """Equivalents of the operator of that qualified name: operators of the library, `onnx.NAME`,
+    and functions of PyTorch."""
     found = [o.names for o in list_operations() if operator in o.operators]
     names = dict.fromkeys(name for each in found for name in each)
     return tuple(name for name in names if name != operator)
 
 
 def suggest_operators(name: str) -> str | None:
-    """What is meant by a name that ONNX, PyTorch or another family has for what the library does:
-    the operators that do it, of the family that the name says where there are some. None for a name
-    that nobody has."""
+    """Operators that compute the operation of a name in ONNX, PyTorch or another family, as text:
+    those of the family in the name, if any. None for an unknown name."""
     family, _, own = name.rpartition(".")
     meant = _fold(own)
     found = [

@@ -1,7 +1,7 @@
-"""A function of the tensor IR as a function of MLIR: one `linalg.generic` for each stage.
+"""Export of a function of the tensor IR to MLIR: one `linalg.generic` for each stage.
 
-What is written is the function after the passes, with nothing fused: that is the reader's to do.
-Tensors are values here, and strides, which say how they lie in memory, are no part of them.
+The function is exported after the passes, without fusion, which is left to MLIR's compilers.
+Tensors are values here, so strides are not exported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dmlc.ir import Function, verify
 from dmlc.ir.print import print_stage
 from dmlc.ir.ranges import number_ranges, table_ranges
 from dmlc.mlir.places import settle_placed
-from dmlc.mlir.region import Names, Region
+from dmlc.mlir.region import FunctionSymbols, Region
 from dmlc.mlir.sizes import Sizes
 from dmlc.mlir.spelling import spell_tensor
 from dmlc.mlir.stages import StageWriter
@@ -29,7 +29,7 @@ COMPILE_FLAGS = (
     "--iree-llvmcpu-target-cpu=host",
     "--iree-input-demote-f64-to-f32=false",
 )
-"""What IREE's compiler is told, for the CPU. It makes FLOAT32 of FLOAT64 if it is not told."""
+"""Options of IREE's compiler for the CPU. By default it replaces FLOAT64 by FLOAT32."""
 
 
 def export(
@@ -38,12 +38,9 @@ def export(
     attributes: Mapping[str, object] | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> str:
-    """The text of an MLIR module that has one function, `func.func` on tensors: a function itself,
-    or that of an operator, or its name, with these tensors and attributes, or of a graph with these
-    tensors and symbols, as `bind` of both takes them.
-
-    Sizes that are left open are dimensions that the function is given (`?`).
-    """
+    """Text of an MLIR module with one function, `func.func` on tensors: a given function, or that
+    of an operator, or its name, with these tensors and attributes, or of a graph with these tensors
+    and symbols, as `bind` of both takes them. Open sizes become dynamic dimensions (`?`)."""
     bound = find_function(subject, tensors, attributes, dims, "subject")
     verify(bound)
     made = settle_placed(rewrite(unroll_loops(bound, "MLIR")))
@@ -52,7 +49,7 @@ def export(
 
 
 def export_files(function: Function, subject: Operator | Graph) -> Export:
-    """The file of a function, and how IREE compiles it."""
+    """File of a function, and IREE's command that compiles it."""
     source, module = (name_file(function.name, suffix) for suffix in (".mlir", ".vmfb"))
     flags = " ".join(COMPILE_FLAGS)
     command = f"iree-compile {flags} {source} -o {module}"
@@ -60,7 +57,7 @@ def export_files(function: Function, subject: Operator | Graph) -> Export:
 
 
 def _write(function: Function) -> str:
-    names = Names(dict.fromkeys(function.tensors()))
+    names = FunctionSymbols(dict.fromkeys(function.tensors()))
     region = Region(names, prefix="size")
     for table in function.tables:
         names.add_table(function.name, table)
@@ -89,7 +86,8 @@ def _write(function: Function) -> str:
 
 
 def _describe(function: Function) -> list[str]:
-    """What the function takes and gives: MLIR's types say no sign, and its results have no name."""
+    """Description of the function's parameters and results: MLIR's types have no sign, and its
+    results no names."""
     lines = [f"// {function.name}"]
     for role, tensors in (
         ("takes", function.parameters),
@@ -101,7 +99,7 @@ def _describe(function: Function) -> list[str]:
     return lines
 
 
-def _write_resources(names: Names) -> list[str]:
+def _write_resources(names: FunctionSymbols) -> list[str]:
     if not names.resources:
         return []
     entries = [f'      {name}: "0x{text}"' for name, text in names.resources.items()]

@@ -1,9 +1,8 @@
-"""The scalar operations of the IR in MLIR's dialects `arith` and `math`.
+"""Scalar operations of the IR in MLIR's dialects `arith` and `math`.
 
-`scalars` says what each computes. Where an operation of MLIR leaves a result open (poison), it is
-given operands for which it does not: a divisor of 0, a shift by the width or more, a float beyond
-an integer type. Minima and maxima are comparisons and selections: `arith.minimumf` orders zeros,
-and `arith.minnumf` drops NaN.
+`scalars` defines the results. Where an operation of MLIR gives poison, its operands are replaced: a
+divisor of 0, a shift by the width or more, a float beyond an integer type. Minima and maxima are
+comparisons and selections: `arith.minimumf` orders zeros, and `arith.minnumf` drops NaN.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ def _column(dtype: DataType) -> int:
 
 
 def _find(name: str, x: Value) -> str:
-    """The operation of MLIR on values like one."""
+    """MLIR's operation on values of this type."""
     return OPERATIONS[name].mlir[_column(x.dtype)]
 
 
 def write_operation(region: Region, operation: Operation, given: Sequence[Value]) -> Value:
-    """Writes an operation on values of one type, and gives its result."""
+    """Writes an operation on values of one type, and returns its result."""
     name = operation.name
     write = (_ON_FLOATS if given[0].dtype.is_float else _ON_INTEGERS).get(name)
     if write is not None:
@@ -49,7 +48,7 @@ def write_operation(region: Region, operation: Operation, given: Sequence[Value]
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Floats(Domain[Value]):
-    """Values of formulas are floats, and what compares them."""
+    """Domain of formulas over floats, and their comparisons."""
 
     region: Region
 
@@ -67,8 +66,8 @@ class _Floats(Domain[Value]):
 
 
 def _choose(predicate: str) -> Callable[[Region, Value, Value], Value]:
-    """The second of two floats where it compares so with the first or is NaN, and else the first,
-    which may be NaN too."""
+    """Selection of the second of two floats if the comparison holds or it is NaN, and else of the
+    first, which may be NaN too."""
 
     def write(region: Region, x: Value, y: Value) -> Value:
         if _is_number(x):
@@ -107,8 +106,8 @@ def _round_float16(region: Region, x: Value) -> Value:
 
 
 def _round_bfloat16(region: Region, x: Value) -> Value:
-    """To nearest even, by bits: compilers that compute in FLOAT32 for BFLOAT16 fold conversions
-    there and back away."""
+    """Rounding to nearest even, by bits: compilers that compute BFLOAT16 in FLOAT32 remove
+    conversions to it and back."""
     bits = region.convert("arith.bitcast", x, T.UINT32)
     shift, one = region.constant(16, T.UINT32), region.constant(1, T.UINT32)
     odd = region.apply("arith.andi", region.apply("arith.shrui", bits, shift), one)
@@ -219,7 +218,7 @@ _ON_INTEGERS: Mapping[str, Callable[..., Value]] = MappingProxyType(
 
 
 def write_conversion(region: Region, value: Value, dtype: DataType) -> Value:
-    """Writes a conversion as `scalars.convert` does it, and gives its result."""
+    """Writes a conversion with the rules of `scalars.convert`, and returns its result."""
     source = value.dtype
     if source is dtype:
         return value
@@ -249,7 +248,7 @@ def write_conversion(region: Region, value: Value, dtype: DataType) -> Value:
 
 
 def _saturate(region: Region, value: Value, dtype: DataType) -> Value:
-    """A float as an integer: the nearest towards 0 that the type has, and 0 for NaN."""
+    """Float as an integer: truncated and saturated, and 0 for NaN."""
     held = DataType.INT64 if dtype.kind is Kind.INDEX else dtype
     limits = np.iinfo(held.dtype)
     ends = (_round(limit, value.dtype) for limit in (limits.min, limits.max))
@@ -266,7 +265,8 @@ def _saturate(region: Region, value: Value, dtype: DataType) -> Value:
 
 
 def _round(number: int, dtype: DataType) -> float:
-    """An integer as a float of that type: a limit that it has not is the next power of two."""
+    """Integer as a float of that type: a limit that the type lacks becomes the next power of
+    two."""
     return float(np.asarray(number, np.float64).astype(dtype.dtype))
 
 
@@ -281,7 +281,7 @@ def write_combiner(region: Region, combiner: str, total: Value, value: Value) ->
 
 
 def write_beats(region: Region, combiner: str, value: Value, best: Value) -> Value:
-    """Whether a value comes before the best so far, for `argmin` or `argmax`: NaN does before every
+    """Whether a value replaces the best so far, for `argmin` or `argmax`: NaN does so for every
     number."""
     lower = combiner == "argmin"
     if not value.dtype.is_float:

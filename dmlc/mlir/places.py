@@ -1,8 +1,8 @@
-"""Reductions of what depends on positions alone, without a body that reads nothing.
+"""Rewriting of reductions whose bodies read nothing.
 
-Such a body has no operand, and IREE 3.13 takes its value for one that is reduced already: a product
-of two constants comes out as one of them. So what is known is a table, a sum of one number is a
-product, and anything else is read from a stage of its own.
+Such a body has no operand, and IREE 3.13 takes its value for the result of the reduction: a product
+of two constants comes out as one of them. So a known result becomes a table, a sum of one number a
+product, and any other body a stage of its own that the reduction reads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dmlc.scalars import DataType
 
 
 def settle_placed(function: Function) -> Function:
-    """The function without such reductions; itself where there is none."""
+    """Function without such reductions; itself if there is none."""
     taken = dict.fromkeys(function.tensors())
     stages: list[Stage] = []
     tables = list(function.tables)
@@ -51,8 +51,8 @@ def settle_placed(function: Function) -> Function:
 
 
 def _evaluate(stage: Stage, name: str) -> Table | None:
-    """The elements of a reduction, with one place along the axes that they do not depend on; None
-    where its sizes are open."""
+    """Elements of a reduction, with size 1 along the axes that they do not depend on; None for open
+    sizes."""
     values = IndexFacts(stage).reduce()
     if values is None or len(values.shape) != len(stage.extents):
         return None
@@ -73,7 +73,7 @@ def _read_table(stage: Stage, table: Table) -> Stage:
 
 
 def _is_count(stage: Stage, reduction: Reduction) -> bool:
-    """Whether a stage is as many times a number as there are points."""
+    """Whether a stage is a number times the number of points."""
     body = stage.body
     one = isinstance(body.instructions[body.result], Constant)
     return one and body.guard is None and reduction.combiner == "sum"
@@ -90,7 +90,7 @@ def _multiply(stage: Stage, reduction: Reduction) -> Stage:
 
 
 def _split(stage: Stage, reduction: Reduction, name: str) -> tuple[Stage, Stage]:
-    """The values, and their reduction."""
+    """Stage of the values, and stage of their reduction."""
     body, rank = stage.body, len(stage.extents)
     moved: dict[Instruction, Index] = {
         Index(label, reduced=True): Index(rank + place)

@@ -1,10 +1,9 @@
-"""How a stage's body reads other tensors: as operands of `linalg.generic`, or one by one.
+"""Reads of a stage's body: operands of `linalg.generic`, or single elements.
 
-A read at positions that are sums of indices, each times a number above 0, is an operand with a map,
-if no point leaves the tensor. Where such a read begins further in, takes every other element or
-leaves out the rest, it is the operand's slice that says so: maps begin at 0. Any other read is
-`tensor.extract`. A map is read at all points: so a read that only the guard keeps inside is none,
-and is held to the tensor's ends.
+A read at indices that are sums of loop indices, each times a positive number, is an operand with an
+affine map, if no point is out of bounds. Since maps begin at 0, an offset, a stride or a smaller
+size becomes a slice of the operand. Any other read is `tensor.extract`. A map is evaluated at all
+points: so a read that only the guard keeps in bounds is not an operand, and is clamped.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from dmlc.ir.ranges import Ranges
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cut:
-    """What an operand takes along one axis of its tensor."""
+    """Part of a tensor's axis that an operand reads."""
 
     offset: int
     size: Extent
     stride: int
     factors: tuple[tuple[Index, int], ...]
-    """The indices that run over it; none where it takes one element, and has no such axis."""
+    """Loop indices along it; empty if it reads one element, and lacks the axis."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor, or a part of it, that is read along maps."""
+    """Tensor, or slice of it, that is read through maps."""
 
     tensor: str
     cuts: tuple[Cut, ...]
     extents: tuple[Extent, ...]
-    """The sizes of the whole tensor."""
+    """Sizes of the whole tensor."""
 
     @property
     def is_whole(self) -> bool:
@@ -50,32 +49,32 @@ class Operand:
 
     @property
     def kept(self) -> tuple[Cut, ...]:
-        """The axes that the operand has."""
+        """Axes of the operand."""
         return tuple(cut for cut in self.cuts if cut.factors)
 
     def named(self) -> set[Index]:
-        """The indices whose extents follow from the operand's sizes."""
+        """Loop indices whose extents follow from the operand's sizes."""
         return {cut.factors[0][0] for cut in self.kept if _runs(cut)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Extraction:
-    """A read of one element."""
+    """Read of one element."""
 
     held: tuple[int, ...]
-    """The axes along which the position is held to the tensor."""
+    """Axes along which the index is clamped."""
 
 
 def _runs(cut: Cut) -> bool:
-    """Whether an axis of an operand is one index, step by step."""
+    """Whether an axis of an operand is a single loop index with factor 1."""
     return len(cut.factors) == 1 and cut.factors[0][1] == 1
 
 
 def plan_reads(
     stage: Stage, tensors: Mapping[str, Tensor], reach: Mapping[str, Interval]
 ) -> dict[int, Operand | Extraction]:
-    """How each load of a stage that has points is written, by the number of its value. `reach` has
-    the intervals of tensors of whole numbers."""
+    """Form of each load of a stage that has points, by the number of its value. `reach` has the
+    ranges of tensors of whole numbers."""
     # Without the guard: what has to be proved holds at every point.
     free = dataclasses.replace(stage, body=dataclasses.replace(stage.body, guard=None))
     ranges = Ranges(free, reach)
@@ -97,7 +96,7 @@ def plan_reads(
 def _cut(
     stage: Stage, forms: Sequence[Affine[Index] | None], extents: Sequence[Extent]
 ) -> tuple[Cut, ...] | None:
-    """What an operand takes of a tensor to be read at these positions; None where it cannot be."""
+    """Parts of a tensor's axes for these indices; None if no operand is possible."""
     cuts: list[Cut] = []
     for form, extent in zip(forms, extents, strict=True):
         cut = None if form is None else _cut_axis(stage, form, extent)
@@ -128,7 +127,7 @@ def _cut_axis(stage: Stage, form: Affine[Index], extent: Extent) -> Cut | None:
 
 
 def list_used(stage: Stage, reads: Mapping[int, Operand | Extraction]) -> list[int]:
-    """The values that are computed in the body, in order: positions of operands are not."""
+    """Values that are computed in the body, in order, without the indices of operands."""
     body = stage.body
     found: set[int] = set()
     pending = [body.result] if body.guard is None else [body.result, body.guard]
@@ -143,6 +142,6 @@ def list_used(stage: Stage, reads: Mapping[int, Operand | Extraction]) -> list[i
 
 
 def list_missing(stage: Stage, given: Sequence[Operand]) -> list[Index]:
-    """The reduction's indices that no operand names: an operand of their sizes has to."""
+    """Reduction indices that no operand determines: an additional operand must have their sizes."""
     named = {index for operand in given for index in operand.named()}
     return [index for index in stage.indices if index.reduced and index not in named]

@@ -18,40 +18,40 @@ from dmlc.mlir.spelling import (
 from dmlc.scalars import DataType, Kind
 
 _LONGEST = 4096
-"""The bytes of a table that stands where it is used; a longer one is a resource of the file."""
+"""Largest table in bytes that is written inline; a larger one is a resource of the file."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Value:
-    """A scalar."""
+    """Scalar value."""
 
     name: str
     dtype: DataType
     constant: bool | int | float | None = None
-    """What it is, where that is known."""
+    """Constant value, if known."""
 
     def __str__(self) -> str:
         return self.name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Names:
-    """What the names of a function are, and what stands at its top."""
+class FunctionSymbols:
+    """Names of a function, and the definitions at its top."""
 
     taken: dict[str, None] = dataclasses.field(default_factory=dict[str, None])
     tables: list[str] = dataclasses.field(default_factory=list[str])
-    """The lines that define tables."""
+    """Lines that define tables."""
     constants: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """Each constant with its type, and its name."""
+    """Names of constants, by value and type."""
     resources: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """Long tables by the names they have in the file, in hexadecimal."""
+    """Contents of long tables in hexadecimal, by their names in the file."""
 
     def take(self, wanted: str) -> str:
-        """A name for a value of the function."""
+        """Unique name for a value of the function."""
         return f"%{take_name(wanted, self.taken)}"
 
     def add_constant(self, wanted: str, text: str) -> str:
-        """The name of a constant; equal ones are one."""
+        """Name of a constant, shared by equal ones."""
         if text not in self.constants:
             self.constants[text] = self.take(wanted)
         return self.constants[text]
@@ -68,16 +68,16 @@ class Names:
         self.tables.append(f"%{table.name} = arith.constant {text}")
 
     def list_constants(self) -> list[str]:
-        """The lines that define the constants."""
+        """Lines that define the constants."""
         numbers = (f"{name} = arith.constant {text}" for text, name in self.constants.items())
         return [*self.tables, *numbers]
 
 
 class Region:
-    """The lines of a function, or of a body in it, and what writes them. Results that are not named
-    are numbered, in a body by itself."""
+    """Lines of a function, or of a body in it, under construction. Unnamed results are numbered,
+    separately in each body."""
 
-    def __init__(self, names: Names, *, prefix: str = "") -> None:
+    def __init__(self, names: FunctionSymbols, *, prefix: str = "") -> None:
         self.names = names
         self.lines: list[str] = []
         self._prefix = prefix
@@ -85,13 +85,13 @@ class Region:
         self._count = 0
 
     def name(self, wanted: str) -> str:
-        """A name for a value of this body alone."""
+        """Unique name for a value of this body."""
         while wanted in self.names.taken:
             wanted += "_"
         return f"%{take_name(wanted, self._local)}"
 
     def define(self, text: str, name: str | None = None) -> str:
-        """Adds an operation, and gives its result's name."""
+        """Adds an operation, and returns the name of its result."""
         if name is None:
             name = f"%{self._count}" if not self._prefix else self.names.take(self._prefix)
             self._count += 1
@@ -105,13 +105,13 @@ class Region:
         return Value(name, dtype, value)
 
     def apply(self, operation: str, *given: Value) -> Value:
-        """An operation whose result has its operands' type."""
+        """Operation whose result has its operands' type."""
         dtype = given[0].dtype
         text = f"{operation} {', '.join(map(str, given))} : {spell_type(dtype)}"
         return Value(self.define(text), dtype)
 
     def compare(self, predicate: str, left: Value, right: Value) -> Value:
-        """A comparison; `predicate` is one of `arith.cmpf` or `arith.cmpi`."""
+        """Comparison; `predicate` is one of `arith.cmpf` or `arith.cmpi`."""
         operation = "arith.cmpf" if left.dtype.is_float else "arith.cmpi"
         text = f"{operation} {predicate}, {left}, {right} : {spell_type(left.dtype)}"
         return Value(self.define(text), DataType.BOOL)
@@ -121,11 +121,11 @@ class Region:
         return Value(self.define(text), then.dtype)
 
     def convert(self, operation: str, value: Value, dtype: DataType) -> Value:
-        """A conversion to another type."""
+        """Conversion to another type."""
         text = f"{operation} {value} : {spell_type(value.dtype)} to {spell_type(dtype)}"
         return Value(self.define(text), dtype)
 
     def extract(self, tensor: str, kind: str, at: Sequence[Value], dtype: DataType) -> Value:
-        """One element of a tensor."""
+        """Element of a tensor."""
         text = f"tensor.extract {tensor}[{', '.join(map(str, at))}] : {kind}"
         return Value(self.define(text), dtype)

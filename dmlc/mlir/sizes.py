@@ -1,4 +1,4 @@
-"""Sizes that are known at run time only, as values of a function: `tensor.dim`, and arithmetic."""
+"""Dynamic sizes as values of a function: `tensor.dim`, and arithmetic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PREDICATES: Mapping[str, str] = {
 
 
 class Sizes:
-    """The sizes of a function. Each is computed once, when it is first asked for."""
+    """Sizes of a function, each computed once, at its first use."""
 
     def __init__(self, function: Function, region: Region) -> None:
         self._region = region
@@ -30,14 +30,14 @@ class Sizes:
             self._assert(function.name, check)
 
     def _measure(self, parameter: Parameter, axis: int, symbol: str) -> Value:
-        """A symbol's size: that of an axis."""
+        """Value of a symbol: the size of an axis."""
         kind = spell_tensor(parameter.dtype, parameter.extents)
         at = self._region.constant(axis, DataType.INDEX)
         text = f"tensor.dim %{parameter.name}, {at} : {kind}"
         return Value(self._region.define(text, self._region.names.take(symbol)), DataType.INDEX)
 
     def value(self, extent: Extent | Size) -> Value:
-        """A size as a position."""
+        """Size as an index."""
         size = extent if isinstance(extent, Size) else measure(extent)
         if not isinstance(size, Size):
             return self._region.constant(size, DataType.INDEX)
@@ -47,7 +47,7 @@ class Sizes:
         return self._known[text]
 
     def list_open(self, extents: tuple[Extent, ...]) -> str:
-        """The values of the sizes that a tensor's type leaves open."""
+        """Values of the dynamic sizes of a tensor type."""
         return ", ".join(str(self.value(e)) for e in extents if isinstance(e, str))
 
     def _sum(self, size: Size) -> Value:
@@ -70,7 +70,7 @@ class Sizes:
             return self._known[symbol]
         if symbol not in self._known:
             divided, by = quotient
-            # What is divided has no negative part.
+            # The dividend has no negative part.
             made = self._apply("divui", self.value(divided), self.value(by))
             self._known[symbol] = made
         return self._known[symbol]

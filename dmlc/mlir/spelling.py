@@ -1,8 +1,5 @@
-"""How data types, numbers, tables and sizes are spelled in MLIR.
-
-Integers are signless there: the operations on them say which sign they mean. A BOOL is an `i1`,
-in tensors too.
-"""
+"""Spelling of data types, numbers, tables and sizes in MLIR. Integers are signless; signs belong to
+operations. BOOL is `i1`, in tensors too."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _FLOATS: Mapping[DataType, str] = MappingProxyType(
 
 
 def spell_type(dtype: DataType) -> str:
-    """The type of an element."""
+    """Type of an element."""
     if dtype.kind is Kind.INDEX:
         return "index"
     if dtype.kind is Kind.BOOL:
@@ -35,14 +32,14 @@ def spell_type(dtype: DataType) -> str:
 
 
 def spell_tensor(dtype: DataType, extents: Iterable[Extent]) -> str:
-    """The type of a tensor: `tensor<2x?xf32>`, where the second size is known at run time only."""
+    """Type of a tensor: `tensor<2x?xf32>`, where the second size is dynamic."""
     sizes = (str(e) if isinstance(e, int) else "?" for e in extents)
     return f"tensor<{'x'.join((*sizes, spell_type(dtype)))}>"
 
 
 def spell_number(dtype: DataType, value: bool | int | float) -> str:
-    """A literal, without its type. MLIR reads decimals as FLOAT64 and rounds these, so a FLOAT32
-    has as many digits as come out right by way of both."""
+    """Literal without its type. MLIR reads decimals as FLOAT64 and rounds these, so a FLOAT32 has
+    enough digits to survive double rounding."""
     if dtype.kind is Kind.BOOL:
         return "true" if value else "false"
     if not dtype.is_float:
@@ -59,12 +56,12 @@ def spell_number(dtype: DataType, value: bool | int | float) -> str:
 
 
 def _spell_bits(number: Array) -> str:
-    """A float by its bits, as infinities and NaN are written: the highest first."""
+    """Float by its bits, in hexadecimal, as infinities and NaN are written."""
     return f"0x{number.astype(number.dtype.newbyteorder('>')).tobytes().hex().upper()}"
 
 
 def name_number(dtype: DataType, value: bool | int | float) -> str:
-    """What a constant is called: `c2` as a position, `true`, `f32_0.5`, `i32_-1`."""
+    """Name of a constant: `c2` as an index, `true`, `f32_0.5`, `i32_-1`."""
     if dtype.kind is Kind.BOOL:
         return spell_number(dtype, value)
     if dtype.kind is Kind.INDEX:
@@ -75,14 +72,14 @@ def name_number(dtype: DataType, value: bool | int | float) -> str:
 
 
 def list_bytes(table: Table) -> bytes:
-    """A table's elements in memory, lowest byte first."""
+    """Elements of a table in memory, little-endian."""
     values = table.array()
     return values.astype(values.dtype.newbyteorder("<")).tobytes()
 
 
 def spell_table(table: Table) -> str:
-    """A table as a dense constant, in hexadecimal. How truth values lie in memory is not the same
-    in every version of MLIR: they are spelled."""
+    """Table as a dense constant, in hexadecimal. Booleans are spelled out, since their memory
+    layout differs between versions of MLIR."""
     kind = spell_tensor(table.dtype, table.extents)
     if 0 in table.extents:
         return f"dense<> : {kind}"

@@ -1,4 +1,4 @@
-"""One stage as `linalg.generic`: its operands and maps, and the body that computes an element."""
+"""Stage as `linalg.generic`: its operands and maps, and the body that computes an element."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dmlc.mlir.reads import (
     list_used,
     plan_reads,
 )
-from dmlc.mlir.region import Names, Region, Value
+from dmlc.mlir.region import FunctionSymbols, Region, Value
 from dmlc.mlir.sizes import Sizes
 from dmlc.mlir.spelling import spell_tensor, spell_type
 from dmlc.scalars import DataType, combiner_identity, convert
@@ -42,7 +42,7 @@ from dmlc.source import InternalError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Given:
-    """An operand as it stands in the operation."""
+    """Operand in the text of the operation."""
 
     value: str
     kind: str
@@ -53,7 +53,7 @@ class _Given:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Total:
-    """A tensor that an operation fills or adds to: its value, and what it is afterwards."""
+    """Tensor that an operation initialises or accumulates into: its value before and after."""
 
     result: str
     start: str
@@ -62,7 +62,7 @@ class _Total:
 
 
 class StageWriter:
-    """Writes the stages of a function into it, one after the other."""
+    """Writer of the stages of a function, in order."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class StageWriter:
     def _fill(
         self, name: str, dtype: DataType, extents: tuple[Extent, ...], value: bool | int | float
     ) -> str:
-        """A tensor of one value. That of a stage has the stage's name."""
+        """Tensor filled with one value. That of a stage has the stage's name."""
         kind = spell_tensor(dtype, extents)
         number = self._region.constant(value, dtype)
         empty = self._make_empty(name.removesuffix(".init"), dtype, extents)
@@ -140,7 +140,7 @@ class StageWriter:
             self._store(stage, name, dtype)
 
     def _store(self, stage: Stage, source: str, dtype: DataType) -> None:
-        """Rounds what a reduction has come to."""
+        """Rounds the result of a reduction to the storage type."""
         axes = _name_dimensions(len(stage.extents))
         plain = f"affine_map<({axes}) -> ({axes})>"
         inner = Region(self._region.names)
@@ -155,8 +155,8 @@ class StageWriter:
         self.write_generic([given], written, [plain], kinds, inner.lines)
 
     def _write_positions(self, stage: Stage, reduction: Reduction) -> None:
-        """The first point with the most extreme value: the value is carried along, and beside it,
-        where a guard may leave out all points so far, whether there has been one."""
+        """Writes an argmin or argmax: the best value is carried along with its index, and with a
+        flag that there is one if a guard may exclude all points so far."""
         dtype, domain = stage.body.dtype, stage.extents
         combiner = reduction.combiner
         identity = combiner_identity(combiner.removeprefix("arg"), dtype)
@@ -195,7 +195,7 @@ class StageWriter:
     # What operations are made of -----------------------------------------------------------
 
     def give(self, operand: Operand) -> tuple[str, str]:
-        """An operand's value and type; a slice that several stages read is one."""
+        """Value and type of an operand; equal slices are shared between stages."""
         tensor = self._tensors[operand.tensor]
         if operand.is_whole:
             return f"%{operand.tensor}", spell_tensor(tensor.dtype, tensor.extents)
@@ -215,7 +215,7 @@ class StageWriter:
         return str(self._sizes.value(size)) if isinstance(size, str) else str(size)
 
     def make_window(self, stage: Stage, missing: Sequence[Index]) -> tuple[str, str]:
-        """A tensor that says how far indices run, and nothing else."""
+        """Tensor whose only purpose is to give loop indices their extents."""
         extents = tuple(extent for i in missing if (extent := stage.extent(i)) is not None)
         kind = spell_tensor(stage.body.dtype, extents)
         text = f"tensor.empty({self._sizes.list_open(extents)}) : {kind}"
@@ -252,7 +252,7 @@ class StageWriter:
         add(f"}} -> {types if len(totals) == 1 else f'({types})'}")
 
     @property
-    def names(self) -> Names:
+    def names(self) -> FunctionSymbols:
         return self._region.names
 
     def tensor(self, name: str) -> Tensor:
@@ -266,7 +266,7 @@ class StageWriter:
 
 
 class _Body:
-    """The body of one stage: what it reads, and the values written so far."""
+    """Body of one stage: its reads, and the values written so far."""
 
     def __init__(self, writer: StageWriter, stage: Stage) -> None:
         self._writer = writer
@@ -279,7 +279,7 @@ class _Body:
         self._used = list_used(stage, self._reads)
 
     def write(self, value: int) -> Value:
-        """Writes what a value takes, and gives it."""
+        """Writes a value and its operands, and returns it."""
         if not self._values:
             for number in self._used:
                 instruction = self._stage.body.instructions[number]
@@ -307,13 +307,13 @@ class _Body:
                 return write_conversion(region, values[operand], dtype)
 
     def index(self, index: Index) -> Value:
-        """The position along an axis."""
+        """Loop index along an axis."""
         if index not in self._indices:
             self._indices[index] = Value(self.region.name(index.name), DataType.INDEX)
         return self._indices[index]
 
     def number_point(self, reduction: Reduction) -> Value:
-        """The number of a point of the reduction, counting the last axis fastest."""
+        """Linear index of a point of the reduction, last axis fastest."""
         number: Value | None = None
         for label, extent in reduction.axes:
             place = self.index(Index(label, reduced=True))
@@ -328,7 +328,7 @@ class _Body:
         if isinstance(read, Operand):
             element = Value(self._argument(read).argument, tensor.dtype)
         elif 0 in tensor.extents:
-            # No point comes here that the guard lets through.
+            # No point that passes the guard reads an empty tensor.
             return self.region.constant(0, load.dtype)
         else:
             at = [self._values[i] for i in load.indices]
@@ -339,7 +339,7 @@ class _Body:
         return write_conversion(self.region, element, load.dtype)
 
     def _hold(self, position: Value, extent: Extent) -> Value:
-        """A position held to an axis."""
+        """Index clamped to an axis."""
         region = self.region
         if isinstance(extent, int):
             last = region.constant(extent - 1, DataType.INDEX)
@@ -384,7 +384,7 @@ class _Body:
 
 
 def _spell_form(stage: Stage, cut: Cut) -> str:
-    """A position as an affine expression."""
+    """Index as an affine expression."""
     parts: list[str] = []
     for index, factor in cut.factors:
         dimension = f"d{stage.indices.index(index)}"
@@ -397,7 +397,7 @@ def _name_dimensions(count: int) -> str:
 
 
 def _find_constant(stage: Stage) -> bool | int | float | None:
-    """The value of all elements, where that is one; 0 where there are none."""
+    """Common value of all elements if it is constant; 0 if there are none."""
     if 0 in stage.extents:
         return 0
     result = stage.body.instructions[stage.body.result]

@@ -1,7 +1,5 @@
-"""A page as its format's reader gives it: headings, paragraphs, tables, code and formulas.
-
-Every block knows its lines, counted from 1. Other modules interpret the blocks.
-"""
+"""Page as blocks: headings, paragraphs, tables, code and formulas, made by the reader of its
+format. Every block has its lines, counted from 1. Other modules interpret the blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ Lines: TypeAlias = tuple[tuple[int, str], ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading. `key` is its name in a link, which a translation leaves as it is."""
+    """Heading. `key` is its anchor, which a translation keeps."""
 
     text: str
     key: str
@@ -27,7 +25,7 @@ class Heading:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Paragraph:
-    """Running text. `item` tells whether it is an item of a list, `note` whether it stands in a
+    """Paragraph. `item` tells whether it is an item of a list, `note` whether it is in a
     quotation."""
 
     lines: Lines
@@ -44,22 +42,22 @@ class Paragraph:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row:
-    """A row of a table. Cells keep their marks."""
+class PageRow:
+    """Row of a table. Cells keep their markup."""
 
     cells: tuple[str, ...]
     lines: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Table:
-    header: Row
-    rows: tuple[Row, ...]
+class PageTable:
+    header: PageRow
+    rows: tuple[PageRow, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Code:
-    """A block of code, without the lines that mark its beginning and its end."""
+    """Block of code, without its delimiters."""
 
     lines: Lines
     language: str
@@ -71,28 +69,28 @@ class Code:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula in LaTeX that stands for itself."""
+    """Displayed formula in LaTeX."""
 
     text: str
     lines: tuple[int, ...]
 
 
-Block: TypeAlias = Heading | Paragraph | Table | Code | Formula
+Block: TypeAlias = Heading | Paragraph | PageTable | Code | Formula
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Page:
-    """A page that was read."""
+    """Parsed page."""
 
     name: str
-    """Of its file, for messages and figures."""
+    """File name, for messages and figures."""
     text: tuple[str, ...]
-    """Its lines as they stand in the file."""
+    """Lines of the file."""
     front: Mapping[str, str]
-    """The front matter of a page of Microsoft's: `UID`, `title`."""
+    """Front matter of a Microsoft page: `UID`, `title`."""
     blocks: tuple[Block, ...]
     furniture: frozenset[int]
-    """The lines that belong to the format: front matter, rules of tables, fences, targets."""
+    """Lines of the format itself: front matter, rules of tables, fences, targets."""
 
 
 _IMAGE = re.compile(r"!\[([^\[\]]*)\]\(([^()\s]+)[^()]*\)")
@@ -100,21 +98,21 @@ _REFERENCE = re.compile(r"\[([^\[\]]*)\]\s*\(@ref\s[^()]*\)")
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\([^()]*(?:\([^()]*\))?[^()]*\)")
 _TAG = re.compile(r"</?(?:a|b|i|em|strong|span|sup|sub|br|p|code|br /)(?:\s[^<>]*)?/?>")
 _STAR = "\ue010"
-"""The stand-in for a star that is no mark."""
+"""Stand-in for a literal star."""
 _MARKS = re.compile(
     r"(?<![\w)\]*])(\*{1,3})(?=[\w\[`({\"])(.{1,300}?)(?<=[\w\]).`}\"?!,\ue010])\1(?![\w*])"
 )
 """Emphasis, with the text inside."""
 _INSIDE = re.compile(r"\*\*(\w{1,40})\*\*|(?<!\w)_([a-z]{1,40})_(?!\w)")
-"""Emphasis of a part of a word, and that by underscores."""
+"""Emphasis of a part of a word, and emphasis by underscores."""
 _BRACKETS = {ord("["): "\ue011", ord("]"): "\ue012"}
-"""The stand-ins for brackets in code, which are no links."""
+"""Stand-ins for brackets in code, which are no links."""
 _CODE = re.compile(r"(``[^`]+``|`[^`]*`)")
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+.!<>~|-])")
 
 
 def words(text: str) -> str:
-    """A text without links, tags, emphasis and code marks, with single spaces."""
+    """Text without links, tags, emphasis and code marks, with single spaces."""
     parts = _CODE.split(_TAG.sub("", text))
     found: list[str] = []
     for number, part in enumerate(parts):
@@ -136,10 +134,10 @@ def words(text: str) -> str:
 
 
 def code_spans(text: str) -> list[str]:
-    """The text between code marks."""
+    """Texts between code marks."""
     return [html.unescape(part.strip("`").strip()) for part in _CODE.findall(text)]
 
 
 def make_key(text: str) -> str:
-    """The name of a heading in a link: `Tensor support` is `tensor-support`."""
+    """Anchor of a heading: `Tensor support` is `tensor-support`."""
     return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")

@@ -1,6 +1,6 @@
-"""Tables of pages of DirectML: the meaning of columns and cells, in any language.
+"""Tables of DirectML pages: the meaning of columns and cells, in any language.
 
-A header says it in English. In another language it follows from the cells: data types, dimension
+An English header determines the columns. In another language the cells do: data types, dimension
 counts and dimensions look alike everywhere.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from dmlc.pages.blocks import Row, Table, words
+from dmlc.pages.blocks import PageRow, PageTable, words
 from dmlc.pages.draft import Tensor
 from dmlc.scalars import find_data_type
 
@@ -26,8 +26,8 @@ _RANKS = re.compile(r"([1-8])(?:\s+(?:\w+|-|\u2013|\u2014)\s+([1-8]))?")
 _DIMENSIONS = re.compile(r"\{\s*(?:[A-Za-z_]\w*\s*\[\s*\]|\[?\w+\]?(?:\s*,\s*\[?\w+\]?)*)\s*\}")
 
 
-def find_columns(table: Table) -> dict[str, int] | None:
-    """The columns of a table of tensors; None where it is none."""
+def find_columns(table: PageTable) -> dict[str, int] | None:
+    """Columns of a table of tensors; None for any other table."""
     places: dict[str, int] = {}
     for place, cell in enumerate(table.header.cells):
         known = _HEADERS.get(words(cell).lower())
@@ -65,7 +65,7 @@ def _tell(cells: Sequence[str]) -> str | None:
 
 
 def read_types(text: str) -> tuple[list[str], list[str]]:
-    """The data types of a list, by the names that the page has for them, and what is none."""
+    """Data types of a list, by the page's names, and the words that are none."""
     parts = [p.strip() for p in re.split(r",|;|\band\b|\bor\b", text) if p.strip()]
     known = [p for p in parts if find_data_type(p) is not None]
     return known, [p for p in parts if p not in known]
@@ -82,9 +82,11 @@ def _read_ranks(text: str) -> str | None:
     return ", ".join(found)
 
 
-def read_tensor(row: Row, places: Mapping[str, int], kind: str | None) -> tuple[Tensor, str] | None:
-    """The tensor of a row, and what of it was not understood; None where it names none. `kind` is
-    what its field says, for a page in another language."""
+def read_tensor(
+    row: PageRow, places: Mapping[str, int], kind: str | None
+) -> tuple[Tensor, str] | None:
+    """Tensor of a row, and its text that was not understood; None if the row names no tensor.
+    `kind` is that of its field, for a page in another language."""
 
     def cell(name: str) -> str:
         place = places.get(name)

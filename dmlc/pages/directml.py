@@ -1,4 +1,5 @@
-"""A page of DirectML as a description: structure, members, constraints, tables, formulas."""
+"""Description of an operator from a DirectML page: structure, members, constraints, tables,
+formulas."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from dmlc.pages.blocks import (
     Formula,
     Heading,
     Page,
+    PageTable,
     Paragraph,
-    Table,
     words,
 )
 from dmlc.pages.columns import find_columns, read_tensor
@@ -37,7 +38,7 @@ _MEMBER = re.compile(r"(DML_[A-Z0-9_]+)\s*[.:]?\s*(.*)", re.DOTALL)
 
 
 def find_name(page: Page) -> str | None:
-    """The operator that a page is of."""
+    """Operator that a page is about."""
     for text in (page.front.get("UID", ""), page.front.get("title", "")):
         if match := OPERATOR.search(text):
             return match[1]
@@ -50,12 +51,12 @@ def find_name(page: Page) -> str | None:
 
 
 def read_directml(page: Page, name: str, ledger: Ledger) -> Draft:
-    """The description of a page."""
+    """Description from a page."""
     return _Reader(page, name, ledger).run()
 
 
 class _Reader:
-    """Reads a page in passes: names first, then the facts about them."""
+    """Reader of a page in passes: names first, then the facts about them."""
 
     def __init__(self, page: Page, name: str, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -63,7 +64,7 @@ class _Reader:
         self.placed: Sequence[Placed] = tuple(find_sections(page))
         self.fields: dict[str, Field] = {}
         self.aliases: dict[str, str] = {}
-        """Of members that the structure calls otherwise: its names for them."""
+        """Structure's names of members that have other names."""
         self.sentences = SentenceReader(self.draft, ledger, DIRECTML)
         self.formulas = FormulaReader(self.draft, ledger, self.sentences)
         self.sentences.take = self.formulas.read_inline
@@ -74,7 +75,7 @@ class _Reader:
         self.read_fields()
         self.read_tables()
         self.make_rows()
-        # What the constraints say, sentences elsewhere repeat.
+        # Other sentences repeat what the constraints state.
         for placed in sorted(self.placed, key=lambda p: p.section != "constraints"):
             self.read_block(placed)
         self.examples.finish()
@@ -96,7 +97,7 @@ class _Reader:
             self.find_forward()
 
     def find_forward(self) -> None:
-        """The operator that the description of a gradient links to first."""
+        """Forward operator: the first one that the description of a gradient links to."""
         for placed in self.placed:
             if placed.section == "description" and isinstance(placed.block, Paragraph):
                 found = OPERATOR.search(placed.block.text.upper())
@@ -105,7 +106,7 @@ class _Reader:
                     return
 
     def read_fields(self) -> None:
-        """The fields of the structure, or of the members where there is none."""
+        """Reads the fields of the structure, or the members if there is none."""
         members: dict[str, Field] = {}
         for placed in self.placed:
             block = placed.block
@@ -140,7 +141,7 @@ class _Reader:
         levels: dict[str | None, Level] = {}
         for placed in self.placed:
             block = placed.block
-            if not isinstance(block, Table) or placed.section == "requirements":
+            if not isinstance(block, PageTable) or placed.section == "requirements":
                 continue
             places = find_columns(block)
             if places is None:
@@ -162,7 +163,7 @@ class _Reader:
         self.draft.levels = sorted(levels.values(), key=lambda t: _order(t.name))
 
     def kind_of(self, name: str) -> str | None:
-        """The kind of a tensor by its field, for a table in another language."""
+        """Kind of a tensor by its field, for a table in another language."""
         field = self.fields.get(name)
         if field is None:
             return None
@@ -174,7 +175,7 @@ class _Reader:
     # Rows -------------------------------------------------------------------------------------
 
     def make_rows(self) -> None:
-        """Attributes of the fields that are no tensors, and tensors where no table has them."""
+        """Makes attributes of the fields that are no tensors, and tensors if no table has them."""
         if not self.draft.levels:
             rows = [
                 Tensor(f.name, self.kind_of(f.name) or "Input", lines=f.lines)
@@ -200,7 +201,7 @@ class _Reader:
         self.draft.attributes.sort(key=lambda a: self.place(a, order))
 
     def place(self, attribute: Attribute, order: Sequence[str]) -> tuple[int, int]:
-        """Where a row stands: a length before the first array of that length."""
+        """Sort key of a row: a length precedes the first array of that length."""
         uses = [order.index(f.name) for f in self.fields.values() if f.size == attribute.name]
         own = order.index(attribute.name)
         return min([own, *uses]), 0 if uses else 1
@@ -232,7 +233,7 @@ class _Reader:
         return made
 
     def add_enum(self, field: Field) -> str:
-        """The type of a field of an enumeration: the members that the library has, or the page."""
+        """Type of an enumeration field: with the members of the library, or of the page."""
         members = dict(find_enums().get(field.type, {}))
         listed: list[str] = []
         for placed in self.placed:
@@ -267,10 +268,10 @@ class _Reader:
                 self.read_paragraph(block, placed, field)
             case Code():
                 self.read_code(block, placed)
-            case Table() if placed.section in ("requirements", "see-also") or _is_legend(block):
+            case PageTable() if placed.section in ("requirements", "see-also") or _is_legend(block):
                 for row in (block.header, *block.rows):
                     self.ledger.mark(row.lines, Mark.FURNITURE)
-            case Table():
+            case PageTable():
                 if find_columns(block) is None:
                     for row in (block.header, *block.rows):
                         self.ledger.miss(row.lines, " | ".join(map(words, row.cells)))
@@ -306,7 +307,7 @@ class _Reader:
         self.sentences.read(block, field, doc)
 
     def read_lead(self, block: Paragraph) -> None:
-        """Text between the examples: a title where it leads to one."""
+        """Reads text between the examples, which may be a title."""
         lines = [line for line, _ in block.lines]
         text = words(block.text)
         self.examples.lead = text.rstrip(":") if text.endswith(":") else ""
@@ -315,7 +316,7 @@ class _Reader:
             self.ledger.keep(lines, text)
 
     def read_links(self, block: Paragraph) -> None:
-        """A list of links to other pages."""
+        """Reads a list of links to other pages."""
         for line, text in block.lines:
             if _is_links(text):
                 self.ledger.mark([line], Mark.FURNITURE)
@@ -323,7 +324,7 @@ class _Reader:
                 self.sentences.read(Paragraph(((line, text),)))
 
     def read_member(self, block: Paragraph, field: str | None) -> bool:
-        """An item that explains a member of an enumeration."""
+        """Reads an item about a member of an enumeration; returns whether it was one."""
         match = _MEMBER.match(words(block.text))
         owner = self.fields.get(field or "")
         enum = None if owner is None else self.draft.enums.get(owner.type)
@@ -369,8 +370,8 @@ def _is_links(text: str) -> bool:
     return re.fullmatch(r"[\s*\-.,]*(?:\[[^\[\]]*\]\([^()]*\)[\s.,]*)+", text) is not None
 
 
-def _is_legend(table: Table) -> bool:
-    """Whether a table says which header declares the structure, in any language."""
+def _is_legend(table: PageTable) -> bool:
+    """Whether a table names the header file of the structure, in any language."""
     return not any(words(c) for c in table.header.cells) and "directml" in str(table.rows)
 
 
@@ -379,7 +380,7 @@ def _order(level: str | None) -> tuple[int, ...]:
 
 
 def _add_row(tensors: list[Tensor], tensor: Tensor) -> None:
-    """Adds a row, or joins its types and ranks to the row of that name."""
+    """Adds a row, or merges its types and ranks into the row of that name."""
     known = next((t for t in tensors if t.name == tensor.name), None)
     if known is None:
         tensors.append(tensor)

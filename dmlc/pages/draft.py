@@ -1,4 +1,4 @@
-"""A description in the making: the facts found on a page, with their lines."""
+"""Draft of a description: the facts found on a page, with their lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 @dataclasses.dataclass(slots=True)
 class Tensor:
-    """A row of a table of tensors; cells are as the language has them, None where nothing says."""
+    """Row of a table of tensors; cells are in the language's form, None if unknown."""
 
     name: str
     kind: str
@@ -28,7 +28,7 @@ class Tensor:
 
 @dataclasses.dataclass(slots=True)
 class Attribute:
-    """A row of the table of attributes."""
+    """Row of the table of attributes."""
 
     name: str
     type: str
@@ -43,7 +43,7 @@ class Attribute:
 
 @dataclasses.dataclass(slots=True)
 class Level:
-    """A table of tensors, of a feature level where the page names one."""
+    """Table of tensors, with a feature level if the page names one."""
 
     name: str | None
     tensors: list[Tensor]
@@ -51,7 +51,7 @@ class Level:
 
 @dataclasses.dataclass(slots=True)
 class Combination:
-    """A row of a table of types."""
+    """Row of a table of types."""
 
     cells: tuple[str, ...]
     lines: tuple[int, ...]
@@ -59,7 +59,7 @@ class Combination:
 
 @dataclasses.dataclass(slots=True)
 class Clause:
-    """A constraint, a function or a statement in the language; `words` are the page's own."""
+    """Constraint, function or statement in the language; `words` are the page's own."""
 
     text: str
     words: str
@@ -76,7 +76,7 @@ class Enum:
 
 @dataclasses.dataclass(slots=True)
 class Example:
-    """A worked example: attributes and tensors with their values, as the language writes them."""
+    """Worked example: attributes and tensors with their values, in the language's form."""
 
     title: str
     items: dict[str, str]
@@ -86,7 +86,7 @@ class Example:
 
 @dataclasses.dataclass(slots=True)
 class Draft:
-    """An operator, as far as it was understood."""
+    """Operator as far as it was understood."""
 
     name: str
     module: str
@@ -98,19 +98,19 @@ class Draft:
     attributes: list[Attribute] = dataclasses.field(default_factory=list[Attribute])
     levels: list[Level] = dataclasses.field(default_factory=list[Level])
     header: tuple[str, ...] = ()
-    """The columns of the table of types."""
+    """Columns of the table of types."""
     combinations: list[Combination] = dataclasses.field(default_factory=list[Combination])
     constraints: list[Clause] = dataclasses.field(default_factory=list[Clause])
     compute: list[Clause] = dataclasses.field(default_factory=list[Clause])
     examples: list[Example] = dataclasses.field(default_factory=list[Example])
     notes: list[str] = dataclasses.field(default_factory=list[str])
-    """The import's own remarks."""
+    """Remarks of the import itself."""
     _same: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict[str, dict[str, str]])
-    """For each fact, a tensor's representative among those that have it alike."""
+    """Representative of each tensor in its equivalence class, for each fact."""
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Every tensor once, as the newest table has it."""
+        """Tensors without repetition, from the newest table."""
         found: dict[str, Tensor] = {}
         for level in self.levels:
             for tensor in level.tensors:
@@ -141,7 +141,7 @@ class Draft:
     def require_same(
         self, names: Sequence[str], facts: Iterable[str], words: str, lines: tuple[int, ...]
     ) -> None:
-        """Has tensors share facts, where no sentence before this says so."""
+        """Equates facts of tensors, unless an earlier sentence does."""
         new = [f for f in facts if not self.are_same(names, f)]
         for fact in new:
             first = self.root(fact, names[0])
@@ -154,19 +154,19 @@ class Draft:
     def count(
         self, attribute: Attribute, array: Tensor, words: str, lines: tuple[int, ...]
     ) -> None:
-        """Has an attribute say how many tensors an array has."""
+        """Makes an attribute the number of tensors in an array."""
         if attribute.default is None:
             attribute.default = f"{array.name}.Count"
             self.require(f"{attribute.name} == {array.name}.Count", words, lines)
 
     def require(self, condition: str, words: str, lines: tuple[int, ...]) -> None:
-        """Adds a condition, once."""
+        """Adds a condition, unless it is there already."""
         if all(c.text != f"require {condition}" for c in self.constraints):
             self.constraints.append(Clause(f"require {condition}", words, lines))
 
 
 def join_names(names: Sequence[str]) -> str:
-    """`A`, `A and B`, or `A, B, and C`, as the sentences of the language have it."""
+    """List in a sentence of the language: `A`, `A and B`, or `A, B, and C`."""
     if len(names) < 3:
         return " and ".join(names)
     return f"{', '.join(names[:-1])}, and {names[-1]}"

@@ -1,7 +1,7 @@
-"""Code by which pages work out the sizes of an output, as constraints.
+"""Constraints from code that computes the sizes of an output.
 
-The code is C: assignments of sizes, of helpers between them, and loops over dimensions, which
-become arithmetic on arrays. Sizes are whole numbers, whose quotients C cuts off.
+The code is C: assignments of sizes and of temporaries, and loops over dimensions, which become
+arithmetic on arrays. Sizes are whole numbers with truncating division.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _ASSERTED = re.compile(r"assert\s*\(\s*(.+?)\s*==\s*(.+?)\s*\)\s*;")
 
 
 @dataclasses.dataclass(slots=True)
-class _Loop:
-    """`for (i = 0; i < bound; ++i)`"""
+class _ForStatement:
+    """Statement `for (i = 0; i < bound; ++i)`."""
 
     variable: str
     bound: str
 
 
 def read_extents(lines: Sequence[tuple[int, str]], draft: Draft) -> list[Clause] | None:
-    """The constraints that some code states; None where any of it is of another form."""
+    """Constraints that some code states; None if any of it has another form."""
     reader = _Reader(draft)
     try:
         for line, text in lines:
@@ -43,11 +43,11 @@ def read_extents(lines: Sequence[tuple[int, str]], draft: Draft) -> list[Clause]
 
 
 class _Reader:
-    """Reads statement by statement."""
+    """Reader of statements."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
-        self.loop: _Loop | None = None
+        self.loop: _ForStatement | None = None
         self.helpers: dict[str, syntax.Expression] = {}
         self.clauses: list[Clause] = []
 
@@ -56,7 +56,7 @@ class _Reader:
         loop, helper = _LOOP.match(code), _HELPER.fullmatch(code)
         said = _SIZE.fullmatch(code) or _ASSERTED.fullmatch(code)
         if loop is not None and self.loop is None:
-            self.loop = _Loop(loop[1], self.name(loop[2]))
+            self.loop = _ForStatement(loop[1], self.name(loop[2]))
         elif helper is not None:
             self.helpers[helper[1]] = self.parse(helper[2])
         elif said is not None:
@@ -77,7 +77,7 @@ class _Reader:
         return self.rename(node)
 
     def name(self, name: str) -> str:
-        """An attribute, which the code may call by its plural or its singular."""
+        """Attribute of a name, which the code may write in the plural or the singular."""
         for wanted in (name, name.removesuffix("s"), f"{name}s"):
             if self.draft.attribute(wanted) is not None:
                 if wanted != name:
@@ -115,7 +115,8 @@ class _Reader:
     def rename_entry(
         self, node: syntax.Index, base: syntax.Expression, index: syntax.Expression
     ) -> syntax.Expression:
-        """`Strides[i]`: each entry, in turn with those of the other arrays of the loop."""
+        """Array for `Strides[i]`: its entries are combined elementwise with those of the loop's
+        other arrays."""
         array = self.rename(base)
         loop = self.loop
         match index:
@@ -136,7 +137,7 @@ class _Reader:
                 raise UnknownWord(format_expression(index))
 
     def walk(self, node: syntax.Expression, first: str) -> syntax.Expression:
-        """The range of the loop's variable: `range(2, 2 + DimensionCount)`."""
+        """Range of the loop's variable: `range(2, 2 + DimensionCount)`."""
         bound = "" if self.loop is None else self.loop.bound
         end = bound if first == "0" else f"{first} + {bound}"
         made = parse_code(f"range({first}, {end})")

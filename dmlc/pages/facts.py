@@ -1,4 +1,4 @@
-"""The sentences by which pages of DirectML state facts, and the form of each in the language."""
+"""Rules for sentences of DirectML pages that state facts, with the form of each in the language."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _broadcasts(
 def _of_forward(
     reader: SentenceReader, _: re.Match[str], sentence: Sentence, field: str | None
 ) -> Mark | None:
-    """A tensor with the sizes of one of the forward operator: `forward` states it."""
+    """Tensor with the sizes of one of the forward operator, which `forward` states."""
     found = OPERATOR.search(sentence.raw)
     forward = reader.draft.forward
     return Mark.LANGUAGE if found is not None and found[1] == forward else None
@@ -177,7 +177,7 @@ def _default(
 def _lengths(
     reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None
 ) -> Mark | None:
-    """`This field determines the size of the Axes array.`: the type of Axes says it, or will."""
+    """`This field determines the size of the Axes array.`: the type of Axes states it, or will."""
     names = split_names(re.sub(r"\barrays?\b", "", match["names"]))
     count = reader.attribute(field)
     arrays = [reader.attribute(name) or reader.tensor(name) for name in names]
@@ -256,9 +256,9 @@ def _named_entries(
 def _dimensions(
     reader: SentenceReader, _: re.Match[str], sentence: Sentence, field: str | None
 ) -> Mark | None:
-    """`A tensor of Sizes { N, C, H, W } for 4D, and { N, C, D, H, W } for 5D.` None where the table
-    of tensors says otherwise, or another tensor has a size of that name: a page gives one name to
-    sizes that differ."""
+    """`A tensor of Sizes { N, C, H, W } for 4D, and { N, C, D, H, W } for 5D.` None if the table of
+    tensors differs, or another tensor has a size of that name: pages use one name for different
+    sizes."""
     tensor = reader.tensor(field)
     lists = [m[1] for s in code_spans(sentence.raw) if (m := re.fullmatch(_LIST, s.strip()))]
     shapes = [[part.strip() for part in found.split(",")] for found in lists]
@@ -293,7 +293,7 @@ def _dimensions(
 def _listed_dimensions(
     reader: SentenceReader, match: re.Match[str], _: Sentence, field: str | None
 ) -> Mark | None:
-    """`{ BatchCount, InputWidth } for 3D`, of a tensor whose table has these, some in brackets."""
+    """`{ BatchCount, InputWidth } for 3D`, for a tensor whose table has these, some in brackets."""
     tensor = reader.tensor(field)
     if tensor is None or tensor.dimensions is None:
         return None
@@ -307,7 +307,7 @@ def _listed_dimensions(
 def _reduced(
     reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None
 ) -> Mark | None:
-    """Sizes of an output along which axes are reduced."""
+    """Sizes of an output with reduced axes."""
     source = reader.tensor(match["input"] or "InputTensor")
     result = reader.tensor(field if match["input"] else "OutputTensor")
     axes = reader.attribute("Axes")
@@ -333,8 +333,8 @@ def _scalar(
 def _by_case(
     reader: SentenceReader, _: re.Match[str], sentence: Sentence, field: str | None
 ) -> Mark | None:
-    """`{ M, K } if TransA is NONE, or { K, M } if it is TRANSPOSE`: the dimensions that the table
-    gives for one case are left to the formula."""
+    """`{ M, K } if TransA is NONE, or { K, M } if it is TRANSPOSE`: dimensions that the table gives
+    for one case are left to the formula."""
     tensor = reader.tensor(field)
     lists = {m[1].replace(" ", "") for m in re.finditer(_LIST, sentence.text)}
     if tensor is not None and tensor.dimensions is not None and len(lists) > 1:
@@ -346,7 +346,7 @@ def _by_case(
 
 
 def _fits(ranks: str | None, lengths: set[int]) -> bool:
-    """Whether a tensor has just these dimension counts."""
+    """Whether a tensor has exactly these ranks."""
     if ranks is None:
         return False
     low, _, high = ranks.partition(" to ")
@@ -382,7 +382,7 @@ def _needed_with(
 def _at_level(
     reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None
 ) -> Mark | None:
-    """A sentence for some feature levels: for none of the operator's, or for all of them."""
+    """Sentence about some feature levels: about none of the operator's, or about all of them."""
     first, level = level_number(reader.draft.introduced), level_number(match["level"])
     if first is None or level is None or level > first:
         return None
@@ -423,7 +423,7 @@ def _typical(
 def _of_bool(
     reader: SentenceReader, _: re.Match[str], __: Sentence, field: str | None
 ) -> Mark | None:
-    """The use of a choice of two."""
+    """Use of a Boolean option."""
     attribute = reader.attribute(field)
     return Mark.PROSE if attribute is not None and attribute.type == "BOOL" else None
 
@@ -455,7 +455,7 @@ def _named_function(
 
 
 def _sums(reader: SentenceReader, match: re.Match[str], _: Sentence, __: str | None) -> Mark | None:
-    """Sums over the dimensions in which a tensor has size 1: they are like it."""
+    """Sum over the dimensions in which a tensor has size 1, which becomes `like:`."""
     names = reader.tensors(match["names"])
     if names is None:
         return None
@@ -557,4 +557,4 @@ DIRECTML: Rules = [
         (r"The corresponding \w+ would\b", _further),
     )
 ]  # fmt: skip
-"""The forms of sentences, the first that takes one counting."""
+"""Rules in order; the first that accepts a sentence is used."""

@@ -1,7 +1,7 @@
-"""Formulas that pages write as code, in the language.
+"""Translation of formulas that pages write as code.
 
 Pages write an assignment for each output, `f(x) = ...` for an element-wise operator, or a choice of
-cases, line by line. Names are those of the page: `Input` for InputTensor, `f` for the output.
+cases, line by line. Names are the page's: `Input` for InputTensor, `f` for the output.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dmlc.pages.known import find_function
 from dmlc.source import DmlcError, Source, Span
 
 MOST_CHARACTERS = 4000
-"""A longer formula is left to a person."""
+"""Largest formula that is translated, in characters."""
 
 NO_OPERATOR = '"NONE"'
-"""The default of an attribute that names an operator to fuse."""
+"""Default of an attribute that names an operator to fuse."""
 _HEAD = re.compile(
     r"\s*([A-Za-z_]\w*)\s*(?:\(([^()]*)\)|\[[ijkn]\])?\s*([-+*/]?)=(?!=)\s*(.*)", re.DOTALL
 )
@@ -42,7 +42,7 @@ _CASE = re.compile(r"(.*?),?\s*(?:\bif\s+(.*)|\b(?:otherwise|else)\b.*)")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Statement:
-    """`target = value` as the page has it; with parameters, `f(x) = value`."""
+    """Statement `target = value` in the page's terms; with parameters, `f(x) = value`."""
 
     target: str
     parameters: tuple[str, ...] | None
@@ -52,7 +52,7 @@ class Statement:
 
 
 def read_statement(text: str, lines: Iterable[int]) -> Statement | None:
-    """The statement that a text is."""
+    """Statement of a text, or None."""
     match = _HEAD.fullmatch(html.unescape(text).strip())
     if match is None or len(text) > MOST_CHARACTERS:
         return None
@@ -67,8 +67,8 @@ def read_statement(text: str, lines: Iterable[int]) -> Statement | None:
 
 
 def split_statements(lines: Sequence[tuple[int, str]]) -> tuple[list[Statement], list[int]] | None:
-    """The statements of a block of code, and its lines that are comments and headings; None where a
-    line is neither, or says when another counts."""
+    """Statements of a block of code, and its lines that are comments and headings; None if a line
+    is neither, or states a condition."""
     groups: list[list[tuple[int, str]]] = []
     others: list[int] = []
     shown = False
@@ -98,9 +98,8 @@ def split_statements(lines: Sequence[tuple[int, str]]) -> tuple[list[Statement],
 
 
 def _separate(statements: Sequence[Statement]) -> list[Statement]:
-    """The statements of a block, with names that are assigned again taken apart: what `M` is before
-    the last assignment of it is `M_1`. As they are where a value is never read: then these are
-    alternatives."""
+    """Statements of a block in single-assignment form: a value of `M` before its last assignment is
+    `M_1`. Unchanged if a value is never read, since the assignments are alternatives then."""
     counts = Counter(s.target for s in statements)
     seen: Counter[str] = Counter()
     now: dict[str, str] = {}
@@ -122,7 +121,7 @@ def _separate(statements: Sequence[Statement]) -> list[Statement]:
 
 
 def _read_cases(text: str) -> str:
-    """`x, if x >= 0` and `y, otherwise` as a choice."""
+    """Choice of the cases `x, if x >= 0` and `y, otherwise`."""
     cases = [_CASE.fullmatch(line.strip()) for line in text.split("\n")]
     found = [match for match in cases if match is not None]
     if len(found) != len(cases) or len(found) < 2:
@@ -139,21 +138,21 @@ def _read_cases(text: str) -> str:
 
 
 class UnknownWord(Exception):
-    """A formula has a name that the description lacks."""
+    """Raised for a name in a formula that the description lacks."""
 
 
 @dataclasses.dataclass(slots=True)
-class Names:
-    """The names that formulas of a page may have, and those of the description for them."""
+class NameMap:
+    """Map from the names in a page's formulas to those of the description."""
 
     draft: Draft
     parameters: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     locals: set[str] = dataclasses.field(default_factory=set[str])
     elements: frozenset[str] = frozenset()
-    """Index variables: `x[i]` is the element of x at hand."""
+    """Index variables: `x[i]` is the current element of x."""
 
     def find(self, name: str) -> str:
-        """Raises `UnknownWord`."""
+        """Name in the description. Raises `UnknownWord`."""
         if name in self.parameters:
             return self.parameters[name]
         if name in self.locals:
@@ -169,7 +168,7 @@ class Names:
         raise UnknownWord(name)
 
     def begin(self, name: str) -> str | None:
-        """The input whose name a name begins with."""
+        """Input whose name is a prefix of a name."""
         stems = {t.name.removesuffix("Tensor"): t.name for t in self.draft.tensors if not t.output}
         found = [s for s in stems if s and name.startswith(s)]
         return stems[max(found, key=len)] if found else None
@@ -178,9 +177,9 @@ class Names:
 # Expressions -----------------------------------------------------------------------------------
 
 
-def translate(text: str, names: Names, like: str | None = None) -> str | None:
-    """An expression of a page in the language, or None. `like` is the tensor that reductions
-    without axes are like."""
+def translate(text: str, names: NameMap, like: str | None = None) -> str | None:
+    """Expression of a page in the language, or None. `like` is the tensor that sums without axes
+    reduce to."""
     node = parse_code(text)
     if node is None:
         return None
@@ -191,7 +190,7 @@ def translate(text: str, names: Names, like: str | None = None) -> str | None:
 
 
 def parse_code(text: str) -> syntax.Expression | None:
-    """The tree of an expression that a page has as code; its names are the page's."""
+    """Syntax tree of an expression that a page has as code; its names are the page's."""
     text = html.unescape(text).strip().rstrip(";.,").strip()
     text = _ELLIPSIS.sub(r"\1(\2\3)", text)
     text = _FLOAT.sub(_show_number, text)
@@ -212,7 +211,7 @@ def _show_number(match: re.Match[str]) -> str:
     return f"{match[1]}.{match[2] or '0'}"
 
 
-def _rename(node: syntax.Expression, names: Names, like: str | None) -> syntax.Expression:
+def _rename(node: syntax.Expression, names: NameMap, like: str | None) -> syntax.Expression:
     match node:
         case syntax.Reference():
             return dataclasses.replace(node, name=names.find(node.name))
@@ -234,7 +233,7 @@ def _rename_call(
     node: syntax.Call,
     name: str,
     arguments: tuple[syntax.Argument, ...],
-    names: Names,
+    names: NameMap,
     like: str | None,
 ) -> syntax.Expression:
     given = tuple(dataclasses.replace(a, value=_rename(a.value, names, like)) for a in arguments)
@@ -254,7 +253,7 @@ def _rename_call(
 
 
 def _reduced_over(node: syntax.Call, draft: Draft, like: str | None) -> syntax.Argument:
-    """What a reduction of a page is over: what a sentence says, or the axes of an attribute."""
+    """Axes of a page's reduction: those that a sentence states, or those of an attribute."""
     if like is not None:
         word, over = "like", like
     else:
@@ -268,7 +267,7 @@ def _reduced_over(node: syntax.Call, draft: Draft, like: str | None) -> syntax.A
 
 
 def is_condition(text: str) -> bool:
-    """Whether an expression is a comparison, or joins some."""
+    """Whether an expression is a comparison, or combines some."""
     node = parse_code(text)
     return isinstance(node, syntax.Binary) and node.operator in _CONDITIONS
 
@@ -276,7 +275,7 @@ def is_condition(text: str) -> bool:
 def rebuild(
     node: syntax.Expression, change: Callable[[syntax.Expression], syntax.Expression]
 ) -> syntax.Expression:
-    """A node with each of its operands changed."""
+    """Node with `change` applied to each of its operands."""
     changed: dict[str, Any] = {}
     for field in dataclasses.fields(node):
         value: object = getattr(node, field.name)
@@ -288,7 +287,7 @@ def rebuild(
 
 
 def list_free(node: object) -> Iterator[str]:
-    """The names that an expression reads, functions left out, in order."""
+    """Names that an expression reads, except functions, in order."""
     if isinstance(node, syntax.Reference):
         yield node.name
     elif isinstance(node, syntax.Call):
@@ -303,7 +302,7 @@ def list_free(node: object) -> Iterator[str]:
 
 
 def list_called(node: object) -> Iterator[str]:
-    """The functions that an expression calls."""
+    """Functions that an expression calls."""
     if isinstance(node, syntax.Call) and isinstance(node.function, syntax.Reference):
         yield node.function.name
     if isinstance(node, tuple):
@@ -315,7 +314,7 @@ def list_called(node: object) -> Iterator[str]:
 
 
 def make_function(name: str, value: str) -> str | None:
-    """`function name(...) = value`, of everything that the value names; None where it calls what
+    """Function `function name(...) = value` of all names in the value; None if it calls one that
     the language lacks."""
     node = parse_code(value)
     if node is None:

@@ -1,7 +1,8 @@
-"""A page to a description that checks: `import_page` of a file, `import_text` of a text.
+"""Import of a page as a description that checks: `import_page` for a file, `import_text` for a
+text.
 
-What a page says is held to the language before it is written. A part that the checker refuses, such
-as a constraint that names what no table has, becomes a comment, as what was not understood does.
+A part that the checker refuses, such as a constraint that names a row of no table, becomes a
+comment, as text that was not understood does.
 """
 
 from __future__ import annotations
@@ -26,31 +27,32 @@ from dmlc.parameters import expect_path, expect_text
 from dmlc.source import Diagnostic, DmlcError, Source
 
 MAX_BYTES = 1 << 20
-"""The largest page that is read."""
+"""Largest page that is read, in bytes."""
 MAX_LINE = 8000
-"""The longest line that is read, in characters."""
+"""Longest line that is read, in characters."""
 MOST_ATTEMPTS = 20
-"""So often parts that are refused are taken out one by one; then all that may be wrong are."""
+"""Number of times that refused parts are removed one by one; after that all suspects are
+removed."""
 _MARKDOWN = (".md", ".markdown")
 _RST = (".rst", ".rst.txt")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ImportedPage:
-    """A description that was made of a page."""
+    """Description made from a page."""
 
     name: str
-    """The operator's, without its module."""
+    """Operator's name, without its module."""
     text: str
-    """A `.dml` file, formatted; it checks without an error."""
+    """Formatted `.dml` file, which checks without an error."""
     figures: Figures
 
 
 def import_page(path: str | Path) -> ImportedPage:
-    """The description of the operator that a page is about.
+    """Description of the operator that a page is about.
 
     Pages are Markdown (`.md`) or reStructuredText (`.rst`, `.rst.txt`), of DirectML's reference or
-    of oneDNN Graph's operations. Raises `DmlcError` where the file cannot be read, or is about no
+    of oneDNN Graph's operations. Raises `DmlcError` if the file cannot be read, or is about no
     operator.
     """
     found = Path(expect_path("path", path))
@@ -64,7 +66,8 @@ def import_page(path: str | Path) -> ImportedPage:
 
 
 def import_text(text: str, filename: str) -> ImportedPage:
-    """As `import_page`, of a text. The name says of which format it is."""
+    """Description from a text, as by `import_page`. The suffix of the name determines the
+    format."""
     expect_text("text", text, "the text of a page")
     _expect_suffix(filename)
     if len(text) > MAX_BYTES:
@@ -106,7 +109,7 @@ def _read(page: Page, ledger: Ledger) -> Draft:
 
 
 def _settle(draft: Draft, ledger: Ledger) -> str:
-    """The text of a description without the parts that the language refuses."""
+    """Text of a description without the parts that the language refuses."""
     text = ""
     for attempt in itertools.count(1):
         lines = write(draft, ledger.page.name, ledger.remarks, ledger.prose)
@@ -135,8 +138,8 @@ def _part_at(diagnostic: Diagnostic, parts: list[Part]) -> Part:
 
 
 def _leave_out(draft: Draft, ledger: Ledger, part: Part) -> bool:
-    """Takes a part out of a description, or the cell of it that may be wrong, and keeps the page's
-    words; tells whether there was anything to take."""
+    """Removes a part of a description, or its cell that may be wrong, and keeps the page's words as
+    a comment; returns whether there was anything to remove."""
     match part:
         case Attribute(default=str(default)):
             ledger.keep(part.lines, f"the default {default} of {part.name}")

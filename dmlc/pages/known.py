@@ -1,7 +1,7 @@
-"""Facts that a page refers to without stating them: the library has them.
+"""Facts that a page refers to without stating them, from the library.
 
-A page of DirectML says that a field is of an enumeration, whose members another page lists, and
-that an activation may be fused, of which a third page lists those that may.
+A page of DirectML names the enumeration of a field, whose members another page lists, and says that
+an activation may be fused, of which a third page lists the permitted ones.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from dmlc.library import find
 from dmlc.summaries import FOLDER
 
 _OPERATOR_FIELDS = {"FusedActivation": "directml.GEMM", "ActivationDescs": "directml.LSTM"}
-"""Fields that name an operator, and a description of the library that has them."""
+"""Fields that name an operator, with a library operator that has them."""
 
 
 @functools.cache
 def find_enums() -> Mapping[str, Mapping[str, int]]:
-    """The members of the enumerations of DirectML that the library declares."""
+    """Members of DirectML's enumerations that the library declares."""
     found: dict[str, Mapping[str, int]] = {}
     for path in sorted((FOLDER / "directml").glob("*.dml")):
         if not re.search(r"^enum ", path.read_text("utf-8"), re.MULTILINE):
@@ -34,7 +34,7 @@ def find_enums() -> Mapping[str, Mapping[str, int]]:
 
 
 def find_operators(field: str) -> tuple[str, ...] | None:
-    """The operators that a field may name, where the library has such a field."""
+    """Operators that a field may name, if the library has such a field."""
     name = _OPERATOR_FIELDS.get(field)
     if name is None:
         return None
@@ -43,7 +43,7 @@ def find_operators(field: str) -> tuple[str, ...] | None:
 
 
 def find_function(name: str) -> str | None:
-    """The function of the language that a page calls so, in whatever case."""
+    """Function of the language for a page's name, in any case."""
     if name in FUNCTIONS:
         return name
     lowered = {"ln": "log", "fabs": "abs", "power": "pow", "tanhf": "tanh"}.get(

@@ -1,10 +1,9 @@
-"""The outcome of each line of a page, and the parts that were not understood.
+"""Classification of each line of a page, and the text that was not understood.
 
-A line is language where what it says stands in the description; furniture where it belongs to the
-page and not to the operator: headings, links, front matter; prose where none of its sentences has a
-word by which pages state a fact; illustration where it belongs to a worked example; and else it is
-not understood. A line counts as its worst sentence does. What nothing was said of is not
-understood.
+A line is *language* if the description states it; *furniture* if it belongs to the page: headings,
+links, front matter; *prose* if none of its sentences has a word by which pages state a fact;
+*illustration* if it belongs to a worked example; otherwise it is not understood. A line has the
+class of its worst sentence. An unclassified line is not understood.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dmlc.source import counted
 
 
 class Mark(enum.IntEnum):
-    """The outcome of a line; of two, the larger counts."""
+    """Class of a line; of two, the larger counts."""
 
     FURNITURE = 0
     PROSE = 1
@@ -30,7 +29,7 @@ class Mark(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Remark:
-    """Words of a page that are kept as a comment."""
+    """Text of a page that is kept as a comment."""
 
     line: int
     text: str
@@ -38,7 +37,7 @@ class Remark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figures:
-    """The number of lines of a page by outcome; empty lines do not count."""
+    """Numbers of nonempty lines of a page by class."""
 
     page: str
     language: int
@@ -57,7 +56,7 @@ class Figures:
 
     @property
     def share(self) -> float:
-        """The part of the lines that was understood."""
+        """Fraction of the lines that was understood."""
         return self.understood / max(1, self.lines)
 
     def __str__(self) -> str:
@@ -73,7 +72,7 @@ class Figures:
 
 
 class Ledger:
-    """Keeps the outcomes of the lines of one page."""
+    """Classes of the lines of one page."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -86,39 +85,39 @@ class Ledger:
             self.marks[line] = max(self.marks.get(line, mark), mark)
 
     def miss(self, lines: Iterable[int], text: str) -> None:
-        """Notes that words were not understood."""
+        """Records text that was not understood."""
         found = tuple(lines)
         self.mark(found, Mark.MISSED)
         self.keep(found, text)
 
     def keep(self, lines: Iterable[int], text: str) -> None:
-        """Has words be a comment, whatever became of their lines."""
+        """Keeps text as a comment, whatever the class of its lines."""
         self._remarks[Remark(min(lines, default=0), text)] = None
 
     def show(self, lines: Iterable[int]) -> None:
-        """Has the values of an example be an illustration: the lines as they stand on the page."""
+        """Marks lines with the values of an example as an illustration."""
         found = sorted(lines)
         self.marks |= dict.fromkeys(found, Mark.ILLUSTRATION)
         self.keep(found, "\n".join(self.page.text[n - 1].rstrip() for n in found))
 
     def note_prose(self, lines: Iterable[int], text: str) -> None:
-        """Marks words as prose, which is kept too, apart from the rest."""
+        """Marks text as prose, which is kept separately."""
         found = tuple(lines)
         self.mark(found, Mark.PROSE)
         self._prose[Remark(min(found, default=0), text)] = None
 
     @property
     def remarks(self) -> list[Remark]:
-        """The words that are kept, once each."""
+        """Kept text without repetition."""
         return list(self._remarks)
 
     @property
     def prose(self) -> list[Remark]:
-        """The prose of the page, once each."""
+        """Prose of the page without repetition."""
         return list(self._prose)
 
     def close(self) -> None:
-        """Takes the lines that nothing was said of for not understood."""
+        """Marks the unclassified lines as not understood."""
         for number, text in enumerate(self.page.text, 1):
             if text.strip() and number not in self.marks:
                 self.miss([number], text.strip())

@@ -1,7 +1,7 @@
-"""Markdown pages as blocks, by markdown-it-py.
+"""Reader of Markdown pages, by markdown-it-py.
 
-Of pages in other languages the English source is read, where they keep it beside each sentence.
-Formulas between `\\f[` and `\\f]`, or `$$`, are taken out first: to Markdown they are text.
+For pages in other languages the English source is read, if they keep it beside each sentence.
+Formulas between `\\f[` and `\\f]`, or `$$`, are removed first, since they are text to Markdown.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dmlc.pages.blocks import (
     Heading,
     Lines,
     Page,
+    PageRow,
+    PageTable,
     Paragraph,
-    Row,
-    Table,
     make_key,
     words,
 )
@@ -37,11 +37,11 @@ _FENCE = re.compile(r"\s{0,3}(```|~~~)")
 _FORMULA = re.compile(r"\\f\[((?:(?!\\f\[).){0,4000}?)\\f\]|(?<!\\)\$\$(.{1,4000}?)\$\$", re.DOTALL)
 _PLACE = re.compile("\ue000(\\d+)\ue001")
 _INSIDE = "\ue002"
-"""The stand-in for a further line of a formula."""
+"""Stand-in for a further line of a formula."""
 
 
 def read_markdown(name: str, text: str) -> Page:
-    """The blocks of a page."""
+    """Blocks of a page."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = text.replace("\ue000", "").replace("\ue002", "").split("\n")
     end = _find_front(lines)
@@ -64,7 +64,7 @@ def read_markdown(name: str, text: str) -> Page:
 
 
 def _find_front(lines: Sequence[str]) -> int:
-    """How many lines the front matter has."""
+    """Number of lines of the front matter."""
     if lines[0].lstrip("\ufeff").strip() != "---":
         return 0
     for number, line in enumerate(lines[1:], 2):
@@ -81,14 +81,14 @@ def _read_front(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _keep_source(text: str) -> str:
-    """The English sentences of a page that has them beside its own."""
+    """English sentences of a page that has them beside its own."""
     if "sxs-lookup" in text:
         text = _TRANSLATED.sub("", text)
     return _SPAN.sub("", text)
 
 
 def _take_formulas(text: str) -> tuple[str, list[str]]:
-    """The text with a mark in place of each formula, a mark on every line of it, and these."""
+    """Text with a placeholder on every line of each formula, and the formulas."""
     formulas: list[str] = []
 
     def take(match: re.Match[str]) -> str:
@@ -106,7 +106,7 @@ def _take_formulas(text: str) -> tuple[str, list[str]]:
 
 
 def _split_fences(text: str) -> Iterator[tuple[bool, str]]:
-    """The text in runs that are fenced, or not."""
+    """Text in parts that are fenced, or not."""
     run: list[str] = []
     fence: str | None = None
     for line in text.splitlines(keepends=True):
@@ -123,7 +123,7 @@ def _split_fences(text: str) -> Iterator[tuple[bool, str]]:
 
 
 class _Reader:
-    """Makes blocks of tokens."""
+    """Builder of blocks from tokens."""
 
     def __init__(self, lines: Sequence[str], formulas: Sequence[str]) -> None:
         self.lines = lines
@@ -164,19 +164,19 @@ class _Reader:
         key = make_key(text) if anchor is None else make_key(anchor[1])
         return Heading(text, key, int(token.tag[1:]), first + 1)
 
-    def table(self, tokens: Sequence[Token]) -> Table:
-        rows: list[Row] = []
+    def table(self, tokens: Sequence[Token]) -> PageTable:
+        rows: list[PageRow] = []
         cells: list[str] = []
         for token in tokens:
             if token.type == "inline":
                 cells.append(token.content)
             elif token.type == "tr_close":
-                rows.append(Row(tuple(cells), (self.line,)))
+                rows.append(PageRow(tuple(cells), (self.line,)))
                 cells = []
             elif token.type == "tr_open" and token.map is not None:
                 self.line = token.map[0] + 1
         self.furniture.add(rows[0].lines[0] + 1)
-        return Table(rows[0], tuple(rows[1:]))
+        return PageTable(rows[0], tuple(rows[1:]))
 
     def code(self, token: Token) -> Code:
         first, last = token.map or [0, 0]
@@ -189,7 +189,7 @@ class _Reader:
         return Code(tuple((begin + n, text) for n, text in enumerate(contents)), token.info.strip())
 
     def paragraph(self, where: Sequence[int], item: bool, note: bool) -> Iterator[Block]:
-        """The lines of a paragraph, and the formulas among them."""
+        """Lines of a paragraph, and the formulas among them."""
         run: list[tuple[int, str]] = []
         number = where[0]
         while number < where[1]:

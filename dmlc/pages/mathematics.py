@@ -1,7 +1,5 @@
-"""Formulas that pages write in LaTeX, as code: the few forms that element-wise operators take.
-
-What indexes tensors, sums over indices or names sizes is left to a person.
-"""
+"""Translation of LaTeX formulas to code: the few forms that element-wise operators have. Formulas
+that index tensors, sum over indices or name sizes are left to a person."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ _NAMES = {
     "\\diffbias": "diff_bias", "\\mu": "mean", "\\srcshape": "src_shape", "\\infty": "inf",
 }  # fmt: skip
 _WORDS = {word: o.name for o in OPERATIONS.values() for word in o.pages}
-"""The function that a word or a command is."""
+"""Function of a word or a command."""
 _COMMANDS = {word for word in _WORDS if word.startswith("\\")}
 _STARTS = {"{", "(", "|", "\\frac", "\\sqrt", "\\begin", "\\sum", "\\lfloor", "\\lceil"}
 _GREEK = {"alpha", "beta", "gamma", "delta", "epsilon", "lambda", "sigma", "theta"}
@@ -36,18 +34,18 @@ _DEEPEST = 60
 
 
 class NoFormula(Exception):
-    """A formula is of a form that is not read."""
+    """Raised for a formula of an unknown form."""
 
 
 _PLACE = re.compile(r"\(\s*\\overline\{\s*\w+\s*\}\s*\)")
-"""The place of the element at hand, behind a tensor."""
+"""Index of the current element, after a tensor."""
 _BINARY = re.compile(r"\\mathbin\{([^{}\\]*)\}")
 _UPRIGHT = re.compile(r"\\(?:text|mathrm|operatorname)\{\s*([A-Za-z]\w*)\s*\}")
 
 
 def read_latex(text: str) -> tuple[str, tuple[str, ...] | None, str] | None:
-    """The name that a formula defines, the parameters of `f(x) = ...`, and its value as code; None
-    where it has another form. A sum over an index is one without axes."""
+    """Name that a formula defines, the parameters of `f(x) = ...`, and its value as code; None for
+    another form. A sum over an index is one without axes."""
     try:
         bare = _UPRIGHT.sub(r" \1 ", _BINARY.sub(r"\1", _PLACE.sub("", text)))
         reader = _Reader(bare.replace("\\_", "_"))
@@ -63,7 +61,7 @@ def read_latex(text: str) -> tuple[str, tuple[str, ...] | None, str] | None:
 
 
 class _Reader:
-    """Reads tokens from left to right."""
+    """Recursive-descent parser of tokens."""
 
     def __init__(self, text: str) -> None:
         self.tokens: list[str] = []
@@ -107,7 +105,7 @@ class _Reader:
         return name
 
     def skip_subscript(self) -> None:
-        """The index of the element at hand: `x_i`, `x_{i}`, `x_{}`."""
+        """Skips the index of the current element: `x_i`, `x_{i}`, `x_{}`."""
         if self.next != "_":
             return
         self.take()
@@ -118,7 +116,7 @@ class _Reader:
         self.expect("}")
 
     def arguments(self) -> tuple[str, ...] | None:
-        """What an element-wise function is of: `f(x)`. What has several is an element's place."""
+        """Parameters of an element-wise function, `f(x)`. Several are an element's index."""
         if not self.see("("):
             return None
         self.take()
@@ -128,7 +126,7 @@ class _Reader:
         return (name,)
 
     def skip_bounds(self) -> None:
-        """`_{j=1}^{C}`, behind a sum."""
+        """Skips the bounds of a sum: `_{j=1}^{C}`."""
         while self.see("_", "^"):
             self.take()
             if self.take() == "{":
@@ -137,7 +135,7 @@ class _Reader:
                 self.expect("}")
 
     def choice(self, depth: int) -> str:
-        """An expression with comparisons."""
+        """Expression with comparisons."""
         found = self.sum(depth)
         while self.next in ("<", ">", "==") or _OPERATORS.get(self.next, "")[:1] in (*"<>&|!",):
             token = self.take()
@@ -167,7 +165,7 @@ class _Reader:
                 return found
 
     def starts(self) -> bool:
-        """Whether a factor follows that no operator stands before."""
+        """Whether a factor follows without an operator."""
         token = self.next
         if token == "|":
             return False
@@ -190,7 +188,7 @@ class _Reader:
         return base
 
     def group(self, depth: int) -> str:
-        """The text in braces, or one token."""
+        """Text in braces, or one token."""
         if depth > _DEEPEST:
             raise NoFormula
         if self.next == "{":
@@ -290,7 +288,7 @@ class _Reader:
         return chosen
 
     def condition(self, depth: int) -> str | None:
-        """The text behind the `&` of a case: `if c`, `otherwise`."""
+        """Condition after the `&` of a case: `if c`, `otherwise`."""
         braces = 0
         while self.next in ("{", "}", "if", "otherwise", "else", "for", "when"):
             token = self.take()

@@ -1,4 +1,4 @@
-"""The sentences by which pages of oneDNN Graph state facts, and the form of each in the
+"""Rules for sentences of oneDNN Graph pages that state facts, with the form of each in the
 language."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _together(
 
 
 def _given(reader: SentenceReader, name: str, kind: str) -> str | None:
-    """Whether an input or an attribute is given; an attribute may have had to take another name."""
+    """Condition that an input or an attribute is given; an attribute may have been renamed."""
     tensor = reader.tensor(name)
     if tensor is not None and kind != "attribute":
         return f"present({name})" if tensor.optional else None
@@ -76,7 +76,7 @@ def _vector(
     reader: SentenceReader, match: re.Match[str], sentence: Sentence, _: str | None
 ) -> Mark | None:
     """`sizes is a 1D tensor`; `They are both 1D tensor ... required if attribute x is set to True`,
-    of those that the sentences before say what they are."""
+    about the tensors of the sentences before."""
     names = split_names(match["names"])
     if names == ["They"]:
         names = re.findall(r"(?:^|(?<=[.\s]))`?([a-z_]+)`? is\b", _before(reader, sentence))
@@ -138,13 +138,13 @@ def _unbroadcast(
 
 
 def _before(reader: SentenceReader, sentence: Sentence) -> str:
-    """The page's words on the lines before a sentence, without marks."""
+    """Page's words on the lines before a sentence, without markup."""
     first = min(sentence.lines)
     return " ".join(words(t) for t in reader.ledger.page.text[max(0, first - 3) : first])
 
 
 def _channels(reader: SentenceReader) -> tuple[str | None, str]:
-    """The input that has channels, and the axis of them: the last where nothing else is said."""
+    """Input with channels, and their axis: the last one unless stated otherwise."""
     source = "src" if reader.tensor("src") is not None else None
     layout = reader.attribute("data_format")
     last = f"{source}.DimensionCount - 1"
@@ -192,7 +192,7 @@ def _marked(
     reader: SentenceReader, _: re.Match[str], sentence: Sentence, __: str | None
 ) -> Mark | None:
     """`The tensors marked with an asterisk are used only when the operation is configured to use
-    gamma and beta`: the marks stand in the paragraph before."""
+    gamma and beta`: the asterisks are in the paragraph before."""
     page = "\n".join(reader.ledger.page.text)
     marked = re.findall(r"\\?(diff)?_?\\?(\w+)\([^()]*\)\s*\^\*", page)
     names = list(dict.fromkeys(f"diff_{n}" if d else n for d, n in marked))
@@ -215,7 +215,7 @@ def _no_attributes(reader: SentenceReader, *_: object) -> Mark | None:
 
 
 def _order(reader: SentenceReader, *_: object) -> Mark | None:
-    """The order of the rows says it."""
+    """Order of arguments, which the order of the rows states."""
     return Mark.LANGUAGE if reader.draft.tensors else None
 
 
@@ -231,8 +231,8 @@ def _illustration(reader: SentenceReader, *_: object) -> Mark:
 def _which(
     reader: SentenceReader, match: re.Match[str], _: Sentence, field: str | None
 ) -> Mark | None:
-    """`If true, use dst of ReLU operation to calculate the gradient. Otherwise, use src`: the input
-    that has both names."""
+    """`If true, use dst of ReLU operation to calculate the gradient. Otherwise, use src`: about the
+    input that has both names."""
     return Mark.LANGUAGE if field is not None and reader.attribute(field) is not None else None
 
 
@@ -273,7 +273,7 @@ ONEDNN: Rules = [
         (r"(?:Take|For per-channel [\w-]+, taking) .* as an example$", _illustration),
     )
 ]  # fmt: skip
-"""The forms of sentences, the first that takes one counting."""
+"""Rules in order; the first that accepts a sentence is used."""
 
 
 # Formulas of coordinates -----------------------------------------------------------------------
@@ -284,8 +284,8 @@ _HERE = re.compile(r"Here (?P<name>\w+)(?:\[\w+\])? is (?P<value>.+?)(?: and \w+
 
 
 def read_coordinates(draft: Draft, block: Paragraph) -> bool:
-    """Takes a note that says, for each value of an attribute, how something is calculated: it
-    becomes a function. Tells whether it was such a note."""
+    """Reads a note with a calculation for each value of an attribute as a function; returns whether
+    it was such a note."""
     sentences = list(split(block))
     subject = next((m for s in sentences if (m := _SUBJECT.match(s.text))), None)
     attribute = None if subject is None else draft.attribute(subject["name"])
@@ -316,12 +316,12 @@ def read_coordinates(draft: Draft, block: Paragraph) -> bool:
 
 
 def _element(text: str) -> str:
-    """Code of one axis: `scale[x]` is `scale`."""
+    """Code of one axis: `scale` for `scale[x]`."""
     return re.sub(r"\[[a-z]\]", "", text)
 
 
 def _choose(code: list[str], text: str) -> str | None:
-    """`E`, or `0 if C else E`, of the pieces of code in a sentence."""
+    """Choice `E`, or `0 if C else E`, from the code fragments of a sentence."""
     known = [c for c in code if parse_code(c) is not None and not re.fullmatch(r"\w+", c)]
     match = re.search(r"calculated as (?P<value>-?[\w.]+) if ", text)
     if match is not None and len(known) == 2:

@@ -1,4 +1,4 @@
-"""A page of an operation of oneDNN Graph as a description: attributes, inputs, outputs, types."""
+"""Description of an operation from a oneDNN Graph page: attributes, inputs, outputs, types."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dmlc.pages.blocks import (
     Formula,
     Heading,
     Page,
+    PageRow,
+    PageTable,
     Paragraph,
-    Row,
-    Table,
     code_spans,
     words,
 )
@@ -34,17 +34,17 @@ _ARRAY = re.compile(r"(\w+)_i$")
 def is_onednn(page: Page) -> bool:
     """Whether a page has the tables of an operation."""
     keys = {b.key for b in page.blocks if isinstance(b, Heading)}
-    tables = any(isinstance(b, Table) for b in page.blocks)
+    tables = any(isinstance(b, PageTable) for b in page.blocks)
     return tables and {"inputs", "outputs"} <= {_PLURAL.get(key, key) for key in keys}
 
 
 def read_onednn(page: Page, ledger: Ledger) -> Draft:
-    """The description of a page."""
+    """Description from a page."""
     return _Reader(page, ledger).run()
 
 
 class _Reader:
-    """Reads a page in passes: tables first, then the facts about their rows."""
+    """Reader of a page in passes: tables first, then the facts about their rows."""
 
     def __init__(self, page: Page, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -55,18 +55,18 @@ class _Reader:
         self.sentences = SentenceReader(self.draft, ledger, ONEDNN)
         self.formulas = FormulaReader(self.draft, ledger, self.sentences)
         self.aliases: dict[str, str] = {}
-        """Of an input with two names, `src / dst`, the second and the first."""
+        """Second and first name of each input with two names, `src / dst`."""
         self.remarks: list[tuple[str, tuple[int, ...], str]] = []
 
     def run(self) -> Draft:
         self.draft.levels = [Level(None, [])]
         for block, section in self.placed:
-            if isinstance(block, Table) and section in ("inputs", "outputs"):
+            if isinstance(block, PageTable) and section in ("inputs", "outputs"):
                 self.read_arguments(block, section == "outputs")
         for block, section in self.placed:
-            if isinstance(block, Table) and section == "attributes":
+            if isinstance(block, PageTable) and section == "attributes":
                 self.read_attributes(block)
-            elif isinstance(block, Table) and section == "types":
+            elif isinstance(block, PageTable) and section == "types":
                 self.read_types(block)
         for text, lines, name in self.remarks:
             self.sentences.read_cell(text, lines, name)
@@ -79,11 +79,11 @@ class _Reader:
 
     # Tables -----------------------------------------------------------------------------------
 
-    def miss(self, row: Row) -> None:
+    def miss(self, row: PageRow) -> None:
         self.ledger.miss(row.lines, " | ".join(map(words, row.cells)))
 
-    def read_arguments(self, table: Table, output: bool) -> None:
-        """`Index`, `Argument Name`, `Required or Optional`, by the cells below them."""
+    def read_arguments(self, table: PageTable, output: bool) -> None:
+        """Reads `Index`, `Argument Name`, `Required or Optional`, by the cells below them."""
         self.ledger.mark(table.header.lines, Mark.FURNITURE)
         for row in table.rows:
             cells = [words(cell) for cell in row.cells]
@@ -105,9 +105,9 @@ class _Reader:
             self.draft.levels[0].tensors.append(Tensor(name, kind, lines=row.lines))
             self.ledger.mark(row.lines, Mark.LANGUAGE)
 
-    def read_attributes(self, table: Table) -> None:
-        """`Attribute Name`, `Description`, `Value Type`, `Supported Values`, and `Required or
-        Optional`, told by where the type stands."""
+    def read_attributes(self, table: PageTable) -> None:
+        """Reads `Attribute Name`, `Description`, `Value Type`, `Supported Values`, and `Required or
+        Optional`, recognised by the column of the types."""
         self.ledger.mark(table.header.lines, Mark.FURNITURE)
         for row in table.rows:
             cells = [words(cell) for cell in row.cells]
@@ -130,8 +130,8 @@ class _Reader:
             if place > 1:
                 self.remarks.append((row.cells[place - 1], row.lines, name))
 
-    def read_types(self, table: Table) -> None:
-        """A column for one or more tensors; a header may be cut short, or gone."""
+    def read_types(self, table: PageTable) -> None:
+        """Reads a column per tensor or group of tensors; a header may be truncated, or missing."""
         header = self.find_header([words(c) for c in table.header.cells])
         if header is None:
             for row in (table.header, *table.rows):
@@ -157,7 +157,7 @@ class _Reader:
                 self.miss(row)
 
     def find_header(self, cells: Sequence[str]) -> list[list[str]] | None:
-        """The tensors of each column; none where a column is of another's second name."""
+        """Tensors of each column; None if a column has only the second name of another."""
         known = {t.name.lower(): t.name for t in self.draft.tensors}
         known |= {alias.lower(): name for alias, name in self.aliases.items()}
         header: list[list[str] | None] = []
@@ -202,10 +202,10 @@ class _Reader:
                     for line, text in block.lines:
                         if text.strip():
                             self.ledger.miss([line], text.strip())
-            case Table() if section not in ("attributes", "inputs", "outputs", "types"):
+            case PageTable() if section not in ("attributes", "inputs", "outputs", "types"):
                 for row in (block.header, *block.rows):
                     self.miss(row)
-            case Table():
+            case PageTable():
                 pass
 
     def read_paragraph(self, block: Paragraph, section: str) -> None:
@@ -220,7 +220,7 @@ class _Reader:
         self.sentences.read(block, doc=doc)
 
     def require_shapes(self) -> None:
-        """The meaning of oneDNN's names: diff_x has the sizes of x."""
+        """Equates the sizes of diff_x and x, as oneDNN's names imply."""
         alike: dict[str, list[str]] = {}
         shown = {t.name for t in self.draft.tensors}
         for tensor in self.draft.tensors:
@@ -236,7 +236,7 @@ class _Reader:
             self.draft.require_same(names, ("DimensionCount", "Sizes"), said, ())
 
     def require_ranks(self) -> None:
-        """A formula broadcasts tensors of the same dimension count."""
+        """Equates ranks: a formula broadcasts tensors of equal rank."""
         given = [t.name for t in self.draft.tensors if not t.output and not t.optional]
         if self.draft.compute and self.draft.attribute("auto_broadcast") is not None:
             for name in given[1:]:
@@ -246,7 +246,7 @@ class _Reader:
 
 
 def _split_header(cell: str) -> Iterator[str]:
-    """The tensors that a header names: `Src / Dst`; `Source0/1` is src_0 and src_1."""
+    """Tensors that a header names: `Src / Dst`; `Source0/1` is src_0 and src_1."""
     before = ""
     for part in filter(None, (p.strip().lower() for p in re.split(r"[/,]", cell))):
         name = before.rstrip("0123456789") + part if part.isdigit() else part
@@ -256,7 +256,7 @@ def _split_header(cell: str) -> Iterator[str]:
 
 
 def _show_doc(text: str) -> str:
-    """A sentence without the marks of formulas and of names."""
+    """Sentence without the markup of formulas and of names."""
     bare = re.sub(r"\\f\$(.*?)\\f\$", r"\1", text)
     bare = re.sub(r"@ref\s+", "", bare)
     bare = words(re.sub(r"\\([A-Za-z]+)", r"\1", bare))
@@ -265,7 +265,7 @@ def _show_doc(text: str) -> str:
 
 
 def _place(blocks: Sequence[Block]) -> Iterator[tuple[Block, str]]:
-    """The blocks with their sections."""
+    """Blocks with their sections."""
     section = ""
     for block in blocks:
         if isinstance(block, Heading):

@@ -1,8 +1,8 @@
-"""The formulas of a page, together: what they define, and whether that is the whole operator.
+"""Formulas of a page as a whole: their definitions, and whether they are the complete operator.
 
-Statements are collected while a page is read, and put in terms of the description when all of it is
-known. An equation that defines no output and names what no table has becomes a function of the
-file, for whoever writes the formula.
+Statements are collected while a page is read, and translated when all names are known. An equation
+that defines no output and names a row of no table becomes a function of the file, for whoever
+writes the formula.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dmlc.pages.blocks import Code, Formula, code_spans, words
 from dmlc.pages.draft import Clause, Draft, Tensor
 from dmlc.pages.formulas import (
     NO_OPERATOR,
-    Names,
+    NameMap,
     Statement,
     is_condition,
     make_function,
@@ -32,12 +32,12 @@ from dmlc.scalars import DataType, find_data_type
 _SCALED = re.compile(r"g\(x\)\s*=\s*x\s*\*\s*scale\s*\+\s*bias", re.IGNORECASE)
 _EQUATION = re.compile(r"[A-Za-z_]\w*\s*(?:\([^()]*\)|\[[ijkn]\])?\s*=(?![=>])\s*\S.*", re.DOTALL)
 _BARE = re.compile(r"\bf\(\w+(?:, *\w+)*\) = .+")
-"""A formula that the oldest pages have without code marks."""
+"""Formula without code marks, as on the oldest pages."""
 _CONDITION = re.compile(r"\b(?:if|when|unless|otherwise)\b", re.IGNORECASE)
 
 
 class FormulaReader:
-    """Collects the statements of one page."""
+    """Collector of the statements of one page."""
 
     def __init__(self, draft: Draft, ledger: Ledger, sentences: SentenceReader) -> None:
         self.draft = draft
@@ -48,7 +48,7 @@ class FormulaReader:
         """Whether the input is scaled and shifted by ScaleBias first."""
 
     def read_code(self, code: Code) -> bool:
-        """Takes a block of statements; tells whether it was one."""
+        """Reads a block of statements; returns whether it was one."""
         made = split_statements(code.lines)
         if made is None:
             return False
@@ -60,7 +60,7 @@ class FormulaReader:
         return True
 
     def read_inline(self, sentence: Sentence, field: str | None) -> bool:
-        """Takes a sentence that holds a formula as code; tells whether it was one."""
+        """Reads a sentence that contains a formula as code; returns whether it was one."""
         if _SCALED.search(words(sentence.raw)) and self.draft.attribute("ScaleBias") is not None:
             self.scaled = True
             self.ledger.mark(sentence.lines, Mark.LANGUAGE)
@@ -78,7 +78,7 @@ class FormulaReader:
         return True
 
     def read_latex(self, formula: Formula) -> None:
-        """Takes a formula in LaTeX."""
+        """Reads a formula in LaTeX."""
         made = read_latex(formula.text)
         text = " ".join(formula.text.split())
         if self.sentences.illustrating:
@@ -95,7 +95,7 @@ class FormulaReader:
     # What they define -------------------------------------------------------------------------
 
     def find_output(self, name: str) -> str | None:
-        """The output that a formula calls so."""
+        """Output that a formula's name denotes."""
         outputs = {t.name for t in self.draft.tensors if t.output}
         folded = {o.lower(): o for o in outputs}
         for wanted in (name.lower(), f"{name.lower()}tensor"):
@@ -104,8 +104,8 @@ class FormulaReader:
         return None
 
     def finish(self) -> None:
-        """Puts the collected statements into the description."""
-        names = Names(self.draft)
+        """Adds the collected statements to the description."""
+        names = NameMap(self.draft)
         made: dict[str, Clause] = {}
         failed: list[Statement] = []
         for statement in self.statements:
@@ -126,8 +126,8 @@ class FormulaReader:
         for statement in failed if self.draft.compute else self.statements:
             self.set_aside(statement)
 
-    def define(self, statement: Statement, names: Names) -> Clause | None:
-        """A statement in terms of the description."""
+    def define(self, statement: Statement, names: NameMap) -> Clause | None:
+        """Statement in terms of the description."""
         target = self.find_output(statement.target)
         names.parameters, names.elements = {}, frozenset({"i", "j", "k", "n"})
         outputs = [t.name for t in self.draft.tensors if t.output]
@@ -153,9 +153,9 @@ class FormulaReader:
             value = f"cast({value}, {target}.DataType)"
         return Clause(f"{target} = {value}", statement.words, statement.lines)
 
-    def guess(self, target: str, names: Names) -> None:
-        """The tensor read by the name that is just being defined: the input whose name it begins
-        with."""
+    def guess(self, target: str, names: NameMap) -> None:
+        """Binds the name under definition, where its value reads it, to the input whose name it
+        begins with."""
         known = names.begin(target)
         if target not in names.locals and known is not None and self.draft.tensor(target) is None:
             names.parameters = {target: known}
@@ -167,35 +167,34 @@ class FormulaReader:
         return [Clause(f"scaled = {inputs[0]} * ScaleBias[0] + ScaleBias[1]", "ScaleBias", ())]
 
     def refuse_fused(self) -> None:
-        """A formula fuses no activation."""
+        """Requires that no activation is fused, since the formula has none."""
         for attribute in self.draft.attributes:
             if attribute.default == NO_OPERATOR:
                 text = f'{attribute.name} == "NONE", "the formula here fuses no activation"'
                 self.draft.require(text, f"{attribute.name} is not in the formula", ())
 
     def list_tensors(self, clauses: Iterable[Clause]) -> list[Tensor]:
-        """The tensors that formulas name."""
+        """Tensors that formulas name."""
         named = {n for c in clauses for n in re.findall(r"[A-Za-z_]\w*", c.text)}
         return [t for t in self.draft.tensors if t.name in named]
 
     def list_types(self, tensor: Tensor) -> list[DataType]:
-        """The types of numbers that a tensor may have at any level, so far as the language has
-        them."""
+        """Numeric types that a tensor may have at any level, as far as the language has them."""
         rows = [t for level in self.draft.levels for t in level.tensors if t.name == tensor.name]
         names = dict.fromkeys(n for row in rows for n in (row.types or "").split(", "))
         found = [find_data_type(name) for name in names]
         return [t for t in found if t is not None and t is not DataType.BOOL]
 
     def reads_all(self, clauses: Iterable[Clause]) -> bool:
-        """Whether formulas read each input that must be given: else they are of a part of what the
-        operator computes."""
+        """Whether formulas read each required input; otherwise they describe a part of the
+        operator."""
         read = {t.name for t in self.list_tensors([*clauses, *self.scale()])}
         needed = [t for t in self.draft.tensors if not t.output and not t.optional]
         return all(t.name in read for t in needed)
 
     def mixes(self, clauses: Iterable[Clause]) -> bool:
-        """Whether formulas name tensors of floats alone and tensors of integers alone: a page says
-        in words, if at all, what is converted where."""
+        """Whether formulas name tensors of floats only and tensors of integers only: pages describe
+        such conversions in words, if at all."""
         kinds: set[bool] = set()
         for tensor in self.list_tensors(clauses):
             floats = {t.is_float for t in self.list_types(tensor)}
@@ -203,7 +202,7 @@ class FormulaReader:
         return len(kinds) > 1
 
     def require_floats(self) -> None:
-        """A formula with numbers of floating point is of such tensors."""
+        """Requires floating-point tensors for a formula with fractional numbers."""
         text = " ".join(clause.text for clause in self.draft.compute)
         named = [a for a in self.draft.attributes if re.search(rf"\b{a.name}\b", text)]
         if not any(a.type.startswith("FLOAT") for a in named) and "." not in text:
@@ -217,7 +216,7 @@ class FormulaReader:
                 self.draft.require(text, f"{tensor.name} is in the formula", ())
 
     def require_inputs(self) -> None:
-        """A formula reads its inputs, whether the page has them optional or not."""
+        """Makes the inputs that a formula reads required, even if the page has them optional."""
         for tensor in self.list_tensors(self.draft.compute):
             if tensor.optional and not tensor.output:
                 text = f'present({tensor.name}), "the formula here reads it"'

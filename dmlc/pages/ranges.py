@@ -1,11 +1,11 @@
-"""Facts of pages about numbers: bounds, ranges and defaults."""
+"""Numeric facts of pages: bounds, ranges and defaults."""
 
 from __future__ import annotations
 
 import re
 
 from dmlc.pages.draft import Attribute, Draft
-from dmlc.pages.formulas import Names, translate
+from dmlc.pages.formulas import NameMap, translate
 
 _WORDS = {
     "greater than or equal to": ">=", "greater than": ">", "at least": ">=", "at most": "<=",
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
 def of_each(attribute: Attribute, comparison: str) -> str:
-    """A comparison of a number, or of each entry of an array."""
+    """Comparison of a number, or of each entry of an array."""
     text = f"{attribute.name} {comparison}"
     return f"all({text})" if attribute.is_array else text
 
@@ -25,7 +25,7 @@ def of_each(attribute: Attribute, comparison: str) -> str:
 def read_bound(
     draft: Draft, attribute: Attribute, word: str, bound: str | None, allowed: bool = True
 ) -> str | None:
-    """`greater than 0`; what is not `allowed` must be otherwise."""
+    """Condition `greater than 0`, or its negation unless `allowed`."""
     operator = _WORDS[word]
     if bound is None:
         return of_each(attribute, operator) if operator.endswith("0") and allowed else None
@@ -39,7 +39,7 @@ def read_bound(
 def read_range(
     draft: Draft, attribute: Attribute, low: str, high: str, end: str = "]"
 ) -> str | None:
-    """`[0, InputTensor.DimensionCount - 1]`, or `[0, InputTensor.DimensionCount)`"""
+    """Condition for `[0, InputTensor.DimensionCount - 1]`, or `[0, InputTensor.DimensionCount)`."""
     bounds = [translate_fact(text, draft) for text in (low, high)]
     if bounds[0] is None or bounds[1] is None:
         return None
@@ -53,7 +53,7 @@ def read_range(
 
 
 def translate_fact(text: str, draft: Draft) -> str | None:
-    """A number of a page: of literals, attributes and dimension counts."""
+    """Number of a page: an expression of literals, attributes and dimension counts."""
     counts: list[str] = []
 
     def take(match: re.Match[str]) -> str:
@@ -62,7 +62,7 @@ def translate_fact(text: str, draft: Draft) -> str | None:
 
     known = "|".join(re.escape(t.name) for t in draft.tensors) or "(?!)"
     bare = re.sub(rf"\b(?:{known})\.DimensionCount\b", take, text)
-    names = Names(draft, {f"count_{n}_": f"count_{n}_" for n in range(len(counts))})
+    names = NameMap(draft, {f"count_{n}_": f"count_{n}_" for n in range(len(counts))})
     value = translate(bare, names)
     if value is None:
         return None
@@ -70,7 +70,7 @@ def translate_fact(text: str, draft: Draft) -> str | None:
 
 
 def find_default(attribute: Attribute, text: str) -> str | None:
-    """A default as the language writes it."""
+    """Default in the language's form."""
     bare = text.rstrip(".,f") if re.match(r"-?\d", text) else text.rstrip(".,")
     if attribute.is_array and bare != "none":
         return None

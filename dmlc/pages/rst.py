@@ -1,8 +1,5 @@
-"""reStructuredText pages as blocks, by docutils.
-
-Roles that docutils does not know, such as `:ref:`, give their text. No file is included, whatever a
-page asks for.
-"""
+"""Reader of reStructuredText pages, by docutils. Roles that docutils does not know, such as
+`:ref:`, become their text. No file is included, whatever a page requests."""
 
 from __future__ import annotations
 
@@ -20,9 +17,9 @@ from dmlc.pages.blocks import (
     Formula,
     Heading,
     Page,
+    PageRow,
+    PageTable,
     Paragraph,
-    Row,
-    Table,
     make_key,
     words,
 )
@@ -33,7 +30,7 @@ _TARGET = re.compile(r"\s*\.\. (?:index::|_[^:\n]+:|math::|note::|code-block::|w
 
 
 def read_rst(name: str, text: str) -> Page:
-    """The blocks of a page."""
+    """Blocks of a page."""
     lines = text.replace("\r\n", "\n").split("\n")
     shown = _ROLE.sub(_show_role, "\n".join(line.expandtabs(8) for line in lines))
     parser = Parser()
@@ -54,7 +51,7 @@ def read_rst(name: str, text: str) -> Page:
 
 
 def _show_role(match: re.Match[str]) -> str:
-    """The text of a role, as long as it was: columns of tables are told by their places."""
+    """Text of a role, padded to its length, since table columns are recognised by position."""
     text = f"`{match['text']}`" if match["role"] == "math" else match["text"]
     return f"{text} ".ljust(len(match[0])) if text.strip() else match[0]
 
@@ -67,13 +64,13 @@ def _lines_of(block: Block) -> Iterator[int]:
             yield from (line for line, _ in block.lines)
         case Formula():
             yield from block.lines
-        case Table():
+        case PageTable():
             for row in (block.header, *block.rows):
                 yield from row.lines
 
 
 class _Reader:
-    """Makes blocks of docutils' tree."""
+    """Builder of blocks from docutils' tree."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
@@ -98,7 +95,7 @@ class _Reader:
                 yield from self.read(node, level + isinstance(node, nodes.section))
 
     def find(self, node: nodes.Element, text: str) -> int:
-        """The line that a node begins on: docutils says where it ended with some."""
+        """First line of a node; docutils has the last line of some."""
         known = node.line or 1
         first = text.split("\n", 1)[0].strip()
         for line in (known, *range(known - 1, max(0, known - 4), -1), known + 1, known + 2):
@@ -107,7 +104,7 @@ class _Reader:
         return min(known, len(self.lines))
 
     def span(self, node: nodes.Element) -> list[tuple[int, str]]:
-        """The lines of a node whose source docutils keeps."""
+        """Lines of a node whose source docutils keeps."""
         source = node.rawsource or node.astext()
         texts = [t.strip() for t in source.strip().split("\n")]
         first = self.find(node, texts[0])
@@ -128,7 +125,7 @@ class _Reader:
             yield Code(tuple(lines), "")
 
     def table(self, node: nodes.Element) -> Iterator[Block]:
-        rows: list[Row] = []
+        rows: list[PageRow] = []
         for row in node.findall(nodes.row):
             cells: list[str] = []
             lines: set[int] = set()
@@ -139,6 +136,6 @@ class _Reader:
                     parts += [text for _, text in found]
                     lines.update(line for line, _ in found)
                 cells.append(" ".join(parts))
-            rows.append(Row(tuple(cells), tuple(sorted(lines))))
+            rows.append(PageRow(tuple(cells), tuple(sorted(lines))))
         if rows:
-            yield Table(rows[0], tuple(rows[1:]))
+            yield PageTable(rows[0], tuple(rows[1:]))

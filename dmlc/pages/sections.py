@@ -1,4 +1,4 @@
-"""The blocks of a page of DirectML, each with where it stands: section, field, feature level."""
+"""Blocks of a DirectML page with their locations: section, field, feature level."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _ANY = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Placed:
-    """A block in its section."""
+    """Block in its section."""
 
     block: Block
     section: str
-    """`description`, `syntax`, `members`, `support` and so on; empty where it is none of these."""
+    """Section: `description`, `syntax`, `members`, `support` and so on; empty for others."""
     field: str | None = None
     level: str | None = None
     title: str = ""
-    """The heading next before it within the section."""
+    """Last heading before it within the section."""
 
 
 def find_sections(page: Page) -> Iterator[Placed]:
-    """The blocks in order; a heading is placed in what it opens."""
+    """Blocks in order; a heading belongs to the section it opens."""
     section, field, level, title, depth = "description", None, None, "", 1
     for block in page.blocks:
         if isinstance(block, Heading):
@@ -74,5 +74,5 @@ def _name_section(key: str) -> str | None:
 
 
 def show_title(text: str) -> str:
-    """The title of an example, without its number."""
+    """Title of an example, without its number."""
     return re.sub(r"^Example(?: \d+)?[.:]?\s*", "", words(text)).rstrip(".:") or "of the page"

@@ -1,7 +1,7 @@
-"""The sentences of a page, their places and their kinds.
+"""Sentences of a page, their lines and their classes.
 
-A rule is a pattern and what is made of its match. What no rule takes is prose if it has none of the
-words by which pages state a fact, and no number; else it is not understood.
+A rule is a pattern and a handler of its match. A sentence that no rule accepts is prose if it has
+none of the words by which pages state a fact, and no number; otherwise it is not understood.
 """
 
 from __future__ import annotations
@@ -25,36 +25,35 @@ FACT = re.compile(
     r"|(?<![\w.])\d+(?:\.\d+)?f?(?![\w.]*\w)|[<>={}]",
     re.IGNORECASE,
 )
-"""The marks of a sentence that states a fact: a word of duty, condition or comparison, or a
-number."""
+"""Marks of a sentence that states a fact: a word of duty, condition or comparison, or a number."""
 _MOST_CHARACTERS = 2000
-"""A longer sentence is of no form that is known."""
+"""Longest sentence that rules are tried on, in characters."""
 _ENGLISH = re.compile(r"\b(?:the|of|is|are|to|and|in|this|for|by|that|with)\b", re.IGNORECASE)
 _NAMED = re.compile(r"\\f\$(?:(?!\\f\$|\\frac|\\in\b|\\sum|\\[lg]e|[=<>]).)*\\f\$")
-"""A formula within a sentence that is no more than a name."""
+"""Formula within a sentence that is only a name."""
 _BOUNDARY = re.compile(
     r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)\s+(?=[`*_(\[\"\\<]{0,3}[A-Z`\\])"
 )
 _WHOLE = re.compile(r"`[^`]*`|\\f\$.*?\\f\$|\[[^\[\]]*\]\([^()]*\)|\$[^$\n]{1,80}\$")
 _SHARE = 0.25
-"""The part of a line that a sentence fills for the line to be its own too."""
+"""Fraction of a line that a sentence must fill to count for it."""
 _PRELUDE = re.compile(r"^\s*(?:@note\b|@warning\b|\[![A-Z]+\])\s*|\\n(?=\s|$)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sentence:
     raw: str
-    """As the page has it, with its marks."""
+    """Source text with its markup."""
     lines: tuple[int, ...]
 
     @property
     def text(self) -> str:
-        """Its words, without the full stop; `\\src` is a name."""
+        """Words without the full stop; `\\src` is a name."""
         return re.sub(r"\\(?!f[$\[\]])(?=[A-Za-z])", "", words(self.raw)).rstrip(".: ").strip()
 
 
 def split(paragraph: Paragraph) -> Iterator[Sentence]:
-    """The sentences of a paragraph, each with the lines that it fills a good part of."""
+    """Sentences of a paragraph, each with the lines that it fills to a good part."""
     owners: list[int] = []
     parts: list[str] = []
     lengths: dict[int, int] = {}
@@ -78,14 +77,14 @@ def split(paragraph: Paragraph) -> Iterator[Sentence]:
 
 
 def is_english(page: Page) -> bool:
-    """Whether the text of a page is English: of another language no sentence can be judged."""
+    """Whether the text of a page is English; sentences of other languages cannot be classified."""
     text = " ".join(words(b.text) for b in page.blocks if isinstance(b, Paragraph))
     count = len(re.findall(r"[^\W\d_]{2,}", text))
     return len(_ENGLISH.findall(text)) >= count // 12
 
 
 def split_names(text: str) -> list[str]:
-    """The names of `A, B, and C`."""
+    """Names in `A, B, and C`."""
     found = re.findall(r"[A-Za-z_]\w*", re.sub(r"\b(?:and|or|the|both|tensors?)\b", " ", text))
     return list(dict.fromkeys(found))
 
@@ -93,30 +92,30 @@ def split_names(text: str) -> list[str]:
 Handler: TypeAlias = Callable[
     ["SentenceReader", "re.Match[str]", Sentence, "str | None"], "Mark | None"
 ]
-"""Makes something of a match, in the description of a field or not; None where it is none."""
+"""Handler of a match, in the description of a field or not; returns None to decline."""
 Rules: TypeAlias = Sequence[tuple[re.Pattern[str], Handler]]
 
 
 class SentenceReader:
-    """Judges the sentences of one page, and adds their facts to a description."""
+    """Classifier of the sentences of one page, which adds their facts to a description."""
 
     def __init__(self, draft: Draft, ledger: Ledger, rules: Rules) -> None:
         self.draft = draft
         self.ledger = ledger
         self.rules = rules
         self.like: str | None = None
-        """The tensor that sums without axes are like."""
+        """Tensor that sums without axes reduce to."""
         self.idle = False
-        """Whether the condition of the sentences at hand never holds."""
+        """Whether the condition of the current sentences never holds."""
         self.illustrating = False
-        """Whether the sentences before lead to a worked example."""
+        """Whether the sentences before introduce a worked example."""
         self.english = is_english(ledger.page)
         self.take: Callable[[Sentence, str | None], bool] | None = None
-        """Takes the sentences that hold a formula."""
+        """Handler of sentences that contain a formula."""
 
     def read(self, paragraph: Paragraph, field: str | None = None, doc: bool = False) -> None:
-        """Judges a paragraph, and marks its lines. Of the one that begins with the operator's `doc`
-        string, the first sentence is understood."""
+        """Classifies a paragraph, and marks its lines. In the one that begins with the operator's
+        `doc` string, the first sentence is understood."""
         self.idle = False
         for line, text in paragraph.lines:
             if not _PRELUDE.sub("", text).strip():
@@ -137,8 +136,8 @@ class SentenceReader:
                 self.ledger.keep(sentence.lines, words(sentence.raw))
 
     def read_cell(self, text: str, lines: tuple[int, ...], field: str) -> None:
-        """Judges a cell of prose in a row of a table. The row is understood by its other cells;
-        what is not understood of this one is kept."""
+        """Classifies a cell of prose in a table row. The row is understood by its other cells; text
+        of this one that is not understood is kept."""
         for sentence in split(Paragraph(((lines[0], text),))):
             mark = self.judge(sentence, field)
             if mark is Mark.MISSED:
@@ -147,7 +146,7 @@ class SentenceReader:
                 self.ledger.note_prose(lines, f"{field}: {words(sentence.raw)}")
 
     def judge(self, sentence: Sentence, field: str | None) -> Mark:
-        """The kind of a sentence."""
+        """Class of a sentence."""
         text = sentence.text
         if len(text) > _MOST_CHARACTERS:
             return Mark.MISSED
@@ -171,7 +170,7 @@ class SentenceReader:
         return None if name is None else self.draft.attribute(name)
 
     def tensors(self, text: str) -> list[str] | None:
-        """The tensors that a text names; None where it names anything else."""
+        """Tensors that a text names; None if it names anything else."""
         names = split_names(text)
         known = {t.name for t in self.draft.tensors}
         return names if names and known.issuperset(names) else None

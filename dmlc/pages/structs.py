@@ -1,4 +1,4 @@
-"""The C structure of a DirectML operator: its fields, in order."""
+"""C structure of a DirectML operator: its fields, in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dmlc.pages.blocks import Code, words
 
 OPERATOR = re.compile(r"DML_(\w+)_OPERATOR_DESC\b")
-"""The names of the structures of operators."""
+"""Names of operators' structures."""
 _STRUCT = re.compile(r"\s*(?:typedef\s+)?struct\s+(DML_\w+)")
 _FIELD = re.compile(
     r"\s*(?P<marks>(?:_\w+_(?:\([^()]*\))?\s+)*)(?P<type>(?:const\s+)?\w+(?:\s+const)?)\s*"
@@ -21,26 +21,26 @@ _SIZE = re.compile(r"_Field_size_(?:opt_|full_|full_opt_)?\(([^()]*)\)")
 
 @dataclasses.dataclass(slots=True)
 class Field:
-    """A field of a structure. `type` is the C type without `const` and stars."""
+    """Field of a structure. `type` is the C type without `const` and stars."""
 
     name: str
     type: str
     pointer: bool = False
     optional: bool = False
     size: str | None = None
-    """Of an array: the field or the number that says how many entries it has."""
+    """Length of an array: a field or a number."""
     lines: tuple[int, ...] = ()
 
 
 def find_struct(code: Code) -> str | None:
-    """The name of the structure that a block of code declares."""
+    """Name of the structure that a block of code declares."""
     found = next((m for _, text in code.lines if (m := _STRUCT.match(text))), None)
     return None if found is None else found[1]
 
 
 def read_struct(code: Code) -> Iterator[tuple[int, Field | None]]:
-    """The lines of a structure, with the field that each declares; None where it declares none and
-    may not. A line that is no part of a structure's syntax is left out."""
+    """Lines of a structure, with the field that each declares; None for a line without one that
+    should have one. Lines of the structure's punctuation are left out."""
     for line, text in code.lines:
         bare = re.sub(r"//.*|/\*.*?\*/", "", text).strip()
         match = _FIELD.fullmatch(bare)
@@ -60,7 +60,7 @@ def _make(match: re.Match[str], line: int) -> Field:
 
 
 def read_type(name: str, text: str, line: int) -> Field | None:
-    """The field that `Type: ...` describes."""
+    """Field that `Type: ...` describes."""
     bare = words(text).replace("\\", "")
     match = re.match(r"\s*[^:]{0,30}?\s*:\s*(.*)", bare)
     if match is None:
@@ -72,7 +72,7 @@ def read_type(name: str, text: str, line: int) -> Field | None:
 
 
 def _spread(text: str) -> str:
-    """`_Field_size_(N) const UINT*` as C has it: without marks of the page."""
+    """Declaration such as `_Field_size_(N) const UINT*` without the page's markup."""
     text = re.sub(r"(?<![_A-Za-z])_?(Maybenull|Field_size)", r"_\1", text)
     text = re.sub(r"_Field_size_?\s*(?=\()", "_Field_size_", text)
     text = re.sub(r"_Maybenull_?(?=\s)", "_Maybenull_", text)

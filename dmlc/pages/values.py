@@ -27,7 +27,8 @@ _RANKED = re.compile(r"\[ *-r *, *r *- *1 *\],? *where +r *= *rank\((\w+)\)")
 
 
 def read_attribute(draft: Draft, made: Attribute, cell: str, needed: bool) -> Iterator[str]:
-    """Completes an attribute by its cell of values, and gives what of that was not understood."""
+    """Completes an attribute from its cell of values, and yields the text that was not
+    understood."""
     text = words(cell).strip(" -")
     base = TYPES[made.type]
     made.type = f"{base}[]" if re.search(r"\blist\b|\bvector\b", text) else base
@@ -53,7 +54,7 @@ _BOOLEANS = r"(?:true|false)(?: \(default\))?, ?(?:true|false)(?: \(default\))?"
 
 
 def _find_filled(draft: Draft, text: str) -> str:
-    """The default of an array that is `all zeros by default`, or `a list of 1s (default)`: as long
+    """Default of an array described as `all zeros by default`, or `a list of 1s (default)`: as long
     as the first array before it. None of these is empty."""
     match = re.search(r"\b(?:all |list of )(zeros|0s|ones|1s)\b.*\bdefault\b", text)
     known = next((a.name for a in draft.attributes if a.is_array and a.default is None), None)

@@ -1,8 +1,8 @@
-"""Worked examples of a page: values of attributes and tensors, as examples of the language.
+"""Worked examples of a page, as examples of the language.
 
-Blocks of code say `Name: value`, and of a tensor `Name: (Sizes:{2, 3}, DataType:FLOAT32)` with its
-elements in brackets below. What stands before the first output of a section belongs to every
-example of it.
+Blocks of code have `Name: value`, and for a tensor `Name: (Sizes:{2, 3}, DataType:FLOAT32)` with
+its elements in brackets below. Values before the first output of a section belong to every example
+of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MEMBER = re.compile(r"DML_\w+")
 
 @dataclasses.dataclass(slots=True)
 class ExampleReader:
-    """Collects the examples of one page."""
+    """Collector of the examples of one page."""
 
     draft: Draft
     ledger: Ledger
@@ -32,14 +32,14 @@ class ExampleReader:
     local: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     title: str = ""
     lead: str = ""
-    """The last text of the page before a block of code."""
+    """Last text of the page before a block of code."""
     pending: list[tuple[set[str], Code]] = dataclasses.field(
         default_factory=list[tuple[set[str], Code]]
     )
     """Blocks of values that no example has used so far."""
 
     def read(self, code: Code, title: str) -> bool:
-        """Takes a block of code; tells whether it was one of values."""
+        """Reads a block of code; returns whether it was one of values."""
         items = _read_items(code)
         if not items or not all(self.is_known(name) for name in items):
             return False
@@ -75,14 +75,14 @@ class ExampleReader:
         return True
 
     def use(self, names: set[str]) -> None:
-        """Marks the blocks whose values an example has."""
+        """Marks the blocks whose values an example uses."""
         for given, code in self.pending:
             if given <= names:
                 self.ledger.mark([n for n, text in code.lines if text.strip()], Mark.LANGUAGE)
         self.pending = [(given, code) for given, code in self.pending if not given <= names]
 
     def finish(self) -> None:
-        """Keeps the values that no example has."""
+        """Keeps the values that no example uses."""
         for _, code in self.pending:
             self.ledger.show(n for n, text in code.lines if text.strip())
 
@@ -95,7 +95,7 @@ class ExampleReader:
         return tensor is not None and tensor.output
 
     def value(self, name: str, text: str) -> str | None:
-        """A value as the language writes it."""
+        """Value in the language's form."""
         bare = " ".join(re.sub(r"//[^\n]*", "", text).split())
         attribute = self.draft.attribute(name)
         if attribute is None:
@@ -116,7 +116,7 @@ class ExampleReader:
 
 
 def _read_items(code: Code) -> dict[str, str]:
-    """The names of a block with the text behind each."""
+    """Names of a block with the text after each."""
     found: dict[str, list[str]] = {}
     current: list[str] | None = None
     for _, text in code.lines:

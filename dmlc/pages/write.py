@@ -1,4 +1,4 @@
-"""A description in the making as text of the language, each line with the part that it is of."""
+"""Text of a draft in the language, each line with its part of the draft."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dmlc.pages.draft import Attribute, Clause, Combination, Draft, Enum, Exampl
 from dmlc.pages.ledger import Remark
 
 Part: TypeAlias = Attribute | Clause | Combination | Enum | Example | Tensor | None
-"""The section of a line; None for lines of every description."""
+"""Part that a line belongs to; None for lines of every description."""
 Line: TypeAlias = tuple[str, Part]
 
 
 def write(
     draft: Draft, origin: str, remarks: Sequence[Remark], prose: Sequence[Remark]
 ) -> list[Line]:
-    """The lines of a description of the page `origin`; `remarks` and `prose` become comments."""
+    """Lines of a description of the page `origin`; `remarks` and `prose` become comments."""
     lines: list[Line] = [
         (f"// From the page {_bare(origin)}, by dmlc import.", None),
         (f"module {draft.module}", None),
@@ -54,12 +54,12 @@ def write(
 
 
 def _bare(text: str) -> str:
-    """A text on one line, without characters that the language cannot hold."""
+    """Text on one line, without characters that the language excludes."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _comment(text: str, indent: int) -> list[Line]:
-    """A comment, broken where it is too long for a line; lines of its own stay."""
+    """Comment, wrapped if too long for a line; its own line breaks stay."""
     found: list[Line] = []
     margin = " " * indent
     for number, part in enumerate(text.split("\n")):
@@ -92,7 +92,7 @@ def _write_enum(enum: Enum) -> list[Line]:
 def _write_table(
     head: str, columns: Sequence[str], rows: Iterable[tuple[Sequence[str | None], Part]]
 ) -> list[Line]:
-    """A table, without the columns that nothing stands in."""
+    """Table without its empty columns."""
     filled = [(tuple(cells), part) for cells, part in rows]
     if not filled:
         return []

@@ -1,11 +1,11 @@
 """Pictures of a graph, or of an operator, before and after fusion: SVG, DOT and text; and a page
-that shows what each pass makes of it.
+that shows the result of each pass.
 
-`diagram` says what there is to show, and `joint` how the stages of a kernel are joined. `blocks`
-draws a kernel, `groups` the kernels of a group, and `compose` all of a view; `placing` keeps it to
-the width of a page, and `ranking`, `ordering` and `layered` arrange boxes and links at all. `svg`,
-`dot` and `text` write it; `page` writes the page of all `stops`. What was fused, and why, is
-`dmlc.report`'s.
+`diagram` has the contents, and `joint` the data flow inside a kernel. `blocks` draws a kernel,
+`groups` the kernels of a group, and `compose` a whole view; `placing` limits its width, and
+`ranking`, `ordering` and `layered` lay out boxes and links in general. `svg`, `dot` and `text`
+write it; `page` writes the page of all `stops`. `dmlc.report` has the fusion decisions and their
+reasons.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["FORMATS", "SUFFIXES", "VIEWS", "draw", "draw_page"]
 FORMATS = ("svg", "dot", "text")
 
 SUFFIXES = {".svg": "svg", ".dot": "dot", ".gv": "dot", ".txt": "text"}
-"""What the end of a file's name says of its format."""
+"""Formats by the suffix of a file."""
 
 _WRITERS = {"svg": write_svg, "dot": write_dot, "text": write_text}
 
@@ -37,12 +37,11 @@ def draw(
     views: Sequence[str] = VIEWS,
     graph: Graph | None = None,
 ) -> str:
-    """The picture of what a function was compiled to, in one of `FORMATS`. `views` are `before`,
-    where every stage is a kernel, and `after` fusion. With the `graph` that was bound, it says
-    which of its calls a stage comes from.
+    """Picture of a compiled function, in one of `FORMATS`.
 
-    Raises `UnknownNameError` for another format or view, and `UnsupportedError` where there is
-    more to show than an SVG can hold legibly.
+    `views` are `before`, where every stage is a kernel, and `after` fusion. With the `graph` that
+    was bound, it names the call of each stage. Raises `UnknownNameError` for another format or
+    view, and `UnsupportedError` for more stages than an SVG can show legibly.
     """
     if form not in _WRITERS:
         raise UnknownNameError(unknown_name("format", form, dict.fromkeys(FORMATS)))
@@ -54,11 +53,11 @@ def draw(
 
 
 def draw_page(trace: Trace, graph: Graph | None = None) -> str:
-    """A page of HTML, in one file, that shows a function as it was bound, after each pass that
-    changed it, in groups, and as kernels: `dmlc.pipeline.trace` gives these. A stage or a kernel
-    that is pointed at has its formula, its place in the source and its generated kernel beside it.
-    With the `graph` that was bound, the page says which of its calls a stage comes from.
+    """Page of HTML, in one file, that shows a function as it was bound, after each pass that
+    changed it, in groups, and as kernels: `dmlc.pipeline.trace` gives these.
 
-    Raises `UnsupportedError` where there is more to show than a picture can hold legibly.
+    The stage or kernel under the pointer is shown with its formula, its source location and its
+    generated kernel. With the `graph` that was bound, the page names the call of each stage. Raises
+    `UnsupportedError` for more stages than a picture can show legibly.
     """
     return write_page(trace, graph)

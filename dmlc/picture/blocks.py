@@ -1,8 +1,6 @@
-"""Draws one kernel: a frame around its stages, what it is and does at the left, and tags on its rim
-for what it moves from and to memory.
-
-Each kernel is arranged by itself, so that its frame holds its own stages and nothing else.
-"""
+"""Drawing of one kernel: a frame around its stages, a description at the left, and tags on its rim
+for its memory traffic. Each kernel is laid out by itself, so that its frame contains its own stages
+and nothing else."""
 
 from __future__ import annotations
 
@@ -38,10 +36,10 @@ from dmlc.picture.shapes import (
 from dmlc.picture.summary import describe_traffic, describe_work
 
 OUTSIDE, INSIDE = 14.0, 12.0
-"""Between neighbours, outside kernels and in them."""
+"""Gaps between neighbours, outside kernels and inside."""
 
 TAG_HEIGHT = 33.0
-"""Of a tag of two lines; half of it stands above the rim."""
+"""Height of a tag of two lines, half of which is above the rim."""
 
 _GUTTER = 190.0
 _FORMULA_WIDTH, _LONG_FORMULA_WIDTH, _FORMULA_LINES = 34, 44, 3
@@ -50,48 +48,48 @@ _NAME_LONGEST = 38
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Block:
-    """A kernel's drawing, or a group's, and where the tags of what it reads and writes are: as
-    distances of their middles from the drawing's. What has no tag on the rim has no link."""
+    """Drawing of a kernel, or a group, with the horizontal offsets of its tags from its middle. A
+    tensor without a tag on the rim has no link."""
 
     drawing: Drawing
     reads: Mapping[str, float]
     writes: Mapping[str, float]
     above: float = 0.0
-    """From the drawing's upper side to the tags there."""
+    """Distance from the drawing's upper side to the tags there."""
     under: float = 0.0
-    """From the tags below to the drawing's lower side."""
+    """Distance from the tags below to the drawing's lower side."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Look:
-    """What the drawing of a kernel depends on beside the kernel."""
+    """Parameters of the drawing of a kernel besides the kernel."""
 
     heavy: int
-    """The bytes of the largest transfer of the view."""
+    """Bytes of the largest transfer of the view."""
     stripes: Mapping[str, str]
     done: Container[str]
-    """The stages that kernels before it have computed."""
+    """Stages that earlier kernels have computed."""
     limit: float
-    """The width that it may have at most."""
+    """Largest width."""
     ends: Mapping[str, float]
-    """The widths of inputs and outputs, by tensor: tags stand as far apart as what is above
-    them."""
+    """Widths of inputs and outputs, by tensor: tags are as far apart as the boxes above them."""
     framed: bool = True
     """Whether the kernel has a frame with remarks at its left."""
     reasons: bool = True
-    """Whether these say why its stages are one kernel."""
+    """Whether the remarks give the reasons that its stages are one kernel."""
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """Where each tensor that it reads comes from, in words."""
+    """Source of each tensor that it reads, in words."""
     targets: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """Where each that it writes goes."""
+    """Destination of each tensor that it writes, in words."""
     said: Container[str] = ()
-    """The tensors whose tags say so, for no line shows it; those inside the rim do always."""
+    """Tensors whose tags have these words, since no link shows them; tags inside the rim always
+    have."""
     linked: bool = True
-    """Whether lines from outside lead to its tags."""
+    """Whether links from outside lead to its tags."""
 
 
 def draw_kernel(kernel: Kernel, look: Look) -> Block:
-    """A kernel by itself."""
+    """Drawing of a kernel by itself."""
     reads = [_draw_transfer(t, "read", look) for t in kernel.reads]
     writes = [_draw_transfer(t, "write", look) for t in kernel.writes]
     if len(kernel.steps) == 1 and not look.framed:
@@ -111,7 +109,7 @@ def _draw_transfer(transfer: Transfer, kind: str, look: Look, *, said: bool = Fa
 
 
 def _level(tags: Sequence[Shape]) -> list[Shape]:
-    """Tags of one height, as those of a rim are."""
+    """Tags of equal height for a rim."""
     height = max((tag.height for tag in tags), default=0.0)
     return [dataclasses.replace(tag, height=height) for tag in tags]
 
@@ -119,7 +117,7 @@ def _level(tags: Sequence[Shape]) -> list[Shape]:
 def _draw_framed(
     kernel: Kernel, reads: Sequence[Shape], writes: Sequence[Shape], look: Look
 ) -> Block:
-    """A kernel with its frame. Tags that the rim has no room for stand inside."""
+    """Kernel with its frame. Tags for which the rim has no room are inside."""
     gutter = _GUTTER if look.framed else 0.0
     limit = look.limit - gutter - 24
     (reads, on_top), (writes, below) = (
@@ -148,7 +146,7 @@ def _draw_framed(
 def _part_tags(
     tags: Sequence[Shape], transfers: Sequence[Transfer], kind: str, look: Look, limit: float
 ) -> tuple[list[Shape], int]:
-    """The tags of a kernel, and how many of them stand on its rim; the others say more."""
+    """Tags of a kernel, and the number of those on its rim; the others have more text."""
     rooms = [max(s.width, _find_end(t, look)) for s, t in zip(tags, transfers, strict=True)]
     count = _count_fitting(rooms, limit)
     inside = [_draw_transfer(t, kind, look, said=True) for t in transfers[count:]]
@@ -156,7 +154,7 @@ def _part_tags(
 
 
 def _find_end(transfer: Transfer, look: Look) -> float:
-    """The room that a tag takes on a rim, for what is above it or below."""
+    """Width that a tag takes on a rim, with the box above or below it."""
     if not look.framed or transfer.tensor in look.said:
         return 0.0
     return look.ends.get(transfer.tensor, 0.0) + OUTSIDE - INSIDE
@@ -170,7 +168,7 @@ def _make_tag_box(
 
 
 def _count_fitting(widths: Sequence[float], limit: float) -> int:
-    """How many boxes one row has room for."""
+    """Number of boxes that fit in one row."""
     used = -INSIDE
     for count, width in enumerate(widths):
         used += width + INSIDE
@@ -180,8 +178,8 @@ def _count_fitting(widths: Sequence[float], limit: float) -> int:
 
 
 def _list_links(kernel: Kernel) -> tuple[list[Link], list[str]]:
-    """What goes from tags to stages, from stage to stage, and from stages to tags; and the names
-    of the values."""
+    """Links from tags to stages, between stages, and from stages to tags; and the names of the
+    values."""
     read = {t.tensor: at for at, t in enumerate(kernel.reads)}
     step = {s.name: len(read) + at for at, s in enumerate(kernel.steps)}
     first = len(read) + len(step)
@@ -197,7 +195,7 @@ def _list_links(kernel: Kernel) -> tuple[list[Link], list[str]]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rim:
-    """The parts of a kernel that stand on its rim: the first so many, and so many from a number
+    """Parts of a kernel on its rim: `on_top` from 0 on, and `below` from number `first`
     on."""
 
     on_top: int
@@ -208,7 +206,7 @@ class _Rim:
 def _frame(
     kernel: Kernel, parts: Sequence[Shape], found: Arrangement, rim: _Rim, look: Look
 ) -> Block:
-    """The frame of a kernel around its parts, with what it says about itself at its left."""
+    """Frame of a kernel around its parts, with its description at its left."""
     remarks = write_remarks(kernel, reasons=look.reasons) if look.framed else ()
     gutter = _GUTTER if remarks else 0.0
     top_height = parts[0].height if rim.on_top else 0.0
@@ -235,11 +233,11 @@ def _frame(
     )
     shapes: list[Shape] = [frame]
     lowest = found.height - low_height
-    for at, (part, place) in enumerate(zip(parts, found.places, strict=True)):
-        # What there is to spare goes between the stages and the tags of what is written.
+    for at, (part, corner) in enumerate(zip(parts, found.corners, strict=True)):
+        # Spare room is left between the stages and the tags of written tensors.
         low = rim.below and rim.first <= at < rim.first + rim.below
         room = _find_room(at, part, kernel, rim, look)
-        x, y = place.x + left + (room - part.width) / 2, place.y + top + spare * bool(low)
+        x, y = corner.x + left + (room - part.width) / 2, corner.y + top + spare * bool(low)
         shapes.append(dataclasses.replace(part.moved(x, y), home=kernel.label))
     curves: list[Curve] = []
     for route in found.routes:
@@ -259,7 +257,7 @@ def _frame(
 
 
 def _find_room(at: int, part: Shape, kernel: Kernel, rim: _Rim, look: Look) -> float:
-    """The width of the box that a part was given."""
+    """Width of a part's box."""
     if at < rim.on_top:
         return max(part.width, _find_end(kernel.reads[at], look))
     if rim.first <= at < rim.first + rim.below:
@@ -268,7 +266,7 @@ def _find_room(at: int, part: Shape, kernel: Kernel, rim: _Rim, look: Look) -> f
 
 
 def write_remarks(kernel: Kernel, *, reasons: bool = True) -> tuple[Line, ...]:
-    """What a kernel says of itself: its work, its bytes, and why it is one."""
+    """Description of a kernel: its work, its bytes, and the reasons that it is one."""
     count = sum(len(s.members) or 1 for s in kernel.steps)
     texts = [
         (kernel.title.capitalize(), "name"),
@@ -289,14 +287,14 @@ def write_remarks(kernel: Kernel, *, reasons: bool = True) -> tuple[Line, ...]:
 
 
 def plain(reason: str) -> str:
-    """A reason without the marks of names."""
+    """Reason without the marks of names."""
     return reason.replace("%", "")
 
 
 def _draw_single(
     step: Shape, kernel: Kernel, tags_in: Sequence[Shape], tags_out: Sequence[Shape]
 ) -> Block:
-    """A kernel of one stage, whose frame is the stage's own."""
+    """Kernel of one stage, whose frame is the stage's own."""
     rows = [math.fsum(t.width for t in tags) + 8 * (len(tags) - 1) for tags in (tags_in, tags_out)]
     width = max(step.width, *(row + 16 for row in rows))
     above, below = (tags[0].height - 4 if tags else 0.0 for tags in (tags_in, tags_out))
@@ -333,9 +331,9 @@ def _draw_single(
 def draw_step(
     step: Step, look: Look, room: float = 0.0, *, limit: float | None = None, head: str = ""
 ) -> Shape:
-    """A stage: its name, its formula, the type and sizes of what it gives, and whether a kernel
-    before has computed it too. It is as wide as `room` where its formula needs that, and never
-    wider than `limit`. `head` stands above its name."""
+    """Stage: its name, its formula, the type and sizes of its result, and whether an earlier kernel
+    has computed it too. It is as wide as `room` if its formula needs that, and never wider than
+    `limit`. `head` is above its name."""
     most = int(((limit or look.limit) - 2 * PAD - 2) / measure(" ", CODE, code=True))
     width = _FORMULA_WIDTH
     if len(wrap(f"= {step.formula}", width)) > _FORMULA_LINES:

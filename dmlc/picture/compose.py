@@ -1,9 +1,9 @@
-"""Puts a diagram's view on a plane: kernels with their stages, inputs above them and outputs below,
-and lines for what goes from one to the other through memory.
+"""Layout of a diagram's view: kernels with their stages, inputs above them and outputs below, and
+links for values that pass through memory.
 
-A kernel is arranged by itself first (`blocks`), then the kernels of a group (`groups`), then these
-as wholes among inputs and outputs, within the width of a page (`placing`). So a frame holds its
-own stages and nothing else, and no two frames meet.
+A kernel is laid out by itself first (`blocks`), then the kernels of a group (`groups`), then these
+as units among inputs and outputs, within the width of a page (`placing`). So a frame contains its
+own stages and nothing else, and no two frames intersect.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from dmlc.picture.ranking import Box, Gaps, Link
 from dmlc.picture.shapes import Curve, Drawing, Shape, draw_pill, draw_tensor
 
 WIDEST = 900.0
-"""The width of a drawing, at most: with its margins, that of a page."""
+"""Largest width of a drawing; with its margins, that of a page."""
 
 CALL_STYLES = 8
-"""Colours of stripes; with more calls they come again."""
+"""Number of colours of stripes; with more calls they repeat."""
 
 _MOST_EXPLAINED = 24
-"""Kernels in a view whose reasons are still written beside their stages."""
+"""Largest number of kernels in a view with reasons beside their stages."""
 
 
 def find_stripes(diagram: Diagram) -> dict[str, str]:
-    """The style of the stripe that marks the stages of each call of a graph."""
+    """Style of the stripe on the stages of each call of a graph."""
     return {name: f"call{at % CALL_STYLES}" for at, name in enumerate(diagram.calls)}
 
 
 def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
-    """The drawing of one view, at most `WIDEST` wide. Where it is `explained`, each kernel says
-    what work it does, what it moves and why its stages are one kernel."""
+    """Drawing of one view, at most `WIDEST` wide. If `explained`, each kernel has its work, its
+    traffic and the reasons that its stages are one kernel."""
     groups = view.groups
     words = _Words(diagram, view)
     look = Look(
@@ -61,7 +61,7 @@ def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
 
 
 class _Words:
-    """Where tensors come from and go to, in words."""
+    """Sources and destinations of tensors, in words."""
 
     def __init__(self, diagram: Diagram, view: View) -> None:
         made = {t.tensor: k for k in view.kernels for t in k.writes}
@@ -90,7 +90,7 @@ def _draw_groups(groups: Sequence[Sequence[Kernel]], look: Look, words: _Words) 
 
 
 class _Plan:
-    """Groups of kernels, inputs and outputs, with the links between them: to be placed."""
+    """Groups of kernels, inputs and outputs, with their links, before the layout."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class _Plan:
         ]
         self.links: list[Link] = []
         self.carried: list[tuple[int | None, str, str]] = []
-        """For each link the bytes, a note and the tensor."""
+        """Bytes, note and tensor of each link."""
         if linked:
             first = len(blocks)
             self._link(
@@ -145,7 +145,7 @@ class _Plan:
                 self.carried.append((self.diagram.tensors[name].bytes, name, name))
 
     def _find_leave(self, source: int, name: str) -> float | None:
-        """Where a link leaves a box; None where no tag on a rim is its start."""
+        """Point where a link leaves a box; None if it starts at no tag on a rim."""
         return 0.0 if source >= len(self.blocks) else self.blocks[source].writes.get(name)
 
     def lay_out(self) -> Layout:
@@ -157,7 +157,7 @@ class _Plan:
         return lay_out(boxes, self.links, gaps, self._copy)
 
     def _copy(self, number: int) -> Shape:
-        """What a long link carries, named anew."""
+        """Copy of the name of a long link's tensor."""
         name, source = self.carried[number][2], self.links[number].source
         if source >= len(self.blocks):
             pill = self.pills[source - len(self.blocks)]
@@ -165,7 +165,7 @@ class _Plan:
         return draw_pill(name, (f"from {_name_group(self.groups[source])}",), "again")
 
     def draw(self, layout: Layout) -> Drawing:
-        """Everything at its place."""
+        """Drawing with every part at its position."""
         found: Arrangement = layout.found
         shapes: list[Shape] = []
         curves: list[Curve] = []
@@ -173,17 +173,17 @@ class _Plan:
             size, note, _ = self.carried[number]
             points = self._lead(number, route, copied=number in layout.copied)
             curves.append(Curve(points, "memory", _thickness(size, self.heavy), note))
-        for block, place in zip(self.blocks, found.places, strict=False):
-            moved = block.drawing.moved(place.x, place.y)
+        for block, corner in zip(self.blocks, found.corners, strict=False):
+            moved = block.drawing.moved(corner.x, corner.y)
             shapes += moved.shapes
             curves += moved.curves
         pills = (*self.pills, *layout.copies)
-        for pill, place in zip(pills, found.places[len(self.blocks) :], strict=True):
-            shapes.append(pill.moved(place.x, place.y))
+        for pill, corner in zip(pills, found.corners[len(self.blocks) :], strict=True):
+            shapes.append(pill.moved(corner.x, corner.y))
         return Drawing(found.width, found.height, tuple(shapes), tuple(curves))
 
     def _lead(self, number: int, route: Sequence[Point], *, copied: bool) -> tuple[Point, ...]:
-        """A route as far as the tags that it joins, which may be within the box of a group."""
+        """Route extended to the tags that it joins, which may be within the box of a group."""
         link, points = self.links[number], list(route)
         if link.source < len(self.blocks) and not copied:
             x, y = points[0]
@@ -199,13 +199,13 @@ def _name_group(kernels: Sequence[Kernel]) -> str:
 
 
 def _find_heavy(view: View) -> int:
-    """The bytes of the largest transfer of a view: what the others are compared with."""
+    """Bytes of the largest transfer of a view, as the scale of the others."""
     sizes = (t.bytes for k in view.kernels for t in (*k.reads, *k.writes))
     return max((s for s in sizes if s is not None), default=0)
 
 
 def _thickness(size: int | None, largest: int) -> float:
-    """Wider for more bytes, by their logarithm: a thousandth of the largest is a thin line."""
+    """Line width, logarithmic in the bytes: a thousandth of the largest is a thin line."""
     if size is None or largest == 0:
         return 1.6
     share = math.log10(max(size, 1) / largest) / 3 + 1

@@ -1,8 +1,8 @@
-"""What a picture shows, as plain data: kernels with the stages in them and what these hand to one
-another, and what each kernel moves to and from memory; for every stage by itself and fused.
+"""Contents of a picture as plain data: kernels with their stages and the values between these, and
+the memory traffic of each kernel; for unfused stages and after fusion.
 
-Bytes, groups and reasons are the report's (`dmlc.report`); what is added here is how the stages
-of a kernel are joined. How it looks is for `compose`, `svg`, `dot` and `text`.
+Bytes, groups and reasons are from the report (`dmlc.report`); this module adds the data flow inside
+kernels. `compose`, `svg`, `dot` and `text` draw it.
 """
 
 from __future__ import annotations
@@ -27,20 +27,19 @@ from dmlc.transform.traffic import Move, count_bytes, list_moves
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor in memory. `bytes` is None where a size is known at run time only."""
+    """Tensor in memory. `bytes` is None if a size is known only at run time."""
 
     name: str
     dtype: str
     sizes: tuple[int | str, ...]
     bytes: int | None
     open_bytes: str
-    """Its bytes where a size is known at run time only: `4 B` times `n`."""
+    """Bytes of a tensor with sizes known only at run time: `4 B` times `n`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Step:
-    """A stage as one kernel computes it: its name, its formula, and its elements' type and
-    sizes."""
+    """Stage as one kernel computes it: its name, its formula, and its elements' type and sizes."""
 
     name: str
     formula: str
@@ -49,32 +48,32 @@ class Step:
     folds: bool
     """Whether it is a reduction."""
     call: str | None = None
-    """The call it comes from, where it comes from one."""
+    """Call that it comes from, if any."""
     members: tuple[str, ...] = ()
-    """Where it stands for a chain of stages: all their names."""
+    """Names of all stages in the chain that it stands for."""
     combined: bool = False
-    """Whether it is put together from parts that another kernel has computed."""
+    """Whether it combines partial results of another kernel."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Transfer:
-    """A tensor that a kernel reads from memory or writes to it, `times` over."""
+    """Tensor that a kernel reads from memory or writes to it, `times` over."""
 
     tensor: str
     bytes: int | None
-    """Of all times together."""
+    """Bytes of all times together."""
     text: str
-    """The bytes as people write them: `25.7 MB`, or how many times that where it is the whole
-    tensor; where a size is known at run time only, `4 B` times its name."""
+    """Bytes in words: `25.7 MB`, multiplied if the whole tensor is moved several times; with sizes
+    known only at run time, `4 B` times their names."""
     times: int = 1
     step: str = ""
-    """Of a tensor written: the step that it comes from."""
+    """Step that computes a tensor written."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kernel:
-    """What one launch computes: its steps in order, what they hand to one another, and its memory
-    traffic. `label` is its number, or `3 to 5` where it stands for a chain of kernels."""
+    """Work of one launch: its steps in order, the values between them, and its memory traffic.
+    `label` is its number, or `3 to 5` for a chain of kernels."""
 
     label: str
     launches: int
@@ -84,19 +83,19 @@ class Kernel:
     writes: tuple[Transfer, ...]
     reason: str = ""
     group: int | None = None
-    """The number of the group that it computes with other kernels; None where it does by itself."""
+    """Number of the group that it computes with other kernels; None for a kernel by itself."""
     launch: Launch | None = None
-    """Its work items and what they do; None before fusion, where nothing is compiled."""
+    """Launch with its work items; None before fusion, where nothing is compiled."""
     figures: Figures | None = None
-    """Where it is a GPU's and sizes are known."""
+    """Figures of a kernel for a GPU with known sizes."""
     inside: tuple[Move, ...] = ()
-    """What it stores and reads back itself."""
+    """Tensors that it stores and reads back itself."""
     kind: str = "kernel"
-    """`group` where it stands for all kernels of one."""
+    """`group` if it stands for all kernels of one."""
 
     @property
     def title(self) -> str:
-        """Its name for people: `kernel 3`."""
+        """Name for people: `kernel 3`."""
         return f"{self.kind} {self.label}"
 
     @property
@@ -110,15 +109,15 @@ class Kernel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """A way to run a graph: its kernels in execution order, and the most memory that tensors
-    between kernels take at a time."""
+    """Way to run a graph: its kernels in execution order, and the peak size of tensors between
+    kernels."""
 
     kernels: tuple[Kernel, ...]
     scratch: int | None
 
     @property
     def groups(self) -> list[list[Kernel]]:
-        """The kernels in order, those of one group together."""
+        """Kernels in order, with those of one group together."""
         groups: list[list[Kernel]] = []
         for kernel in self.kernels:
             if groups and kernel.group is not None and groups[-1][0].group == kernel.group:
@@ -141,14 +140,14 @@ class View:
 
     @property
     def bytes(self) -> int | None:
-        """All that is read and written."""
+        """Bytes read and written in all."""
         return add((self.read_bytes, self.written_bytes))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GraphCall:
-    """A call of an operator in a graph, or a gradient: the name its statement gives it, the
-    operator's name without its module, and where it stands."""
+    """Call of an operator in a graph, or a gradient: the name in its statement, the operator's name
+    without its module, and its span."""
 
     name: str
     operator: str
@@ -157,29 +156,29 @@ class GraphCall:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Diagram:
-    """A graph, or an operator, before and after fusion."""
+    """Graph, or operator, before and after fusion."""
 
     name: str
     tensors: Mapping[str, Tensor]
-    """All that is ever in memory, in both views."""
+    """Tensors in memory in either view."""
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     before: View
     after: View
     calls: Mapping[str, str]
-    """The calls of a graph, by the names it gives them, and the operator each calls."""
+    """Operator of each call of a graph, by the name in its statement."""
 
 
 VIEWS = ("before", "after")
 
 
 def find_view(diagram: Diagram, name: str) -> View:
-    """The view of a name in `VIEWS`."""
+    """View of a name in `VIEWS`."""
     return diagram.before if name == "before" else diagram.after
 
 
 def make_diagram(report: Report, calls: Sequence[GraphCall] = ()) -> Diagram:
-    """The diagram of what a function was compiled to; `calls` are those of the graph it was."""
+    """Diagram of a compiled function; `calls` are those of its graph."""
     function = report.function
     tensors = list_tensors(report)
     inputs = tuple(p.name for p in function.parameters)
@@ -199,7 +198,7 @@ def make_diagram(report: Report, calls: Sequence[GraphCall] = ()) -> Diagram:
 
 
 def list_tensors(report: Report) -> dict[str, Tensor]:
-    """All that is ever in memory, before fusion and after it."""
+    """Tensors in memory before fusion and after it."""
     tensors = {
         name: _describe(tensor)
         for source in (report.function, report.fusion.function)
@@ -212,7 +211,7 @@ def list_tensors(report: Report) -> dict[str, Tensor]:
 
 
 def list_calls(graph: Graph) -> tuple[GraphCall, ...]:
-    """The calls of operators in a graph, and its gradients, in order."""
+    """Calls of operators in a graph, and its gradients, in order."""
     known = graph.definition.operators
     found: list[GraphCall] = []
     for statement in graph.definition.syntax.statements:
@@ -228,7 +227,7 @@ def list_calls(graph: Graph) -> tuple[GraphCall, ...]:
 
 
 class Origins:
-    """Which call each stage comes from: the one whose place in the text the stage has."""
+    """Call of each stage: the one whose span contains the stage's."""
 
     def __init__(self, calls: Sequence[GraphCall]) -> None:
         self._names = {_place(call.span): call.name for call in calls}
@@ -242,7 +241,7 @@ def _place(span: Span) -> tuple[str, int, int]:
 
 
 def list_unfused(function: Function, origins: Origins) -> tuple[Kernel, ...]:
-    """A kernel for each stage of a function, which reads and writes whole tensors."""
+    """Kernel for each stage of a function, which reads and writes whole tensors."""
     tensors = {n: _describe(t) for n, t in function.tensors().items()}
     kernels: list[Kernel] = []
     for number, stage in enumerate(function.stages, 1):
@@ -268,7 +267,7 @@ def list_unfused(function: Function, origins: Origins) -> tuple[Kernel, ...]:
 def _list_launches(
     report: Report, tensors: Mapping[str, Tensor], origins: Origins
 ) -> tuple[Kernel, ...]:
-    """The kernels after fusion, with the stages that they have from before it."""
+    """Kernels after fusion, with their stages from before it."""
     kernels: list[Kernel] = []
     for number, work in enumerate(report.after):
         alone = len(work.launches) == 1
@@ -291,7 +290,7 @@ def _list_launches(
 def list_groups(
     report: Report, tensors: Mapping[str, Tensor], origins: Origins
 ) -> tuple[Kernel, ...]:
-    """The groups after fusion, each as if one kernel computed it."""
+    """Groups after fusion, each in the form of one kernel."""
     kernels: list[Kernel] = []
     for work, group in zip(report.after, report.fusion.groups, strict=True):
         moves = report.fusion.list_moves(group)
@@ -306,7 +305,7 @@ def list_groups(
 def _make_kernel(
     report: Report, launch: Launch, tensors: Mapping[str, Tensor], origins: Origins
 ) -> Kernel:
-    """What a launch computes and moves."""
+    """Work and traffic of a launch."""
     whole, stored = report.fusion.unfused, report.fusion.function
     order = {s.name: at for at, s in reversed([*enumerate((*whole.stages, *stored.stages))])}
     joint = Joint(launch, whole, stored)
@@ -344,7 +343,7 @@ def _make_parts(name: str, dtype: DataType, count: int | str) -> Tensor:
 
 
 def _make_step(stage: Stage, origins: Origins, role: str = "") -> Step:
-    """A stage as a kernel computes it, whole or in a role that `Joint.find_role` gives."""
+    """Stage as a kernel computes it, whole or in a role given by `Joint.find_role`."""
     formula = summarize(stage)
     if stage.reduction is not None and role == "combined":
         formula = f"{stage.reduction.combiner} of the parts of {stage.name}"
@@ -368,7 +367,7 @@ def _describe(tensor: ir.Tensor) -> Tensor:
 
 
 def _show_bytes(dtype: DataType, sizes: Sequence[int | str]) -> str:
-    """The bytes of so many elements, times the sizes that are known at run time only."""
+    """Bytes of a tensor, times the sizes known only at run time."""
     known = math.prod(size for size in sizes if isinstance(size, int)) * dtype.bytes
     symbols = [size for size in sizes if isinstance(size, str)]
     shown = [size if size.isidentifier() else f"({size})" for size in symbols]
@@ -376,8 +375,8 @@ def _show_bytes(dtype: DataType, sizes: Sequence[int | str]) -> str:
 
 
 def find_peak(kernels: Sequence[Kernel], outputs: Sequence[str]) -> int | None:
-    """The most bytes that tensors between kernels take at once, each from the kernel that writes
-    it to the last that reads it; None where a size is known at run time only."""
+    """Peak of the bytes of tensors between kernels, each live from the kernel that writes it to the
+    last that reads it; None if a size is known only at run time."""
     made: dict[str, int] = {}
     last: dict[str, int] = {}
     changes: list[int] = [0] * (len(kernels) + 1)
@@ -403,7 +402,7 @@ def find_peak(kernels: Sequence[Kernel], outputs: Sequence[str]) -> int | None:
 
 
 def add(counts: Iterable[int | None]) -> int | None:
-    """A sum, unknown where a summand is."""
+    """Sum, None if a summand is."""
     total = 0
     for count in counts:
         if count is None:

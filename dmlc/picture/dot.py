@@ -1,7 +1,5 @@
-"""Writes a diagram as DOT, for Graphviz and what else reads it: a cluster for each kernel.
-
-Graphviz finds the places; nothing here depends on `compose`.
-"""
+"""DOT text of a diagram, for Graphviz and other readers: a cluster per kernel. Graphviz does the
+layout; nothing here depends on `compose`."""
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ _FORMULA_WIDTH = 40
 
 
 def write_dot(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
-    """The DOT text of a diagram, its views side by side: values inside a kernel are dashed edges,
-    what goes through memory is a full edge with its bytes."""
+    """DOT text of a diagram, its views side by side: values inside a kernel are dashed edges,
+    values through memory full edges with their bytes."""
     lines = [
         f"digraph {_quote(diagram.name)} {{",
         '  graph [fontname="Helvetica", labelloc=t, compound=true];',
@@ -71,7 +69,7 @@ def _write_view(diagram: Diagram, view: View, name: str) -> Iterator[str]:
 
 
 def _write_groups(view: View, name: str) -> Iterator[str]:
-    """The kernels, those of one group in a cluster of their own."""
+    """Kernels, with those of one group in a cluster of their own."""
     at = 0
     for kernels in view.groups:
         lines = [t for n, kernel in enumerate(kernels, at) for t in _write_kernel(kernel, name, n)]

@@ -1,8 +1,6 @@
-"""Folds chains of element-wise stages into one step each, where a view has too many to look at.
-
-A chain is a run of stages each of which only the next one reads, and which reads nothing else that
-is computed there. The bytes of a view are counted before it is folded.
-"""
+"""Folding of chains of element-wise stages into one step each, for views with too many stages. In a
+chain only the next stage reads each one, and nothing else computed there is read. The bytes of a
+view are counted before it is folded."""
 
 from __future__ import annotations
 
@@ -14,22 +12,22 @@ from dmlc.picture.joint import Wire
 from dmlc.picture.lettering import show_bytes
 
 _SHORTEST = 3
-"""Stages that are worth folding."""
+"""Smallest number of stages that are folded."""
 
 
 def count_steps(view: View) -> int:
-    """The stages in all kernels of a view."""
+    """Number of stages in all kernels of a view."""
     return sum(len(kernel.steps) for kernel in view.kernels)
 
 
 def fold_chains(view: View, outputs: Sequence[str]) -> View:
-    """The same view with its chains folded, within kernels and over kernels of one stage."""
+    """View with its chains folded, within kernels and over kernels of one stage."""
     kernels = [_fold_steps(kernel) for kernel in view.kernels]
     return dataclasses.replace(view, kernels=tuple(_fold_kernels(kernels, outputs)))
 
 
 def _fold_steps(kernel: Kernel) -> Kernel:
-    """A kernel with the chains in it folded: a chain is a step with the name of its last stage."""
+    """Kernel with its chains folded: a chain is a step with the name of its last stage."""
     stored = [t.step for t in kernel.writes]
     pairs = [(w.source, w.target) for w in kernel.wires if not w.from_memory]
     plain = [s.name for s in kernel.steps if not s.folds]
@@ -58,7 +56,7 @@ def _make_step(step: Step, members: Sequence[str]) -> Step:
 
 
 def _fold_kernels(kernels: Sequence[Kernel], outputs: Sequence[str]) -> list[Kernel]:
-    """Kernels of one stage in a chain as one kernel."""
+    """Kernels of one stage, with chains of them as one kernel."""
     singles = {k.steps[0].name: k for k in kernels if _is_single(k)}
     made = {t.tensor for k in kernels for t in k.writes}
     pairs: list[tuple[str, str]] = []
@@ -82,7 +80,7 @@ def _is_single(kernel: Kernel) -> bool:
 
 
 def _join(kernels: Sequence[Kernel]) -> Kernel:
-    """One kernel that stands for a chain of them."""
+    """Kernel that stands for a chain."""
     inside = {k.steps[0].name for k in kernels[:-1]}
     reads: dict[str, list[Transfer]] = {}
     for kernel in kernels:
@@ -102,7 +100,7 @@ def _join(kernels: Sequence[Kernel]) -> Kernel:
 
 
 def _add(transfers: Sequence[Transfer]) -> Transfer:
-    """All readings of one tensor as one."""
+    """Transfer that sums all reads of one tensor."""
     if len(transfers) == 1:
         return transfers[0]
     size = add(t.bytes for t in transfers)
@@ -113,8 +111,8 @@ def _add(transfers: Sequence[Transfer]) -> Transfer:
 def find_chains(
     names: Iterable[str], pairs: Iterable[tuple[str, str]], stored: Iterable[str]
 ) -> list[tuple[str, ...]]:
-    """The chains among `names`, longest as they can be; `pairs` say who is read by whom. What is
-    `stored` for others ends a chain."""
+    """Maximal chains among `names`; `pairs` are producers and consumers. A tensor `stored` for
+    others ends a chain."""
     readers: dict[str, list[str]] = {}
     sources: dict[str, list[str]] = {}
     for source, target in pairs:

@@ -1,8 +1,8 @@
-"""A stage's formula, short enough for a box: `max(x * scale, 0)`.
+"""Formula of a stage, short enough for a box: `max(x * scale, 0)`.
 
-A tensor read at the stage's own position, broadcast or not, is its name alone, if all tensors of
-the formula are; where one is read elsewhere, all have their positions: `x[i0] + x[i0 + 1]`.
-`dmlc.kernel.formula` spells formulas in full.
+A tensor read at the stage's own index, broadcast or not, is written as its name, if all tensors of
+the formula are; if one is read elsewhere, all have their indices: `x[i0] + x[i0 + 1]`.
+`dmlc.kernel.formula` writes formulas in full.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dmlc.ir import Constant, Index, Load, Stage, operands
 from dmlc.kernel.formula import spell_body
 
 _LONGEST = 400
-"""Characters of a formula; a longer one is only summed up."""
+"""Longest formula in characters; a longer one is summarised."""
 
 
 def summarize(stage: Stage) -> str:
-    """The right side of a stage's formula."""
+    """Right side of a stage's formula."""
     reduction = stage.reduction
     axes = dict(reduction.axes) if reduction is not None else {}
     plain = all(_is_plain(stage, load, axes) for load in stage.body.loads())
@@ -37,7 +37,7 @@ def summarize(stage: Stage) -> str:
 
 
 def _asks_data(stage: Stage) -> bool:
-    """Whether a guard looks at tensors, and not at positions alone."""
+    """Whether a guard reads tensors, and not only indices."""
     guard = stage.body.guard
     pending = [] if guard is None else [guard]
     while pending:
@@ -49,8 +49,8 @@ def _asks_data(stage: Stage) -> bool:
 
 
 def _is_plain(stage: Stage, load: Load, axes: Mapping[int, object]) -> bool:
-    """Whether a tensor is read where the stage itself stands, along the axes it has: all that the
-    stage has, or some of them in order."""
+    """Whether a tensor is read at the stage's own index along all of the stage's axes, or some of
+    them in order."""
     rank = max([len(stage.extents), *(label + 1 for label in axes)])
     last = -1
     for axis, number in enumerate(load.indices):

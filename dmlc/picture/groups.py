@@ -1,8 +1,6 @@
-"""Draws the kernels that compute one group together: one below the other, in a frame around all.
-
-Lines lead to the first kernel and from the last; what the others move from and to elsewhere their
-tags say in words.
-"""
+"""Drawing of the kernels of one group: one below the other, in a common frame. Links lead to the
+first kernel and from the last; the tags of the others have their sources and destinations in
+words."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from dmlc.picture.lettering import measure
 from dmlc.picture.shapes import LINE, NAME, PAD, Curve, Drawing, Line, Shape
 
 _BETWEEN = 30.0
-"""From one kernel of a group to the next."""
+"""Gap between the kernels of a group."""
 
 _HEAD = 34.0
 
@@ -24,8 +22,8 @@ _HEAD = 34.0
 def draw_group(
     kernels: Sequence[Kernel], look: Look, targets: Mapping[str, Mapping[str, str]]
 ) -> Block:
-    """The kernels of a group. `targets` say for each tensor who reads it: the words for each
-    reader, by its label."""
+    """Kernels of a group. `targets` has for each tensor the words for each reader, by the reader's
+    label."""
     own = [
         dataclasses.replace(look, targets=_say(kernel, targets, ()), done=done)
         for kernel, done in zip(kernels, _list_done(kernels, look), strict=True)
@@ -54,7 +52,7 @@ def draw_group(
 
 
 def _list_done(kernels: Sequence[Kernel], look: Look) -> list[frozenset[str]]:
-    """For each kernel the stages that those before it have computed."""
+    """Stages that earlier kernels have computed, for each kernel."""
     done = frozenset(s.name for k in kernels for s in k.steps if s.name in look.done)
     found: list[frozenset[str]] = []
     for kernel in kernels:
@@ -66,7 +64,7 @@ def _list_done(kernels: Sequence[Kernel], look: Look) -> list[frozenset[str]]:
 def _say(
     kernel: Kernel, targets: Mapping[str, Mapping[str, str]], shown: Sequence[tuple[str, str]]
 ) -> dict[str, str]:
-    """Where what a kernel writes goes, in words, but for readers that a line leads to."""
+    """Destinations of a kernel's results, in words, except those that a link shows."""
     return {
         t.tensor: _list_readers(
             words
@@ -78,7 +76,7 @@ def _say(
 
 
 def _list_readers(texts: Iterable[str]) -> str:
-    """`to kernel 3`, or `to kernel 3, 4, output`: the same words once."""
+    """Readers in words: `to kernel 3`, or `to kernel 3, 4, output`, without repetition."""
     found: list[str] = []
     for text in texts:
         start, _, last = text.rpartition(" ")
@@ -87,7 +85,7 @@ def _list_readers(texts: Iterable[str]) -> str:
 
 
 def _stack(kernels: Sequence[Kernel], blocks: Sequence[Block]) -> Block:
-    """The frame of a group around its kernels."""
+    """Frame of a group around its kernels."""
     text = f"Kernels {kernels[0].label} to {kernels[-1].label}, one group"
     if len(kernels) == 2:
         text = f"Kernels {kernels[0].label} and {kernels[1].label}, one group"

@@ -1,8 +1,8 @@
-"""How the stages of one kernel are joined: what it computes, what one stage hands to the next, and
-which stage each tensor that it stores comes from.
+"""Data flow inside one kernel: its stages, the values between them, and the stage of each tensor
+that it stores.
 
-A kernel may reduce part of a stage and leave the rest to the next kernel of its group: what it
-stores then are *parts*, in memory between these kernels, which the next one combines.
+A kernel may reduce part of a stage and leave the rest to the next kernel of its group: it then
+stores *parts*, in memory between these kernels, which the next one combines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dmlc.transform.traffic import Move
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wire:
-    """A value on its way inside a kernel: from a tensor read or from a step, to a step."""
+    """Value that flows inside a kernel: from a tensor read or from a step, to a step."""
 
     source: str
     target: str
@@ -25,12 +25,9 @@ class Wire:
 
 
 class Joint:
-    """The stages of a launch, given the function with all stages and the function that is left
-    after fusion.
-
-    What the stage that is left loads is in memory, or another of the kernel's own; what the stage
-    it was made of loads besides is computed where it is read.
-    """
+    """Stages of a launch, from the function before fusion and the function after it. A stage of the
+    latter loads from memory, or from another stage of the kernel; other loads of its original are
+    of stages inlined into it."""
 
     def __init__(self, launch: Launch, whole: Function, stored: Function) -> None:
         self.launch = launch
@@ -38,7 +35,7 @@ class Joint:
         self._stored = {s.name: s for s in stored.stages}
         parts = {name for name, _, _ in launch.parts}
         read = [m.tensor for m in launch.moves if m.read != 0 and not _is_stored(launch, m)]
-        # What the kernel before has left comes first: it is next to its reader.
+        # Results of the kernel before come first, next to their reader.
         self.read = sorted(read, key=lambda name: name not in parts)
         self.written = [m.tensor for m in launch.moves if _is_stored(launch, m)]
         self.steps: dict[str, Stage] = {}
@@ -46,7 +43,7 @@ class Joint:
         for name in launch.fresh:
             self._trace(name, wires)
         combined = [n for n in launch.stages if n not in launch.fresh]
-        # What is read and not in memory is combined from its parts once more.
+        # A tensor read that is not in memory is combined from its partial results again.
         wanted = dict.fromkeys(w.source for w in wires if w.from_memory and w.source not in read)
         again = [n for n in wanted if any(_is_part(tensor, n) for tensor in self.read)]
         wires = {
@@ -63,10 +60,10 @@ class Joint:
         self.wires = list(wires)
         self.combined = frozenset(combined)
         self.sources = {name: self._find_source(name) for name in self.written}
-        """The step that each stored tensor comes from."""
+        """Step that computes each stored tensor."""
 
     def _trace(self, name: str, wires: dict[Wire, None]) -> None:
-        """Adds a stage, all that is computed where it is read, and what these read."""
+        """Adds a stage, the stages inlined into it, and the values they read."""
         loaded = set(_list_reads(self._stored[name]))
         pending, seen = [self._originals.get(name, self._stored[name])], {name}
         while pending:
@@ -86,8 +83,8 @@ class Joint:
         return _find_owners(tensor, list(self.launch.stages))[-1]
 
     def find_role(self, name: str) -> str:
-        """`parts` where the kernel stores parts of a stage, `combined` where it combines them, and
-        nothing where it computes the stage as a whole."""
+        """Role of a stage: `parts` if the kernel stores partial results of it, `combined` if it
+        combines them, empty if it computes the stage as a whole."""
         if name in self.combined:
             return "combined"
         stored = [tensor for tensor, step in self.sources.items() if step == name]
@@ -95,17 +92,17 @@ class Joint:
 
 
 def _is_stored(launch: Launch, move: Move) -> bool:
-    """Whether a kernel stores a tensor; one of no elements, too."""
+    """Whether a kernel stores a tensor; also true of one without elements."""
     return move.written != 0 or (move.tensor in launch.stages and move.read == 0)
 
 
 def _is_part(tensor: str, stage: str) -> bool:
-    """Whether memory between kernels has the parts of a stage, by its name."""
+    """Whether memory between kernels has partial results of a stage, by its name."""
     return tensor.startswith(f"{stage}_parts")
 
 
 def _find_owners(tensor: str, names: Sequence[str]) -> list[str]:
-    """The stages that parts in memory are of: the one after which they are named, or all."""
+    """Stages of partial results in memory: the one they are named after, or all."""
     owners = [n for n in names if _is_part(tensor, n)]
     return [max(owners, key=len)] if owners else list(names)
 

@@ -1,12 +1,12 @@
-"""Arranges boxes with links between them in layers, top to bottom.
+"""Layered layout of boxes with links, top to bottom.
 
-Ranks by longest path, dummy points where a link passes a layer, an order within layers with few
-crossings (`ordering`), then positions: layer by layer the ones closest to what the neighbours want
-under the gaps to be kept, which is isotonic regression. A link runs straight down through its own
-place in every layer it passes, and bends between layers only: it crosses no box.
+Ranks by longest path, dummy nodes where a link passes a layer, an order within layers with few
+crossings (`ordering`), then positions: layer by layer those closest to the neighbours' wishes that
+keep the gaps, by isotonic regression. A link runs straight down through its dummy in every layer,
+and bends between layers only: it crosses no box.
 
-After Sugiyama, Tagawa and Toda (1981), and for the positions the pool-adjacent-violators
-algorithm. What the boxes hold is unknown here.
+After Sugiyama, Tagawa and Toda (1981), and for the positions the pool-adjacent-violators algorithm.
+The contents of the boxes are unknown here.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _SWEEPS = 24
 _STEP_ASIDE = 10.0
 _ROUNDING = 0.001
 _STIFFNESS = (1.0, 3.0, 8.0)
-"""How strongly a stretch of a link wants to be straight, by how many of its ends are dummies."""
+"""Weight of the straightness of a link's segment, by the number of its ends that are dummies."""
 
 _LEAF = 0.05
-"""The share of that at a box with no other link."""
+"""Part of this weight at a box with no other link."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """The top left corner of a box."""
+class Corner:
+    """Top left corner of a box."""
 
     x: float
     y: float
@@ -42,18 +42,18 @@ Point = tuple[float, float]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arrangement:
-    """Where everything goes. The route of a link is straight between points of one x, and bends
+    """Layout of boxes and links. The route of a link is straight between points of one x, and bends
     between others, with vertical tangents."""
 
-    places: tuple[Place, ...]
+    corners: tuple[Corner, ...]
     routes: tuple[tuple[Point, ...], ...]
     width: float
     height: float
 
 
 def arrange(boxes: Sequence[Box], links: Sequence[Link], gaps: Gaps) -> Arrangement:
-    """Places boxes; `links` must have no cycle. Deterministic; about linear in the sum of the
-    lengths of the links, in layers."""
+    """Layout of boxes; `links` must be acyclic. Deterministic; about linear in the total length of
+    the links, in layers."""
     if not boxes:
         return Arrangement((), (), 0.0, 0.0)
     net = _Net(boxes, links, rank_boxes(boxes, links, gaps), gaps)
@@ -89,8 +89,8 @@ class _Net:
         self.x = [0.0] * len(self.ranks)
 
     def _list_ties(self) -> Ties:
-        """The neighbours of each node above and below it, and where the link touches each: as a
-        share of the width, from -0.5 to 0.5."""
+        """Neighbours of each node above and below it, and the point where the link touches each: as
+        a fraction of the width, from -0.5 to 0.5."""
         ties = Ties(len(self.ranks))
         for link, chain in zip(self.links, self.chains, strict=True):
             leave = self._share(link.source, link.leave)
@@ -105,8 +105,8 @@ class _Net:
         return distance / self.widths[number] if self.widths[number] else 0.0
 
     def _spread(self) -> list[float]:
-        """Where each link touches its target, as a distance from the middle: where it was not
-        said, side by side in the order of where the links come from."""
+        """Offset from the middle where each link touches its target: if not given, side by side in
+        the order of their sources."""
         order = {number: at for layer in self.layers for at, number in enumerate(layer)}
         found = [link.arrive or 0.0 for link in self.links]
         free: dict[int, list[int]] = {}
@@ -123,7 +123,7 @@ class _Net:
     # Across ----------------------------------------------------------------------------------
 
     def place_across(self) -> None:
-        """Finds every node's middle."""
+        """Computes the middle of every node."""
         up: list[list[tuple[int, float, float]]] = [[] for _ in self.ranks]
         down: list[list[tuple[int, float, float]]] = [[] for _ in self.ranks]
         count = len(self.boxes)
@@ -153,7 +153,7 @@ class _Net:
                 self._straighten(layer, both)
 
     def _find_leaves(self) -> set[int]:
-        """The boxes with one link, which go where their neighbour is and not the other way."""
+        """Boxes with one link, which follow their neighbour and do not move it."""
         ends = [0] * len(self.boxes)
         for link in self.links:
             ends[link.source] += 1
@@ -163,7 +163,7 @@ class _Net:
     def _pull(
         self, layer: Sequence[int], ties: Sequence[Sequence[tuple[int, float, float]]]
     ) -> None:
-        """Moves a layer to where its neighbours want it, in the mean."""
+        """Moves a layer to the mean of its neighbours' wishes."""
         wanted: list[float] = []
         weights: list[float] = []
         for node in layer:
@@ -178,7 +178,7 @@ class _Net:
     def _straighten(
         self, layer: Sequence[int], ties: Sequence[Sequence[tuple[int, float, float]]]
     ) -> None:
-        """Moves nodes to where most of their links run straight, as far as there is room: pushing
+        """Moves nodes to where most of their links are straight, as far as there is room: pushing
         others would make everything drift."""
         for at, node in enumerate(layer):
             wishes = sorted((self.x[other] + apart, weight) for other, apart, weight in ties[node])
@@ -198,7 +198,7 @@ class _Net:
     def _settle(
         self, layer: Sequence[int], wanted: Sequence[float], weights: Sequence[float]
     ) -> None:
-        """Gives a layer the positions nearest to those wanted that keep order and gaps."""
+        """Gives a layer the positions closest to those wanted that keep order and gaps."""
         offsets = [0.0]
         for left, right in itertools.pairwise(layer):
             offsets.append(offsets[-1] + self._apart(left, right))
@@ -210,8 +210,8 @@ class _Net:
             self.x[node] = at + offset
 
     def _bound(self, layer: Sequence[int], span: float) -> tuple[float, float]:
-        """Between what the first middle of a layer may lie, for all of it to keep the limit;
-        `span` is from the first to the last."""
+        """Interval of a layer's first middle in which all of the layer is within the limit; `span`
+        is the distance of the last middle from it."""
         if self.gaps.limit is None:
             return -math.inf, math.inf
         half = self.gaps.limit / 2
@@ -227,7 +227,7 @@ class _Net:
     # Down ------------------------------------------------------------------------------------
 
     def finish(self) -> Arrangement:
-        """Finds the layers' heights and the links' routes."""
+        """Computes the layers' heights and the links' routes."""
         count = len(self.boxes)
         heights = [
             max((self.boxes[n].height for n in layer if n < count), default=0.0)
@@ -243,8 +243,8 @@ class _Net:
             tops.append(tops[-1] + height + self.gaps.down + min(slant * 0.1, 40.0))
         left = min(self.x[n] - self.widths[n] / 2 for n in range(len(self.ranks)))
         right = max(self.x[n] + self.widths[n] / 2 for n in range(len(self.ranks)))
-        places = tuple(
-            Place(self.x[n] - box.width / 2 - left, tops[self.ranks[n]])
+        corners = tuple(
+            Corner(self.x[n] - box.width / 2 - left, tops[self.ranks[n]])
             for n, box in enumerate(self.boxes)
         )
         routes: list[tuple[Point, ...]] = []
@@ -261,10 +261,10 @@ class _Net:
                     points.append((x, tops[rank] + heights[rank]))
             routes.append(tuple(dict.fromkeys(points)))
         height = tops[len(heights) - 1] + heights[-1]
-        return Arrangement(places, tuple(routes), right - left, height)
+        return Arrangement(corners, tuple(routes), right - left, height)
 
     def _stations(self, number: int) -> list[float]:
-        """Where a link is in each layer that it starts from, passes or ends in."""
+        """Position of a link in each layer from its source to its target."""
         chain = self.chains[number]
         xs = [self.x[node] for node in chain]
         xs[0] += self.links[number].leave
@@ -279,7 +279,7 @@ class _Net:
 
 
 def _find_median(wishes: Sequence[tuple[float, float]]) -> float:
-    """The weighted median; between two where both are."""
+    """Weighted median; the mean of two equal ones."""
     total, passed = math.fsum(weight for _, weight in wishes), 0.0
     for number, (at, weight) in enumerate(wishes):
         passed += weight
@@ -291,8 +291,8 @@ def _find_median(wishes: Sequence[tuple[float, float]]) -> float:
 
 
 def fit_rising(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The numbers that never fall and have the least weighted sum of squares of differences from
-    those wanted."""
+    """Nondecreasing numbers with the least weighted sum of squared differences from those
+    wanted."""
     blocks: list[tuple[float, float, int]] = []
     for value, weight in zip(wanted, weights, strict=True):
         block = (value, weight, 1)

@@ -1,7 +1,7 @@
-"""Text in pictures: how wide it is at most, wrapped to a width, and numbers of bytes.
+"""Text in pictures: upper bounds on widths, wrapping, and numbers of bytes.
 
-A picture names common fonts and carries none, so widths are those of a wide one, DejaVu Sans: with
-any other, text is narrower than the room left for it.
+A picture names common fonts and contains none, so widths are those of a wide one, DejaVu Sans: with
+any other, text is narrower than its room.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ _SANS = (
     60, 79, 69, 63, 61, 73, 68, 99, 69, 61, 69, 39, 34, 39, 84, 50, 50, 61, 63, 55, 63, 62, 35, 63,
     63, 28, 28, 58, 28, 97, 63, 61, 63, 63, 41, 52, 39, 63, 59, 82, 59, 59, 52, 64, 34, 64, 84,
 )  # fmt: skip
-"""The advance widths of the printable ASCII characters, in hundredths of the font size."""
+"""Advance widths of the printable ASCII characters, in hundredths of the font size."""
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 _BOLD = 1.11
 _MONOSPACED = 0.602
 _OTHER = 1.0
-"""The width of any other character, over the font size."""
+"""Width of any other character, relative to the font size."""
 
 
 def measure(text: str, size: float, *, bold: bool = False, code: bool = False) -> float:
-    """The width of a text, at most, in the unit of the font size; `code` is in a font whose
-    characters are equally wide."""
+    """Upper bound on the width of a text, in the unit of the font size; `code` is in a monospaced
+    font."""
     if code:
         return len(text) * _MONOSPACED * size
     total = math.fsum(_SANS[ord(c) - 32] / 100 if " " <= c <= "~" else _OTHER for c in text)
@@ -35,8 +35,8 @@ def measure(text: str, size: float, *, bold: bool = False, code: bool = False) -
 
 
 def wrap(text: str, width: int, lines: int | None = None) -> list[str]:
-    """A text in lines of at most `width` characters, broken at spaces where there are any; after
-    so many `lines` the rest is left out, which an ellipsis shows."""
+    """Text in lines of at most `width` characters, broken at spaces if possible; after `lines`
+    lines the rest is replaced by an ellipsis."""
     found: list[str] = [""]
     for word in text.split():
         room = width - len(found[-1])
@@ -57,7 +57,7 @@ def wrap(text: str, width: int, lines: int | None = None) -> list[str]:
 
 
 def wrap_to(text: str, room: float, size: float, *, bold: bool = False) -> list[str]:
-    """A text in lines that are no wider than `room`, in the unit of the font size."""
+    """Text in lines no wider than `room`, in the unit of the font size."""
     lines = [text]
     longest = max(int(room / (0.45 * size)), 1)
     while any(measure(line, size, bold=bold) > room for line in lines) and longest > 1:
@@ -67,8 +67,8 @@ def wrap_to(text: str, room: float, size: float, *, bold: bool = False) -> list[
 
 
 def wrap_name(name: str, width: int) -> list[str]:
-    """A name in lines of at most `width` characters, broken before an underscore or a dot where
-    one is near the end, and elsewhere where none is. Nothing of it is left out."""
+    """Name in lines of at most `width` characters, broken before an underscore or a dot near the
+    end, or else anywhere. Nothing is left out."""
     lines: list[str] = []
     while len(name) > width:
         place = max(name.rfind(mark, width // 2, width + 1) for mark in "_. ,/")
@@ -79,7 +79,7 @@ def wrap_name(name: str, width: int) -> list[str]:
 
 
 def wrap_evenly(text: str, width: int, lines: int | None = None) -> list[str]:
-    """As `wrap`, but narrower where that leaves no short line at the end."""
+    """Lines as by `wrap`, but narrower where that avoids a short last line."""
     found = wrap(text, width, lines)
     for narrower in range(width - 1, width // 2, -1):
         tried = wrap(text, narrower)
@@ -93,7 +93,7 @@ _UNITS = ("KB", "MB", "GB", "TB", "PB")
 
 
 def show_bytes(count: int | None) -> str:
-    """A number of bytes for people, in powers of 1000: `25.7 MB`."""
+    """Number of bytes for people, in powers of 1000: `25.7 MB`."""
     if count is None:
         return "unknown bytes"
     if count < 1000:
@@ -107,5 +107,5 @@ def show_bytes(count: int | None) -> str:
 
 
 def show_sizes(sizes: Sequence[int | str]) -> str:
-    """The sizes of a tensor: `32x64x56x56`, with multiplication signs."""
+    """Sizes of a tensor: `32x64x56x56`, with multiplication signs."""
     return TIMES.join(str(size) for size in sizes) if sizes else "one"

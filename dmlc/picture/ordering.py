@@ -1,8 +1,6 @@
-"""Finds an order of the nodes within layers in which few links cross.
-
-Sweeps down and up that sort each layer by the mean position of its neighbours, then exchanges of
-neighbours as long as they help; the best order seen is kept. Deterministic.
-"""
+"""Order of the nodes within layers with few link crossings. Sweeps down and up sort each layer by
+the mean position of its neighbours, then neighbours are exchanged as long as that helps; the best
+order seen is kept. Deterministic."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from collections.abc import Sequence
 
 _SWEEPS = 16
 _MOST_EXCHANGED = 60
-"""The widest layer in which neighbours are exchanged one by one."""
+"""Widest layer in which neighbours are exchanged one by one."""
 
 
 class Ties:
-    """The links between neighbouring layers: per node its neighbours above and below, each with
-    where the link touches this node and the neighbour, as a share of its width."""
+    """Links between adjacent layers: neighbours of each node above and below, with the points where
+    the link touches both, as fractions of their widths."""
 
     def __init__(self, count: int) -> None:
         self.up: list[list[tuple[int, float, float]]] = [[] for _ in range(count)]
@@ -30,8 +28,8 @@ class Ties:
 
 
 def order_layers(layers: Sequence[Sequence[int]], ties: Ties) -> list[list[int]]:
-    """The same layers, each in a good order: few crossings, and of two that are alike in that the
-    one that keeps nearer to the order of the nodes' numbers."""
+    """Layers in a good order: few crossings, and among equals the one closest to the order of the
+    nodes' numbers."""
     start = _start(layers, ties)
     found = [_improve(order, ties) for order in (start, [layer[::-1] for layer in start])]
     best = min(range(len(found)), key=lambda n: (found[n][0], _disorder(found[n][1])))
@@ -39,7 +37,7 @@ def order_layers(layers: Sequence[Sequence[int]], ties: Ties) -> list[list[int]]
 
 
 def _improve(current: list[list[int]], ties: Ties) -> tuple[int, list[list[int]]]:
-    """The best order seen from this one on, and its crossings."""
+    """Best order seen from this one on, and its crossings."""
     best, least = [list(layer) for layer in current], count_crossings(current, ties)
     stale = 0
     for sweep in range(_SWEEPS):
@@ -55,14 +53,14 @@ def _improve(current: list[list[int]], ties: Ties) -> tuple[int, list[list[int]]
 
 
 def _disorder(layers: Sequence[Sequence[int]]) -> int:
-    """How many neighbours in layers stand against the order of their numbers, in which a reader
-    expects them."""
+    """Number of neighbours in layers that are not in the order of their numbers, which a reader
+    expects."""
     return sum(a > b for layer in layers for a, b in itertools.pairwise(layer))
 
 
 def _start(layers: Sequence[Sequence[int]], ties: Ties) -> list[list[int]]:
-    """The layers in the order in which a depth-first walk from the lowest nodes meets them: what
-    feeds one node stands together."""
+    """Layers in the order of a depth-first search from the lowest nodes, so that the operands of
+    one node are adjacent."""
     met: dict[int, None] = {}
     for layer in reversed(layers):
         for root in layer:
@@ -94,7 +92,7 @@ def _sweep(layers: list[list[int]], ties: Ties, downward: bool) -> None:
 
 
 def _exchange(layers: list[list[int]], ties: Ties) -> None:
-    """Exchanges neighbours where that removes crossings."""
+    """Exchanges neighbours if that removes crossings."""
     for number, layer in enumerate(layers):
         if len(layer) > _MOST_EXCHANGED:
             continue
@@ -121,12 +119,12 @@ def _exchange(layers: list[list[int]], ties: Ties) -> None:
 
 
 def _count_inversions(left: Sequence[float], right: Sequence[float]) -> int:
-    """How many links of a node cross those of its right neighbour, by their sorted ends."""
+    """Number of links of a node that cross those of its right neighbour, by their sorted ends."""
     return sum(bisect.bisect_left(right, end) for end in left)
 
 
 def count_crossings(layers: Sequence[Sequence[int]], ties: Ties) -> int:
-    """How many pairs of links cross."""
+    """Number of pairs of links that cross."""
     crossings = 0
     for number, layer in enumerate(layers[:-1]):
         place = {node: at for at, node in enumerate(layers[number + 1])}

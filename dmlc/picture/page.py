@@ -1,9 +1,8 @@
-"""Writes a page that shows a function on its way to kernels: one picture for each stop, a slider
-over them, and for the stage or kernel that is pointed at its formula, its place in the source and
-the generated kernel.
+"""Page that shows a function on its way to kernels: one picture per stop, a slider, and for the
+stage or kernel under the pointer its formula, its source location and the generated kernel.
 
-The page is one file: the template has its style and its script, and what the script tells of is in
-a block of JSON. The script sets text and never markup.
+The page is one file: the template has its style and its script, and the script's data are in a
+block of JSON. The script sets text and never markup.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from dmlc.source import Span
 from dmlc.templates import load_template
 
 _MOST_LINES = 16
-"""Lines of the source that are quoted."""
+"""Largest number of lines of the source that are quoted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Scene:
-    """A stop as the template has it."""
+    """Stop in the form of the template."""
 
     title: str
     about: str
@@ -40,10 +39,10 @@ class _Scene:
 
 
 def write_page(trace: Trace, graph: Graph | None = None) -> str:
-    """The page of a function, as HTML. With the `graph` that was bound, it says which of its calls
-    a stage comes from.
+    """Page of a function, as HTML. With the `graph` that was bound, it names the call of each
+    stage.
 
-    Raises `UnsupportedError` where there is more to show than a picture can hold legibly.
+    Raises `UnsupportedError` for more stages than a picture can show legibly.
     """
     calls = () if graph is None else list_calls(graph)
     diagram = make_diagram(trace.report, calls)
@@ -73,7 +72,7 @@ def write_page(trace: Trace, graph: Graph | None = None) -> str:
 
 
 def _describe_stop(stop: Stop, diagram: Diagram, trace: Trace) -> dict[str, Any]:
-    """What the page tells of each stage and each kernel of a stop, by their keys."""
+    """Details of each stage and each kernel of a stop, by their keys."""
     calls = {s.name: s.call for kernel in stop.view.kernels for s in kernel.steps}
     steps = dict.fromkeys(s.name for kernel in stop.view.kernels for s in kernel.steps)
     steps |= dict.fromkeys(m for k in stop.view.kernels for s in k.steps for m in s.members)
@@ -116,7 +115,7 @@ def _describe_stage(
 
 
 def _quote(span: Span) -> str:
-    """The lines of the source that a span has, with their numbers; of a long one the first."""
+    """Source lines of a span, with their numbers; only the first of a long one."""
     first, last = span.line, span.source.locate(span.end)[0]
     shown = range(first, min(last, first + _MOST_LINES - 1) + 1)
     lines = [f"{line:>4} | {span.source.line_text(line)}" for line in shown]

@@ -1,8 +1,7 @@
-"""Arranges shapes within a width: in layers with links between them, and where too many links
-would pass, with names in their place.
+"""Layout of shapes within a width: in layers with links, and with names in place of long links.
 
-A link that passes many layers, or more than a width has room for, is no help to the eye: a small
-*copy* of what it carries stands above its end instead.
+A link that passes many layers, or more than fit the width, does not help the eye: a small *copy* of
+its tensor's name is placed above its end instead.
 """
 
 from __future__ import annotations
@@ -12,32 +11,32 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from dmlc.picture.layered import Arrangement, Place, arrange
+from dmlc.picture.layered import Arrangement, Corner, arrange
 from dmlc.picture.ranking import Box, Gaps, Link, measure_links
 from dmlc.picture.shapes import Shape
 
 _LONGEST = 7
-"""Layers that a link passes at most."""
+"""Largest number of layers that a link passes."""
 
 _LONGEST_IN_ORDER = (7, 3, 1)
-"""The same where boxes keep their order; fewer where the width has no room for so many links."""
+"""The same for boxes that keep their order, with fewer if the width has no room for the links."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """Where shapes go, and the copies that were added to them, which come last in `found`."""
+    """Positions of shapes, with the added copies last in `found`."""
 
     found: Arrangement
     copies: tuple[Shape, ...]
     copied: frozenset[int] = frozenset()
-    """The links, by number, that come from a copy."""
+    """Numbers of the links that come from a copy."""
 
 
 def lay_out(
     boxes: Sequence[Box], links: Sequence[Link], gaps: Gaps, copy: Callable[[int], Shape]
 ) -> Layout:
-    """Arranges boxes in layers no wider than the limit of the gaps. `copy` draws what the link of
-    a number carries. Where links do not fit even so, there are none: boxes stand in rows."""
+    """Layout of boxes in layers no wider than the limit of the gaps. `copy` draws the copy for a
+    link. If the links do not fit even so, there are none, and boxes are placed in rows."""
     limit = math.inf if gaps.limit is None else gaps.limit + 0.01
     layout = _try(list(boxes), list(links), gaps, _LONGEST, copy)
     if layout.found.width <= limit and not layout.copies:
@@ -57,7 +56,7 @@ def _try(
     longest: int,
     copy: Callable[[int], Shape],
 ) -> Layout:
-    """An arrangement in which no link but those of copies is longer than that."""
+    """Layout in which no link except those of copies passes more than `longest` layers."""
     copies: list[Shape] = []
     first = len(boxes)
     while True:
@@ -78,8 +77,8 @@ def _try(
 
 
 def _find_free(boxes: Sequence[Box], links: Sequence[Link]) -> list[int]:
-    """The links, by number, that may be long: all but those of boxes with no other link, which
-    stand next to the one they are linked with."""
+    """Numbers of the links that may be long: all except those of boxes with no other link, which
+    are placed next to their neighbour."""
     leaving = Counter(link.source for link in links)
     arriving = Counter(link.target for link in links)
 
@@ -93,11 +92,11 @@ def _find_free(boxes: Sequence[Box], links: Sequence[Link]) -> list[int]:
 
 
 def arrange_rows(boxes: Sequence[Box], gaps: Gaps) -> Arrangement:
-    """Boxes in rows no wider than the limit, in their order, without links. Those that are to be
-    first have rows of their own above all others, and those that are to be last below them."""
+    """Boxes in rows no wider than the limit, in their order, without links. `first` boxes have rows
+    of their own above all others, and `last` ones below them."""
     limit = gaps.limit or 0.0
     order = sorted(range(len(boxes)), key=lambda n: boxes[n].last - boxes[n].first)
-    places: dict[int, Place] = {}
+    corners: dict[int, Corner] = {}
     x = y = height = widest = 0.0
     kind = None
     for number in order:
@@ -106,9 +105,9 @@ def arrange_rows(boxes: Sequence[Box], gaps: Gaps) -> Arrangement:
         if x > 0 and (x + box.width > limit or here != kind):
             x, y, height = 0.0, y + height + gaps.down, 0.0
         kind = here
-        places[number] = Place(x, y)
+        corners[number] = Corner(x, y)
         widest = max(widest, x + box.width)
         x += box.width + gaps.across
         height = max(height, box.height)
-    found = tuple(places[number] for number in range(len(boxes)))
+    found = tuple(corners[number] for number in range(len(boxes)))
     return Arrangement(found, (), widest, y + height)

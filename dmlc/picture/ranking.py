@@ -1,7 +1,5 @@
-"""Which layer each box of a picture is in, given the links between boxes: `layered` places them.
-
-By the longest path; where the layers have a width to keep, some become several.
-"""
+"""Layer of each box of a picture, from the links between boxes: by the longest path, with a layer
+split into several if it exceeds the width. `layered` computes the positions."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from collections.abc import Sequence
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Box:
-    """What is to be placed: its size, and whether it stands above, or below, all others."""
+    """Box to be placed: its size, and whether it is above, or below, all others."""
 
     width: float
     height: float
@@ -24,36 +22,36 @@ class Box:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Link:
-    """A link from one box to another, by number. `leave` and `arrive` say where it touches them,
-    as distances from their middle; `arrive` is None where links are to be spread."""
+    """Link between two boxes, by number. `leave` and `arrive` are the offsets from their middles
+    where it touches them; if `arrive` is None, links are spread."""
 
     source: int
     target: int
     leave: float = 0.0
     arrive: float | None = None
     after: int | None = None
-    """A box that the target stays below, as if the link came from there."""
+    """Box that the target stays below, as if the link came from it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gaps:
-    """The least distances: between neighbours in a layer, and between layers."""
+    """Smallest distances: between neighbours in a layer, and between layers."""
 
     across: float
     down: float
     beside_links: float = 14.0
-    """Across, where a link passes by."""
+    """Horizontal gap at a passing link."""
     limit: float | None = None
-    """The width that a layer should have at most; boxes that one layer has no room for get
-    several. Links that pass take room too: `Arrangement.width` says what came of it."""
+    """Largest width of a layer; too many boxes get several layers. Passing links take room too: see
+    `Arrangement.width`."""
     in_order: bool = False
-    """Whether no box stands above one with a lower number, where there is a limit: but for those
-    that only give, and those that only take, which stand next to the others."""
+    """Whether no box is above one with a lower number, if there is a limit, except sources and
+    sinks, which are next to their neighbours."""
 
 
 def rank_boxes(boxes: Sequence[Box], links: Sequence[Link], gaps: Gaps | None = None) -> list[int]:
-    """The layer of each box: below all that it is linked from, as close to its neighbours as the
-    longest path leaves it. Where `gaps` have a limit, layers keep to it as far as boxes do."""
+    """Layer of each box: below all its predecessors, as close to its neighbours as the longest path
+    permits. With a limit in `gaps`, layers keep it as far as boxes do."""
     ranks = _rank_by_path(boxes, links)
     if gaps is None or gaps.limit is None:
         return ranks
@@ -61,7 +59,7 @@ def rank_boxes(boxes: Sequence[Box], links: Sequence[Link], gaps: Gaps | None = 
 
 
 def _rank_by_path(boxes: Sequence[Box], links: Sequence[Link]) -> list[int]:
-    """The ranks of boxes in layers of any width."""
+    """Ranks of boxes in layers of any width."""
     below: list[list[int]] = [[] for _ in boxes]
     above: list[list[int]] = [[] for _ in boxes]
     for link in links:
@@ -87,7 +85,7 @@ def _rank_by_path(boxes: Sequence[Box], links: Sequence[Link]) -> list[int]:
 
 
 def _close_up(ranks: Sequence[float]) -> list[int]:
-    """The same ranks, counted from 0 without gaps."""
+    """Ranks renumbered from 0 without gaps."""
     used = {rank: place for place, rank in enumerate(sorted(dict.fromkeys(ranks)))}
     return [used[rank] for rank in ranks]
 
@@ -95,9 +93,9 @@ def _close_up(ranks: Sequence[float]) -> list[int]:
 def _keep_limit(
     boxes: Sequence[Box], links: Sequence[Link], ranks: Sequence[int], gaps: Gaps
 ) -> list[int]:
-    """Ranks with layers of at most a width. Boxes of one layer that are too wide together become
-    several layers, which no link forbids. Boxes that only give stand above the first that they give
-    to, and those that only take below the one that gives to them."""
+    """Ranks with layers of at most a width. Boxes of one layer that are too wide together are split
+    into several layers, which no link forbids. Sources are above their first successor, and sinks
+    below their predecessor."""
     readers: list[list[int]] = [[] for _ in boxes]
     givers: list[list[int]] = [[] for _ in boxes]
     for link in links:
@@ -121,7 +119,7 @@ def _keep_limit(
 def _rank_in_order(
     boxes: Sequence[Box], numbers: Sequence[int], givers: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Ranks that never fall from one box to the next, but for those that are first or last."""
+    """Nondecreasing ranks in the order of the boxes, except those that are first or last."""
     ranks, latest = [0] * len(boxes), int(any(box.first for box in boxes))
     inner = [n for n in numbers if not boxes[n].first and not boxes[n].last]
     held = set(inner)
@@ -133,7 +131,7 @@ def _rank_in_order(
     ready = [number for number in inner if not missing[number]]
     heapq.heapify(ready)
     while ready:
-        # By number, but none before what it is given.
+        # By number, but after all predecessors.
         number = heapq.heappop(ready)
         latest = max([latest, *(ranks[g] + 1 for g in givers[number] if g in missing)])
         ranks[number] = latest
@@ -148,7 +146,7 @@ def _rank_in_order(
 
 
 class _Layers:
-    """Layers being filled. Between those of whole numbers there are others where need be."""
+    """Layers under construction. Others are inserted between those of whole numbers."""
 
     def __init__(self, boxes: Sequence[Box], gaps: Gaps) -> None:
         self._boxes, self._across = boxes, gaps.across
@@ -158,7 +156,7 @@ class _Layers:
         self.found: list[float] = [0.0] * len(boxes)
 
     def place(self, numbers: Sequence[int], ranks: Sequence[int]) -> None:
-        """Boxes in layers by their ranks: several layers of a rank with too many."""
+        """Places boxes in layers by their ranks, in several layers if there are too many."""
         layer, last = -1, None
         for number in sorted(numbers, key=lambda n: ranks[n]):
             if ranks[number] != last or not self._fits(number, layer):
@@ -169,8 +167,8 @@ class _Layers:
                 self._rims.add(layer)
 
     def insert(self, number: int, beside: float, way: int) -> None:
-        """A box next to the layer `beside`, above it where `way` is -1 and below it where that is
-        1: in a layer that is there, or else in one of its own between the layers."""
+        """Places a box next to the layer `beside`, above it if `way` is -1 and below it if it is 1:
+        in an existing layer, or in a new one between the layers."""
         nearest = beside + way / 2
         there = [at for at in (nearest, beside + way) if at in self._used]
         between = (beside + way / n for n in itertools.count(2))
@@ -191,13 +189,13 @@ class _Layers:
 def measure_links(
     boxes: Sequence[Box], links: Sequence[Link], gaps: Gaps | None = None
 ) -> list[int]:
-    """How many layers each link passes, and the one it ends in."""
+    """Number of layers that each link passes, including its last."""
     ranks = rank_boxes(boxes, links, gaps)
     return [ranks[link.target] - ranks[link.source] for link in links]
 
 
 def _sort(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> list[int]:
-    """The boxes so that links lead forward."""
+    """Topological order of the boxes."""
     missing = [len(sources) for sources in above]
     ready = [number for number, count in enumerate(missing) if count == 0]
     for number in ready:

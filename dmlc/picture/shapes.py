@@ -1,6 +1,5 @@
-"""What is drawn: lines of text, rectangles with text in them, and links; and those that stand for
-a tensor. Colours and fonts are the template's.
-"""
+"""Elements of a drawing: lines of text, rectangles with text, and links; and those for a tensor.
+Colours and fonts are the template's."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ from dmlc.picture.layered import Point
 from dmlc.picture.lettering import measure, show_bytes, show_sizes, wrap_name
 
 NAME, SMALL, CODE = 12.5, 11.0, 10.5
-"""Font sizes: of names, of remarks and of formulas."""
+"""Font sizes of names, of remarks and of formulas."""
 
 LINE = 14.0
-"""From one line of text to the next."""
+"""Line height."""
 
 PAD = 9.0
-"""Between a rectangle's side and its text."""
+"""Padding between a rectangle's side and its text."""
 
 _NAME_LONGEST, _TAG_LONGEST = 30, 22
 _CORNERS = {"input": 16.0, "output": 16.0, "constant": 16.0, "again": 9.5, "kernel": 10.0}
@@ -26,7 +25,7 @@ _CORNERS = {"input": 16.0, "output": 16.0, "constant": 16.0, "again": 9.5, "kern
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """A line of text: its baseline's start or middle, and the style the template gives it."""
+    """Line of text: the start or middle of its baseline, and its style in the template."""
 
     x: float
     y: float
@@ -36,7 +35,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
-    """A rectangle with text in it: an input, an output, a stage, a tag or a frame."""
+    """Rectangle with text in it: an input, an output, a stage, a tag or a frame."""
 
     x: float
     y: float
@@ -45,17 +44,17 @@ class Shape:
     style: str
     lines: tuple[Line, ...]
     note: str = ""
-    """What a pointer that rests on it is told."""
+    """Tooltip."""
     stripe: str = ""
-    """The style of a stripe along its left side; none without."""
+    """Style of a stripe along its left side; empty for none."""
     key: str = ""
-    """What it stands for, for a page that tells more: `stage NAME` or `kernel LABEL`."""
+    """Key of its details on a page: `stage NAME` or `kernel LABEL`."""
     home: str = ""
-    """The label of the kernel that it is in."""
+    """Label of the kernel that it is in."""
 
     @property
     def corner(self) -> float:
-        """The radius of its corners."""
+        """Radius of its corners."""
         return _CORNERS.get(self.style.split()[0], 5.0)
 
     def moved(self, x: float, y: float) -> Shape:
@@ -65,7 +64,7 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Curve:
-    """A link: the points of its route (see `layered`), its style, and how thick it is."""
+    """Link: the points of its route (see `layered`), its style, and its line width."""
 
     points: tuple[Point, ...]
     style: str
@@ -78,7 +77,7 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Drawing:
-    """What is drawn, later things over earlier ones, in a plane of this size."""
+    """Shapes and curves in painting order, in a plane of this size."""
 
     width: float
     height: float
@@ -94,7 +93,7 @@ class Drawing:
 
 
 def draw_tensor(tensor: Tensor, style: str) -> Shape:
-    """A tensor outside kernels, with its type and sizes."""
+    """Tensor outside kernels, with its type and sizes."""
     sizes = show_sizes(tensor.sizes)
     size = show_bytes(tensor.bytes) if tensor.bytes is not None else tensor.open_bytes
     note = f"{style} {tensor.name}: {tensor.dtype} {sizes}, {size}"
@@ -102,7 +101,7 @@ def draw_tensor(tensor: Tensor, style: str) -> Shape:
 
 
 def draw_pill(tensor: str, about: Sequence[str], style: str, note: str = "") -> Shape:
-    """A tensor outside kernels: its name and lines about it."""
+    """Tensor outside kernels: its name and lines about it."""
     names = wrap_name(tensor, _NAME_LONGEST)
     about = [part for line in about for part in wrap_name(line, _NAME_LONGEST + 4)]
     width = 2 * PAD + max(
@@ -120,8 +119,8 @@ def draw_pill(tensor: str, about: Sequence[str], style: str, note: str = "") -> 
 
 
 def draw_tag(transfer: Transfer, kind: str, *, heavy: bool, ends: str = "") -> Shape:
-    """A tensor that a kernel reads or writes: its name, its bytes, and where it comes from or goes
-    to where no line shows that."""
+    """Tensor that a kernel reads or writes: its name, its bytes, and its source or destination if
+    no link shows it."""
     names = wrap_name(transfer.tensor, _TAG_LONGEST)
     sizes = wrap_name(transfer.text, _TAG_LONGEST)
     texts = [(name, "small middle") for name in names]
@@ -139,7 +138,7 @@ def draw_tag(transfer: Transfer, kind: str, *, heavy: bool, ends: str = "") -> S
 
 
 def draw_copy(name: str) -> Shape:
-    """A value's name, above a stage that reads it far from where it is computed."""
+    """Name of a value, above a stage that reads it far from where it is computed."""
     names = wrap_name(name, _TAG_LONGEST)
     width = max(measure(text, SMALL) for text in names) + 14
     lines = tuple(Line(width / 2, 13.5 * at, n, "small middle") for at, n in enumerate(names, 1))

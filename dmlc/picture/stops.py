@@ -1,6 +1,5 @@
-"""The stops of a function on its way to kernels, for a page with a slider over them: as it was
-bound, after each pass that changed it, in groups, and as kernels.
-"""
+"""Stops of a function on its way to kernels, for a page with a slider: as it was bound, after each
+pass that changed it, in groups, and as kernels."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ ABOUT: Mapping[str, str] = {
     "read_one_place": "Reductions in which one place along an axis takes part read that place.",
     "saturate_positions": "Positions that elements decide are held to 32 bits.",
 }
-"""What each pass does, by its name."""
+"""Description of each pass, by its name."""
 
 _BOUND = "Every stage as it was bound: a formula of the operator or of the graph."
 _GROUPS = (
@@ -50,21 +49,21 @@ _KERNELS = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stop:
-    """A function at one point of its way."""
+    """Function at one stop."""
 
     title: str
     about: str
     view: View
     function: Function
-    """The function with all the stages that the view has."""
+    """Function with all the stages that the view has."""
     explained: bool = False
-    """Whether its kernels say what work they do."""
+    """Whether its kernels show their work."""
     kernels: bool = False
     """Whether these are the kernels of the program."""
 
 
 def list_stops(trace: Trace, diagram: Diagram, origins: Origins) -> tuple[list[Stop], list[str]]:
-    """The stops of a function with that diagram, and the passes that changed nothing."""
+    """Stops of a function with that diagram, and the passes that changed nothing."""
     function = trace.report.function
     stops = [Stop("as bound", _BOUND, diagram.before, function)]
     idle: list[str] = []
@@ -88,7 +87,7 @@ def _view(function: Function, origins: Origins, outputs: tuple[str, ...]) -> Vie
 
 
 def describe_change(before: Function, after: Function) -> str:
-    """Which stages a pass added, changed and removed, in a sentence or two."""
+    """Stages that a pass added, changed and removed, in a sentence or two."""
     old, new = ({s.name: s for s in each.stages} for each in (before, after))
     parts = (
         ("New", [n for n in new if n not in old]),

@@ -1,5 +1,5 @@
-"""Says in words and numbers what fusion did to a graph: the lines above a picture, and the picture
-for those who do not see it."""
+"""Effect of fusion on a graph in words and numbers: the lines above a picture, and its text
+alternative."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dmlc.report import Launch
 
 
 def summarize_view(view: View) -> str:
-    """A view in one line: its kernels, the bytes it moves, its scratch memory."""
+    """View in one line: its kernels, the bytes it moves, its scratch memory."""
     return " · ".join([_kernels(view), _moved(view), _scratch(view)])
 
 
 def compare(diagram: Diagram, name: str) -> str:
-    """The same of one of the views; `after` is held against what was before."""
+    """Line of one of the views; `after` is compared with before."""
     view, before = find_view(diagram, name), diagram.before
     parts = [_kernels(view), _moved(view), _scratch(view)]
     if view.launches != before.launches:
@@ -27,15 +27,15 @@ def compare(diagram: Diagram, name: str) -> str:
 
 
 def describe_traffic(kernel: Kernel) -> list[str]:
-    """What a kernel reads and writes in all; nothing where that is known at run time only."""
+    """Total bytes that a kernel reads and writes; empty if known only at run time."""
     if kernel.read_bytes is None or kernel.written_bytes is None:
         return []
     return [f"reads {show_bytes(kernel.read_bytes)}", f"writes {show_bytes(kernel.written_bytes)}"]
 
 
 def describe_work(kernel: Kernel) -> list[str]:
-    """The work of a kernel and how it is shared out: threads, steps of the busiest, operations;
-    nothing before fusion."""
+    """Work of a kernel and its distribution: threads, steps of the busiest, operations; empty
+    before fusion."""
     launch = kernel.launch
     if launch is None:
         return []
@@ -63,14 +63,14 @@ def _show_items(launch: Launch) -> str:
 
 
 def show_count(count: float) -> str:
-    """A count for people, in powers of 1000: `12.3 M`."""
+    """Count for people, in powers of 1000: `12.3 M`."""
     if count < 10_000:
         return f"{count:,.0f}"
     return show_bytes(round(count)).removesuffix("B").replace("K", "k")
 
 
 def describe_figures(kernel: Kernel) -> list[str]:
-    """What else is counted of a kernel for a GPU; nothing where that is not known."""
+    """Further figures of a kernel for a GPU; empty if unknown."""
     if kernel.figures is None:
         return []
     return [f"{_show_ratio(kernel.figures.reads_per_output)} reads an output"]
@@ -101,7 +101,7 @@ def _scratch(view: View) -> str:
 
 
 def describe(diagram: Diagram) -> str:
-    """The picture in words, for those who do not see it."""
+    """Picture in words, for readers who cannot see it."""
     parts = [
         f"Inputs: {', '.join(diagram.inputs) or 'none'}. Outputs: {', '.join(diagram.outputs)}."
     ]

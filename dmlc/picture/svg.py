@@ -1,6 +1,6 @@
-"""Writes a diagram as SVG: one picture that stands by itself, in a page or alone.
+"""SVG of a diagram: one self-contained picture.
 
-The template holds the colours, for light and dark pages, and the elements; positions come from
+The template has the colours, for light and dark pages, and the elements; positions are from
 `compose`. No script, no font and no other file is needed to show it.
 """
 
@@ -25,18 +25,18 @@ TITLE, SUBTITLE = 17.0, 13.5
 """Font sizes above a view."""
 
 _MOST_UNFOLDED, _MOST_DRAWN = 80, 400
-"""Stages up to which chains are not folded, and beyond which nothing is drawn."""
+"""Number of stages up to which chains are not folded, and beyond which nothing is drawn."""
 
 _MOST_CALLS = 12
-"""Calls named in the key, at most."""
+"""Largest number of calls in the key."""
 
 _BAR = 260.0
-"""The width of the bar of all bytes moved before fusion."""
+"""Width of the bar of all bytes moved before fusion."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Bar:
-    """A stretch of a bar of bytes."""
+    """Segment of a bar of bytes."""
 
     x: float
     y: float
@@ -47,7 +47,7 @@ class _Bar:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Heading:
-    """What stands above a view."""
+    """Heading of a view."""
 
     width: float
     height: float
@@ -64,17 +64,15 @@ class _Heading:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Panel:
-    """A view with its heading, at its place in the picture."""
+    """View with its heading, at its position in the picture."""
 
     drawing: Drawing
     heading: _Heading
 
 
 def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
-    """The picture of a diagram: its view `before`, its view `after`, or both, one below the other.
-
-    Raises `UnsupportedError` where there is too much to see anything.
-    """
+    """Picture of a diagram: its view `before`, its view `after`, or both, one below the other.
+    Raises `UnsupportedError` for too many stages."""
     drawings = [
         draw_view(diagram, _reduce(diagram, name), explained=name == "after") for name in views
     ]
@@ -98,18 +96,15 @@ def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
 
 
 def _reduce(diagram: Diagram, name: str) -> View:
-    """What of a view of the diagram is drawn."""
+    """Part of a view of the diagram that is drawn."""
     other = "after" if name == "before" else "before"
     view = find_view(diagram, name)
     return fold_view(diagram, view, f"{name} fusion", f", or only {other} fusion")
 
 
 def fold_view(diagram: Diagram, view: View, title: str, cure: str = "") -> View:
-    """What of a view is drawn: all of it, or its chains folded where that is a lot. `cure` is a
-    further way out where even that is too much.
-
-    Raises `UnsupportedError` there.
-    """
+    """View to be drawn: all of it, or with folded chains if that is large. `cure` is a suggestion
+    in the `UnsupportedError` raised if it is too large even so."""
     if count_steps(view) <= _MOST_UNFOLDED:
         return view
     folded = fold_chains(view, diagram.outputs)
@@ -124,8 +119,8 @@ def fold_view(diagram: Diagram, view: View, title: str, cure: str = "") -> View:
 
 
 def _write_heading(diagram: Diagram, name: str, widest: float) -> _Heading:
-    """What stands above a drawing no wider than `widest`: its title, what frames mean, and its
-    bytes as a bar, which is the key to the colours as well; for a graph, a key to the calls."""
+    """Heading of a drawing no wider than `widest`: its title, the meaning of frames, and its bytes
+    as a bar, which is the key to the colours as well; for a graph, a key to the calls."""
     view = find_view(diagram, name)
     whole = max(diagram.before.bytes or 0, view.bytes or 0)
     scale = _BAR / whole if whole else 0.0
@@ -179,7 +174,7 @@ def _lay_keys(
     lines: list[Line],
     bars: list[_Bar],
 ) -> float:
-    """Adds coloured squares with their meanings, in rows; gives the place of the last row."""
+    """Adds coloured squares with their meanings, in rows; returns the y of the last row."""
     x = start
     for style, text in keys:
         room = (17 if style else 0) + measure(text, SMALL)
@@ -201,12 +196,12 @@ _MEANINGS = {
 
 
 def _number(value: float) -> str:
-    """A coordinate, to a tenth."""
+    """Coordinate, rounded to a tenth."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def _path(curve: Curve) -> str:
-    """A route as path data; it stops short of its end, where the arrow head is."""
+    """Path data of a route; it stops short of its end, for the arrow head."""
     points = list(curve.points)
     x, y = points[-1]
     points[-1] = (x, y - _arrow_length(curve))
@@ -222,7 +217,7 @@ def _path(curve: Curve) -> str:
 
 
 def _arrow(curve: Curve) -> str:
-    """The head of an arrow that points down, at the end of a route."""
+    """Head of an arrow that points down, at the end of a route."""
     x, y = curve.points[-1]
     length = _arrow_length(curve)
     half = length * 0.5
@@ -235,4 +230,4 @@ def _arrow_length(curve: Curve) -> float:
 
 
 FILTERS: Filters = (("n", _number), ("path", _path), ("arrow", _arrow))
-"""What templates of pictures write shapes with."""
+"""Filters by which the templates of pictures write shapes."""

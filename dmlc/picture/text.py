@@ -1,5 +1,5 @@
-"""Writes a diagram as text for a terminal: both views as tables, a row for each kernel, and below
-the kernels after fusion what they compute and why."""
+"""Text of a diagram for a terminal: both views as tables, a row per kernel, and below them the work
+of the kernels after fusion and the reasons for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INDENT = 9
 
 
 def write_text(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
-    """The diagram in lines of at most 100 characters."""
+    """Diagram in lines of at most 100 characters."""
     lines = [diagram.name]
     for kind, names in (("inputs", diagram.inputs), ("outputs", diagram.outputs)):
         texts = [_describe(diagram, name) for name in names]
@@ -59,7 +59,7 @@ def _write_after(view: View) -> Iterator[str]:
 
 
 def _head(kernel: Kernel) -> str:
-    """A kernel's number and bytes, in columns."""
+    """Number and bytes of a kernel, in columns."""
     counts = (kernel.read_bytes, kernel.written_bytes)
     read, written = ("?" if c is None else show_bytes(c) for c in counts)
     return f"  {kernel.label:>4}   in {read:>8}   out {written:>8}"
@@ -70,7 +70,7 @@ def _spell(transfer: Transfer) -> str:
 
 
 def _fill(head: str, items: Sequence[str], between: str) -> list[str]:
-    """Items one after another, in lines that begin below the end of `head`."""
+    """Items in lines that are indented to the end of `head`."""
     lines = [head]
     for number, item in enumerate(items):
         text = item + (between.rstrip(" ") if number + 1 < len(items) else "")

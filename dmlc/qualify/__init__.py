@@ -1,7 +1,7 @@
-"""Whether a device may be shipped to: what it is and promises, whether it gives known answers,
-what comes of the library's tests on it, and how fast kernels are beside a copy.
+"""Qualification of a device for shipping: its properties and promises, its known answers, the
+library's tests on it, and the speed of kernels relative to a copy.
 
-`record` is what was found, as data and as JSON. `gather` finds it out, with the speeds from
-`speed`; `judge` says what follows from it. `compare` tells two records apart, and `page` writes one
-for people. `bundle` packs all this for a machine without a network.
+`record` has the results, as data and as JSON. `gather` collects them, with the speeds from `speed`;
+`judge` draws the verdict. `compare` compares two records, and `page` renders one for people.
+`bundle` packs all this for a machine without a network.
 """

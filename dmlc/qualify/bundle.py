@@ -1,9 +1,9 @@
-"""Packs what a machine without a network needs to qualify its devices: a folder with wheels, and a
-script each for Windows and for Linux that installs them and runs the command.
+"""Bundles for qualifying the devices of a machine without a network: a folder with wheels, and
+scripts for Windows or for Linux that install them and run the command.
 
-dmlc's wheel is built by pip from its sources. pip also brings what dmlc depends on, one package
-after another: which of a package's dependencies hold, it would ask of the machine it runs on, and
-that is another than the one that the bundle is for.
+dmlc's wheel is built by pip from its sources. pip also downloads the dependencies, one package
+after another: it would evaluate the conditions of dependencies for the machine it runs on, which is
+not the one that the bundle is for.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from dmlc.resources import read_resource, resource_path
 from dmlc.source import DmlcError, UnavailableError
 
 _NEWEST_GLIBC = 36
-"""Of the wheels for Linux: that of Debian 12."""
+"""Newest minor version of glibc that wheels for Linux may need: that of Debian 12."""
 _LAST_LINES = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Platform:
-    """What a bundle is for."""
+    """Machine that a bundle is for."""
 
     tags: tuple[str, ...]
-    """Those of wheels that it takes."""
+    """Tags of wheels that it accepts."""
     facts: Mapping[str, str]
-    """What requirements ask about it."""
+    """Facts about it that requirements depend on."""
     extras: tuple[str, ...]
-    """What dmlc needs for its runtimes."""
+    """Extras of dmlc for its runtimes."""
 
 
 def _facts(os_name: str, sys_platform: str, system: str, machine: str) -> dict[str, str]:
@@ -63,17 +63,17 @@ PLATFORMS: Mapping[str, Platform] = {
         ("vulkan", "d3d12", "wgpu"),
     ),
 }
-"""The machines that bundles can be made for, all with x86-64 processors."""
+"""Machines that bundles can be made for, all with x86-64 processors."""
 VERSIONS = ("3.11", "3.12", "3.13")
-"""The versions of Python that they may have."""
+"""Versions of Python that they may have."""
 
 Run = Callable[[Sequence[str]], None]
 """Runs pip with arguments. Raises `UnavailableError` where it fails."""
 
 
 def run_pip(arguments: Sequence[str]) -> None:
-    """Runs this Python's pip, which finds nothing of the working directory. Raises
-    `UnavailableError` with its last words where it fails."""
+    """Runs this Python's pip, isolated from the working directory. Raises `UnavailableError` with
+    the end of its output if it fails."""
     command = python_command("pip", "--disable-pip-version-check", *arguments)
     done = subprocess.run(
         command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
@@ -90,8 +90,7 @@ def run_pip(arguments: Sequence[str]) -> None:
 
 
 def find_sources() -> Path:
-    """The folder of dmlc's sources. Raises `UnavailableError` where dmlc is installed without
-    them."""
+    """Folder of dmlc's sources. Raises `UnavailableError` if dmlc is installed without them."""
     project = resource_path("pyproject.toml")
     if not project.is_file():
         raise UnavailableError(
@@ -110,10 +109,11 @@ def write_bundle(
     run: Run = run_pip,
     sources: Path | None = None,
 ) -> list[Path]:
-    """Writes a bundle into a new folder, for a platform and a version of Python, and gives its
-    files. Its scripts run `dmlc qualify` with these arguments, and with those that they are given.
+    """Writes a bundle into a new folder, for a platform and a version of Python, and returns its
+    files.
 
-    Raises `DmlcError` where the folder holds something, and `UnavailableError` without a network.
+    Its scripts run `dmlc qualify` with these arguments, followed by their own. Raises `DmlcError`
+    for a folder that is not empty, and `UnavailableError` without a network.
     """
     if os.path.exists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise DmlcError(
@@ -157,7 +157,7 @@ def write_bundle(
 
 
 def _digest(path: Path) -> str:
-    """SHA-256, which the script asks for before it installs anything."""
+    """SHA-256, which the script checks before it installs anything."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -170,7 +170,7 @@ def _read_script(suffix: str, version: str) -> str:
 
 
 def _collect(wheels: Path, platform: Platform, version: str, run: Run) -> None:
-    """Brings what the one wheel in a folder depends on, and what that does."""
+    """Downloads the transitive dependencies of the one wheel in a folder."""
     requirement: Any = _load("packaging.requirements").Requirement
     facts = {
         **platform.facts, "python_version": version, "python_full_version": f"{version}.0",
@@ -207,7 +207,7 @@ def _collect(wheels: Path, platform: Platform, version: str, run: Run) -> None:
 
 
 def _check(asked: Iterable[Any], known: Mapping[str, Any]) -> None:
-    """Refuses wheels that do not go together."""
+    """Raises for wheels with conflicting versions."""
     for each in asked:
         version = known[_plain(each.name)]["Version"]
         if not each.specifier.contains(version, prereleases=True):
@@ -228,7 +228,7 @@ def _load(name: str) -> Any:
 
 
 def _plain(name: str) -> str:
-    """A package's name, as names are compared."""
+    """Normalised name of a package."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -237,7 +237,7 @@ def _spell(wheel: Path) -> str:
 
 
 def _read_metadata(wheel: Path) -> Any:
-    """The fields that a wheel says of itself."""
+    """Metadata of a wheel."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (n for n in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", n))
         return email.message_from_bytes(archive.read(name))

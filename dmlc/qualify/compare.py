@@ -1,4 +1,4 @@
-"""What two records of devices, or of versions, differ in."""
+"""Comparison of the records of two devices, or versions."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dmlc.qualify.record import Failure, Qualification, Speed
 from dmlc.source import counted
 
 NOISE = 0.1
-"""Ratios that differ by less than this part are alike, however steady they are."""
+"""Relative difference below which ratios count as equal, however steady they are."""
 _MOST_SHOWN = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Differences:
-    """What differs, a line each, under its heading."""
+    """Differences, one per line, under their headings."""
 
     parts: tuple[tuple[str, tuple[str, ...]], ...]
     worse: bool
-    """Whether the second has a failure, or a wrong answer, that the first does not have."""
+    """Whether the second has a failure, or a wrong answer, that the first lacks."""
 
     def render(self) -> str:
-        """The text for people."""
+        """Text for people."""
         lines: list[str] = []
         for title, said in self.parts:
             if said:
@@ -31,8 +31,8 @@ class Differences:
 
 
 def compare_records(first: Qualification, second: Qualification) -> Differences:
-    """What the second has otherwise than the first. Of operators that only one of them has tested,
-    failures are neither new nor gone."""
+    """Differences of the second record from the first. For operators that only one of them has
+    tested, failures are neither new nor gone."""
     both = {t.name for t in first.tests.operators} & {t.name for t in second.tests.operators}
     before, after = (
         {_key(f): f for f in record.tests.failures if f.operator in both}
@@ -120,14 +120,15 @@ def _compare_speeds(first: Qualification, second: Qualification) -> Iterator[str
 
 
 def differ(one: Speed, other: Speed) -> bool:
-    """Whether two ratios differ beyond noise: their quartiles are apart, and they themselves by a
-    tenth at least."""
+    """Whether two ratios differ beyond noise: their quartile ranges are disjoint, and their
+    difference is at least a tenth."""
     apart = one.high < other.low or other.high < one.low
     return apart and abs(one.ratio - other.ratio) > NOISE * min(one.ratio, other.ratio)
 
 
 def _key(failure: Failure) -> tuple[str, ...]:
-    """What makes failures on two devices one: the smallest calls that fail may not be the same."""
+    """Key that identifies a failure on two devices, without the call, since the smallest failing
+    calls may differ."""
     return (failure.operator, failure.kind, failure.title, failure.cause)
 
 
@@ -141,7 +142,7 @@ def _list_missing(items: Iterable[str], others: Iterable[str]) -> list[str]:
 
 
 def _cut(lines: Iterable[str]) -> Iterator[str]:
-    """The first of some lines, and how many more there are."""
+    """First lines, and the number of further ones."""
     listed = list(lines)
     yield from listed[:_MOST_SHOWN]
     if len(listed) > _MOST_SHOWN:

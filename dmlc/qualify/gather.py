@@ -1,4 +1,4 @@
-"""Finds out what there is to know of a device, and makes a record of it."""
+"""Collects the properties and test results of a device in a record."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from dmlc.testing.jobs import Done, Target, run_targets
 from dmlc.testing.outcome import Outcome, Status
 
 Watch = Callable[[Iterator[Done], int], Iterator[Done]]
-"""Passes on what came of so many operators, and shows how far they are."""
+"""Function that passes on the outcomes of operators, and shows progress."""
 
 
 def make_record(device: AnyDevice, answers: Answers, tests: Tests, speeds: Speeds) -> Qualification:
-    """The record of what was found now, with its verdict."""
+    """Record of the given results, with its verdict."""
     machine = describe_device(device)
     made = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     verdict = judge(machine, answers, tests, speeds)
@@ -48,7 +48,7 @@ def make_record(device: AnyDevice, answers: Answers, tests: Tests, speeds: Speed
 
 
 def describe_device(device: AnyDevice) -> Machine:
-    """What a device is and promises."""
+    """Properties and promises of a device."""
     host = f"{platform.system()} {platform.release()}, {platform.machine()}"
     return Machine(
         selector_of(device),
@@ -68,7 +68,7 @@ _SAID = ("index", "name", "driver", "note", "floats", "float_controls")
 
 
 def _list_limits(device: Any, before: str = "") -> Iterator[Limit]:
-    """The fields of a device that its runtime tells it from others by."""
+    """Fields of a device in which its runtime distinguishes devices."""
     for field in dataclasses.fields(device):
         value: object = getattr(device, field.name)
         if not field.repr or (not before and field.name in _SAID):
@@ -94,7 +94,7 @@ def _show_value(value: object) -> str:
 
 
 def ask_answers(device: AnyDevice) -> Answers:
-    """All known answers, which a device must give."""
+    """All known answers of a device."""
     start = time.perf_counter()
     try:
         wrong, problem = find_all_wrong(device), ""
@@ -110,8 +110,8 @@ def run_tests(
     allowed: int | None,
     watch: Watch = lambda done, _: done,
 ) -> Tests:
-    """The tests of some operators on one device. No operator is begun after `allowed` seconds, if
-    they are given; which are come to before that, the seed decides."""
+    """Tests of some operators on one device. With `allowed`, no operator is begun after that many
+    seconds; the seed determines the order."""
     targets = list(targets)
     if allowed is not None:
         random.Random(settings.seed).shuffle(targets)
@@ -156,7 +156,7 @@ _REASON = re.compile(r"(?:.*?:\d+:\d+: )?error: (.*?)(?: \[[EW]\d{4}\])?")
 
 
 def _find_reason(message: str) -> str:
-    """What an error says in its first line, without its place, which is another on each machine."""
+    """First line of an error, without its location, which differs between machines."""
     line = message.partition("\n")[0]
     found = _REASON.fullmatch(line)
     return line if found is None else found[1]

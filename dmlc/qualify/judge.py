@@ -1,7 +1,5 @@
-"""What follows from what was found: the verdict, in sentences for people.
-
-Speeds decide nothing: what is fast enough, whoever ships the device's kernels knows.
-"""
+"""Verdict on the results, in sentences for people. Speeds do not affect it: whoever ships the
+device's kernels decides what is fast enough."""
 
 from __future__ import annotations
 
@@ -11,11 +9,11 @@ from dmlc.qualify.record import Answers, Machine, Speeds, Status, Tests, Verdict
 from dmlc.source import counted, join_words
 
 _SHOWN = 3
-"""So many examples of a kind are told in a sentence; the others are counted."""
+"""Number of examples of a kind in a sentence; the others are counted."""
 
 
 def judge(machine: Machine, answers: Answers, tests: Tests, speeds: Speeds) -> Verdict:
-    """The verdict on what was found."""
+    """Verdict on the results."""
     reasons = tuple(_list_reasons(answers, tests, speeds))
     remarks = tuple(_list_remarks(machine, answers, tests, speeds))
     status = Status.FAILED if reasons else Status.REMARKS if remarks else Status.QUALIFIED
@@ -23,7 +21,7 @@ def judge(machine: Machine, answers: Answers, tests: Tests, speeds: Speeds) -> V
 
 
 def _list_reasons(answers: Answers, tests: Tests, speeds: Speeds) -> Iterator[str]:
-    """Why a device is not qualified."""
+    """Reasons that a device is not qualified."""
     if answers.wrong:
         count = counted(len(answers.wrong), "known answer")
         yield f"The device gets {count} wrong: {answers.wrong[0]}."
@@ -44,7 +42,7 @@ def _list_reasons(answers: Answers, tests: Tests, speeds: Speeds) -> Iterator[st
 def _list_remarks(
     machine: Machine, answers: Answers, tests: Tests, speeds: Speeds
 ) -> Iterator[str]:
-    """What whoever ships to the device should know."""
+    """Remarks for whoever ships to the device."""
     if machine.note:
         yield f"The device ran under a condition: {machine.note}."
     if answers.problem:
@@ -70,7 +68,7 @@ def _list_remarks(
 
 
 def _name_some(names: list[str] | tuple[str, ...]) -> str:
-    """`A, B, C and 4 others`"""
+    """List such as `A, B, C and 4 others`."""
     if len(names) <= _SHOWN + 1:
         return join_words(names, "and")
     return f"{', '.join(names[:_SHOWN])} and {len(names) - _SHOWN:,} others"

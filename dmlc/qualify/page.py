@@ -1,4 +1,4 @@
-"""Writes a record as a page for people: one file, which needs no network and no script."""
+"""Page of a record for people: one file, which needs no network and no script."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WIDEST = 100.0
 
 
 def write_page(record: Qualification) -> str:
-    """The page of a record, as HTML. Every text of the record is escaped."""
+    """Page of a record, as HTML. Every text of the record is escaped."""
     tests, kernels = record.tests, record.speeds.kernels
     slowest = max((speed.ratio for speed in kernels), default=1.0)
     return load_template("qualify.html.j2").render(
@@ -28,7 +28,7 @@ def write_page(record: Qualification) -> str:
 
 
 def _sum_up(record: Qualification) -> str:
-    """The verdict with the device, in a sentence."""
+    """Verdict with the device, in a sentence."""
     said = {
         Status.QUALIFIED: "is qualified: whatever was asked of it is right",
         Status.REMARKS: "is qualified, with remarks: whatever was asked of it is right",
@@ -38,7 +38,7 @@ def _sum_up(record: Qualification) -> str:
 
 
 def _show_seconds(seconds: float) -> str:
-    """`1.23 ms`"""
+    """Time such as `1.23 ms`."""
     for unit, name in ((1.0, "s"), (1e-3, "ms")):
         if seconds >= unit:
             return f"{seconds / unit:.3g} {name}"
@@ -46,10 +46,10 @@ def _show_seconds(seconds: float) -> str:
 
 
 def _show_rate(speed: Speed) -> str:
-    """How fast the copy moves bytes, read and written: `12.3 GB/s`"""
+    """Rate of the copy, read and written: `12.3 GB/s`."""
     return f"{speed.bytes / speed.copy_seconds * 1e-9:.3g} GB/s" if speed.copy_seconds else ""
 
 
 def _find_width(speed: Speed, slowest: float) -> float:
-    """The length of a bar, in percent; ratios from 1 up spread by their roots."""
+    """Length of a bar in percent, proportional to the square root of the excess over 1."""
     return max(1.0, _WIDEST * (speed.ratio / slowest) ** 0.5) if slowest else 1.0

@@ -1,9 +1,8 @@
-"""How fast ten kernels are on a device, each beside a copy of as many bytes on the same device.
+"""Speed of ten kernels on a device, each relative to a copy of as many bytes on the same device.
 
-A kernel and its copy are timed in turns, in one process, and the ratio is the median of those of
-the turns: a machine that is slowed down for a while slows both. The device's own clock counts where
-its runtime reads it; elsewhere the host's does, and with it the time that arrays take to the device
-and back.
+A kernel and its copy are timed alternately, in one process, and the result is the median ratio: a
+temporary slowdown of the machine affects both. The device's clock is used if its runtime reads it;
+else the host's, which includes the transfers of arrays.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from dmlc.testing.verify import verify
 
 ROUNDS = 9
 SIDE = 1024
-"""The rows and columns of the matrices: four MiB each."""
+"""Rows and columns of the matrices, of four MiB each."""
 _MOST_WORK = 1 << 27
-"""Instructions of a function that the reference evaluates in a few seconds."""
+"""Work of a function, in instructions, that the reference does in a few seconds."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """A kernel to time, or several that compute one function."""
+    """Kernel to time, or several that compute one function."""
 
     name: str
     sizes: str
@@ -44,8 +43,8 @@ class Subject:
 
 
 def list_subjects(side: int = SIDE) -> list[Subject]:
-    """The ten: elementwise, reducing, moving, and multiplying. `side` is a multiple of 32, and
-    decides all sizes."""
+    """Ten subjects: elementwise, reductions, data movement, and products. `side` is a multiple of
+    32, and determines all sizes."""
     half, channels = side // 2, 32
     image = (4, channels, side // 16, side // 16)
     large = (4, channels, side // 8, side // 8)
@@ -102,8 +101,8 @@ def time_subjects(
     rounds: int = ROUNDS,
     watch: Callable[[str], object] = lambda _: None,
 ) -> Speeds:
-    """The speeds of some kernels on a device; `watch` is told of each before it is timed. Whatever
-    goes wrong with one is said of it, and the others are timed."""
+    """Speeds of some kernels on a device; `watch` is called before each is timed. An error of one
+    is recorded, and the others are timed."""
     clocks: set[str] = set()
     found: list[Speed] = []
     for subject in subjects:
@@ -153,8 +152,8 @@ def _find_fault(
     results: Mapping[str, Array],
     floats: FloatPromises,
 ) -> str:
-    """What is wrong with results; empty for nothing that is seen. Tests are small, and these arrays
-    are not: the reference judges what it can evaluate in seconds."""
+    """Error in the results, or empty. Tests are small, and these arrays are not: the reference
+    checks what it can evaluate in seconds."""
     for name, array in results.items():
         if not np.isfinite(array).all():
             return f"{name} has elements that are infinite or NaN"

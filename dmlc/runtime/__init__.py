@@ -1,4 +1,4 @@
-"""Runtimes: a `Program` and arrays in, arrays out. They know no IR and generate no code.
+"""Runtimes: execution of a `Program` on arrays. They know no IR and generate no code.
 
-The modules and packages below are imported when they are first used: to compile takes none.
+The modules and packages below are imported at their first use, since compilation needs none.
 """

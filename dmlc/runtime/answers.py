@@ -1,9 +1,8 @@
-"""Whether a device computes rightly: programs whose answers are known, run and compared.
+"""Known-answer tests of a device: programs with known results, run and compared.
 
-Drivers have compilers with bugs of their own, and what such a device gives looks like any result.
-This module asks and keeps what came of it; which programs are asked, its callers decide. A verdict
-holds for one device, driver, processor and choice of instructions: that a device is right is kept
-on disk, and found out once.
+Drivers have compilers with bugs of their own, and a wrong result looks like any other. This module
+runs the tests and caches the verdict; its callers choose the programs. A verdict is for one device,
+driver, processor and choice of instructions. Only a positive one is kept on disk.
 """
 
 from __future__ import annotations
@@ -24,30 +23,30 @@ from dmlc.source import DmlcError, UnavailableError, UnsupportedError
 
 _MOST_BYTES = 1 << 16
 SHOWN = 3
-"""So many wrong answers are told; the others are counted."""
+"""Number of wrong answers described; the others are counted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What an output of a question must be."""
+    """Expected output of a question."""
 
     shown: str
-    """What is computed, in words for who reads that it is wrong."""
+    """Description of the computation, for messages."""
     values: Array
     ulps: float
-    """How far results may be off, in units of the last place."""
+    """Permitted error in units in the last place."""
     operands: tuple[str, ...]
-    """The inputs that it is computed from."""
+    """Inputs that it is computed from."""
     place: tuple[str, int] | None = None
-    """The output that it is a part of, and the number of its first element there; None where it is
-    the output of its own name."""
+    """Output that it is a part of, and the index of its first element there; None for the output of
+    its own name."""
     left_open: Array | None = None
-    """Which elements the device may give anything for; None for none."""
+    """Mask of the elements with undefined results; None for none."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """A program, what it is given, and its answers by output."""
+    """Program with its inputs, and its answers by output."""
 
     program: Program
     inputs: Mapping[str, Array]
@@ -55,14 +54,14 @@ class Question:
 
 
 class Loaded(Protocol):
-    """A program that is ready to run."""
+    """Program loaded on a device."""
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]: ...
 
 
 def ask(questions: Iterable[Question], load: Callable[[Program], Loaded]) -> tuple[str, ...]:
-    """What a device gets wrong, a sentence each; nothing where it is right. What a device cannot
-    do at all it does not get wrong. Raises `UnavailableError` where a tool is missing."""
+    """Wrong answers of a device, one sentence each. An operation that the device does not support
+    is not wrong. Raises `UnavailableError` for a missing tool."""
     wrong: list[str] = []
     for question in questions:
         try:
@@ -85,8 +84,7 @@ def ask(questions: Iterable[Question], load: Callable[[Program], Loaded]) -> tup
 
 
 def find_wrong(found: Array, answer: Answer) -> Array:
-    """The places of the elements that are not what they must be. NaN is NaN, and a zero a zero,
-    whatever its sign."""
+    """Indices of the wrong elements. All NaN are equal, and both zeros."""
     wanted = answer.values
     with np.errstate(all="ignore"):
         right = (found == wanted) | ((found != found) & (wanted != wanted))
@@ -104,11 +102,9 @@ def _describe(answer: Answer, inputs: Mapping[str, Array], found: Array, place: 
 
 
 class Verdicts:
-    """What was found of devices: in this process, and on disk of those that are right.
-
-    A wrong device is asked again by each process that wants it, so that nothing has to be cleared
-    where a driver, or this package, was mended in place.
-    """
+    """Cache of verdicts: of all devices in this process, and of correct ones on disk. A wrong
+    device is tested again by each process, so that nothing has to be cleared after a driver, or
+    this package, is corrected in place."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -117,8 +113,8 @@ class Verdicts:
     def find(
         self, identity: Mapping[str, str], find_out: Callable[[], tuple[str, ...]]
     ) -> tuple[str, ...]:
-        """What a device gets wrong: nothing where that is known, or else what `find_out` says.
-        `identity` names all that a verdict depends on."""
+        """Wrong answers of a device: empty if known to be correct, or else the result of
+        `find_out`. `identity` names everything that the verdict depends on."""
         text = json.dumps(identity, indent=2, sort_keys=True)
         if text not in self._known:
             name = hashlib.sha256(text.encode()).hexdigest()[:32] + ".json"

@@ -1,8 +1,8 @@
 """NumPy arrays as the memory of a program's tensors.
 
-A kernel sees a tensor as one stretch of memory of a fixed layout. Where an array already lies
-in memory that way, a view of it serves; otherwise an `Operand` holds memory of its own with the
-reason, and values are copied in or out around each launch. Nothing here knows of devices.
+A kernel accesses a tensor as one contiguous range of memory with fixed strides. An array with these
+strides is used in place; otherwise an `Operand` has memory of its own, with the reason, and values
+are copied in or out around each launch. Nothing here knows devices.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy that a run had to make: which tensor, and why its array could not be used itself."""
+    """Copy made for a run: the tensor, and the reason that its array could not be used in place."""
 
     tensor: str
     reason: str
@@ -39,9 +39,9 @@ class Copy:
 
 @dataclasses.dataclass(slots=True)
 class Operand:
-    """A tensor for one run: `memory` is what a kernel gets, `view` is that memory with the
-    tensor's sizes and strides, and `array` is the caller's. `reason` says why `view` is not
-    `array`; with None they share memory and nothing is copied."""
+    """Tensor for one run: `memory` is the kernel's buffer, `view` is that memory with the tensor's
+    sizes and strides, and `array` is the caller's. If `reason` is None, `view` and `array` share
+    memory and nothing is copied."""
 
     memory: Array
     view: Array
@@ -49,12 +49,12 @@ class Operand:
     reason: str | None = None
 
     def load(self) -> None:
-        """Brings the caller's values into the memory of an input."""
+        """Copies the caller's values into the memory of an input."""
         if self.reason is not None:
             self.view[...] = self.array
 
     def store(self) -> None:
-        """Brings the kernel's values from the memory of an output to the caller."""
+        """Copies the kernel's values from the memory of an output to the caller."""
         if self.reason is not None:
             self.array[...] = self.view
 
@@ -65,22 +65,22 @@ def as_bytes(memory: Array) -> Bytes:
 
 
 def is_loaded(spec: TensorSpec) -> bool:
-    """Whether a device needs what a tensor's memory holds before a run: an input's, and a strided
-    output's, between whose elements lies what no kernel stores."""
+    """Whether a tensor's memory must be uploaded before a run: that of an input, and of a strided
+    output, whose gaps no kernel stores."""
     if spec.role is Role.OUTPUT:
         return spec.strides is not None
     return spec.role is Role.INPUT
 
 
 def constant_array(spec: TensorSpec) -> Array:
-    """The values of a constant of a program, packed."""
+    """Values of a program's constant, packed."""
     return np.array(spec.values, spec.dtype.dtype).reshape(fixed_shape(spec))
 
 
 def name_inputs(
     names: Sequence[str], given: Mapping[str, object] | Sequence[object]
 ) -> Mapping[str, object]:
-    """The inputs of a caller by name: a mapping, or a list with an entry for every input in order.
+    """Inputs of a caller by name: a mapping, or a list with an entry for every input in order.
     Raises `ArgumentError` for anything else."""
     if isinstance(given, Mapping):
         return expect_mapping("inputs", given, "a mapping")
@@ -99,7 +99,7 @@ def name_inputs(
 
 
 def name_outputs(given: Mapping[str, object] | None) -> Mapping[str, object]:
-    """The outputs of a caller by name. Raises `ArgumentError` for anything but a mapping."""
+    """Outputs of a caller by name. Raises `ArgumentError` for anything but a mapping."""
     if given is None:
         return {}
     expected = "a mapping of outputs' names to arrays to write into, or to sizes"
@@ -107,7 +107,7 @@ def name_outputs(given: Mapping[str, object] | None) -> Mapping[str, object]:
 
 
 def read_sizes(name: str, given: object) -> Shape:
-    """The sizes that a caller gives for an output. Raises `DmlcError`."""
+    """Sizes that a caller gives for an output. Raises `DmlcError`."""
     shown = repr(given)[:60]
     items = cast("tuple[object, ...]", given) if isinstance(given, (tuple, list)) else (None,)
     sizes = [int(cast(int, s)) for s in items if _is_size(s)]
@@ -126,7 +126,7 @@ def _is_size(value: object) -> bool:
 
 
 def check_names(given: Mapping[str, object], specs: tuple[TensorSpec, ...], what: str) -> None:
-    """Raises `DmlcError` where `given` has a name that no spec has. `what`: input or output."""
+    """Raises `DmlcError` for a name in `given` that no spec has. `what`: input or output."""
     known = {s.name for s in specs}
     wrong = [n for n in given if n not in known]
     if wrong:
@@ -136,7 +136,7 @@ def check_names(given: Mapping[str, object], specs: tuple[TensorSpec, ...], what
 
 
 def check_output(spec: TensorSpec, array: Array, shape: Shape) -> Array:
-    """`array` as the output `spec`: its data type, sizes and writability are checked."""
+    """Array for the output `spec`, after checks of its data type, sizes and writability."""
     check_dtype("output", spec, array)
     if array.shape != shape:
         raise DmlcError(
@@ -154,7 +154,8 @@ def check_output(spec: TensorSpec, array: Array, shape: Shape) -> Array:
 
 
 def check_dtype(what: str, spec: TensorSpec, array: Array) -> None:
-    """Raises `DmlcError` where an array for `spec` holds another type. `what`: input or output."""
+    """Raises `DmlcError` for an array of another type than that of `spec`. `what`: input or
+    output."""
     found = held_type(array.dtype)
     if found is not spec.dtype:
         raise DmlcError(
@@ -165,18 +166,16 @@ def check_dtype(what: str, spec: TensorSpec, array: Array) -> None:
 
 
 def show_shape(shape: tuple[int | str, ...]) -> str:
-    """Sizes as a person writes them: `[2, 3]`."""
+    """Sizes in messages: `[2, 3]`."""
     return "[" + ", ".join(str(s) for s in shape) + "]"
 
 
 def bind_symbols(
     program: Program, inputs: Mapping[str, Array], outputs: Mapping[str, Shape]
 ) -> tuple[dict[str, int], dict[str, Shape]]:
-    """The size of each symbol, and the shape of each input and output.
-
-    Where the one symbol counts elements, all tensors that have it have one shape; it is taken from
-    the inputs, or, for a program without such inputs, from the sizes given for the outputs.
-    """
+    """Value of each symbol, and shape of each input and output. If the one symbol counts elements,
+    all tensors that have it have one shape; it is that of the inputs, or, for a program without
+    such inputs, that of the sizes given for the outputs."""
     if program.symbols and program.counted is None:
         return _bind_axes(program, inputs)
     sizes, shapes = _bind_count(program, inputs, outputs)
@@ -191,7 +190,7 @@ def bind_symbols(
 def _bind_axes(
     program: Program, inputs: Mapping[str, Array]
 ) -> tuple[dict[str, int], dict[str, Shape]]:
-    """The same where symbols are sizes of axes: inputs have them all."""
+    """The same for symbols that are sizes of axes: inputs have them all."""
     known = Shapes()
     for spec in program.inputs:
         wrong = known.match(spec.name, spec.extents, inputs[spec.name].shape)
@@ -226,7 +225,7 @@ def _bind_axes(
 def _bind_count(
     program: Program, inputs: Mapping[str, Array], outputs: Mapping[str, Shape]
 ) -> tuple[dict[str, int], dict[str, Shape]]:
-    """The element count of the symbol, and the shape of the tensors that have it."""
+    """The same for a symbol that is an element count."""
     shapes: dict[str, Shape] = {}
     first: dict[str, str] = {}
     for spec in (*program.inputs, *program.outputs):
@@ -262,18 +261,18 @@ def _bind_count(
 
 
 def symbol_of(spec: TensorSpec) -> str | None:
-    """The symbol that stands for the tensor's element count, or None where sizes are fixed."""
+    """Symbol of the tensor's element count, or None for fixed sizes."""
     return next((e for e in spec.extents if isinstance(e, str)), None)
 
 
 def fixed_shape(spec: TensorSpec) -> Shape:
-    """The sizes of a tensor without symbols."""
+    """Sizes of a tensor without symbols."""
     return tuple(e for e in spec.extents if isinstance(e, int))
 
 
 def place_input(spec: TensorSpec, array: Array, shape: Shape, alignment: int = 1) -> Operand:
-    """An input as memory of the layout that `spec` demands, which begins at a multiple of so many
-    bytes, copied only where it must be."""
+    """Input as memory with the strides of `spec`, which begins at a multiple of `alignment` bytes;
+    copied only if necessary."""
     if array.shape != shape:
         raise DmlcError(
             f"the input {spec.name} has the sizes {show_shape(array.shape)}, "
@@ -287,7 +286,7 @@ def place_input(spec: TensorSpec, array: Array, shape: Shape, alignment: int = 1
 
 
 def copy_input(spec: TensorSpec, array: Array, strides: Shape, reason: str) -> Operand:
-    """An input in memory of its own. Values arrive with `Operand.load`."""
+    """Input with memory of its own. `Operand.load` copies the values."""
     if not _has_strides(array, strides):
         for axis in repeated_axes(array.shape, strides):
             if array.strides[axis] != 0:
@@ -310,10 +309,8 @@ def copy_input(spec: TensorSpec, array: Array, strides: Shape, reason: str) -> O
 def place_output(
     spec: TensorSpec, array: Array, shape: Shape, gaps: bool, alignment: int = 1
 ) -> Operand:
-    """An output array of the caller's; `check_output` has been through it.
-
-    `gaps` says whether memory between its elements may be part of what the kernel gets.
-    """
+    """Output array of the caller, checked by `check_output`. `gaps` says whether the memory between
+    its elements may be part of the kernel's buffer."""
     strides = element_strides(spec, shape)
     reason = _reason_to_copy(array, strides, alignment)
     if reason is None and not gaps and span(shape, strides) != array.size:
@@ -327,8 +324,8 @@ def place_output(
 
 
 def new_output(spec: TensorSpec, shape: Shape, large: int) -> Operand:
-    """A fresh output array; one of `large` bytes or more starts at a cache line. Raises
-    `UnsupportedError` where there is no memory for it."""
+    """New output array; one of `large` bytes or more starts at a cache line. Raises
+    `UnsupportedError` if there is no memory for it."""
     try:
         return _own_memory(spec.dtype, shape, element_strides(spec, shape), large)
     except (MemoryError, ValueError):
@@ -352,13 +349,13 @@ def _own_memory(dtype: DataType, shape: Shape, strides: Shape, large: int) -> Op
 
 
 LARGE = 1 << 20
-"""Bytes from which on `empty` takes care where an array starts, unless it is told otherwise."""
+"""Default size in bytes from which `empty` aligns arrays."""
 _LINE = 64
 
 
 def empty(shape: Shape, dtype: np.dtype[Any], large: int) -> Array:
-    """A new packed array. One of `large` bytes or more starts at a cache line, where a kernel can
-    store past the caches; NumPy alone would start it 16 bytes into one."""
+    """New packed array. One of `large` bytes or more starts at a cache line, where a kernel can use
+    non-temporal stores; NumPy alone would start it 16 bytes into one."""
     size = math.prod(shape) * dtype.itemsize
     if size < large:
         return np.empty(shape, dtype)
@@ -368,7 +365,7 @@ def empty(shape: Shape, dtype: np.dtype[Any], large: int) -> Array:
 
 
 def packed(shape: Shape) -> Shape:
-    """Strides, in elements, of a packed tensor of these sizes."""
+    """Strides in elements of a packed tensor of these sizes."""
     strides: list[int] = []
     step = 1
     for size in reversed(shape):
@@ -378,24 +375,25 @@ def packed(shape: Shape) -> Shape:
 
 
 def element_strides(spec: TensorSpec, shape: Shape) -> Shape:
-    """The strides, in elements, of a tensor that has these sizes."""
+    """Strides in elements of a tensor with these sizes."""
     return packed(shape) if spec.strides is None else spec.strides
 
 
 def span(shape: Shape, strides: Shape) -> int:
-    """How many elements of memory a strided tensor covers, from its first to its last."""
+    """Number of elements of memory between a strided tensor's first and last element, both
+    included."""
     if 0 in shape:
         return 0
     return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
 def repeated_axes(shape: Shape, strides: Shape) -> list[int]:
-    """The dimensions along which every element is the same one."""
+    """Axes of stride 0 with several elements."""
     return [k for k, (n, s) in enumerate(zip(shape, strides, strict=True)) if n > 1 and s == 0]
 
 
 def may_repeat(shape: Shape, strides: Shape) -> bool:
-    """Whether two elements may lie at one place, dimensions of stride 0 aside. False is sure."""
+    """Whether two elements may share memory, apart from axes of stride 0. False is certain."""
     if 0 in shape:
         return False
     reach = 1
@@ -407,7 +405,7 @@ def may_repeat(shape: Shape, strides: Shape) -> bool:
 
 
 def _repeats(array: Array) -> bool:
-    """Whether two elements of an array may lie at one place in memory."""
+    """Whether two elements of an array may share memory."""
     steps = tuple(abs(s) for s in array.strides)
     if repeated_axes(array.shape, steps) and array.size:
         return True
@@ -424,7 +422,7 @@ def _has_strides(array: Array, strides: Shape) -> bool:
 
 
 def _reason_to_copy(array: Array, strides: Shape, alignment: int) -> str | None:
-    """Why a buffer over this array's own memory cannot serve, or None where it can."""
+    """Reason that this array's own memory cannot be the kernel's buffer, or None."""
     if not array.dtype.isnative:
         return "its bytes are in the other order"
     if not array.flags.aligned:
@@ -439,8 +437,8 @@ def _reason_to_copy(array: Array, strides: Shape, alignment: int) -> str | None:
 
 
 def covering(array: Array) -> Array:
-    """The stretch of memory from an array's first element to its last, as a view: the array
-    itself where it is contiguous. No stride may be negative."""
+    """Memory from an array's first element to its last, as a view: the array itself if it is
+    contiguous. No stride may be negative."""
     if array.flags.c_contiguous or array.flags.f_contiguous:
         return array
     strides = tuple(s // array.itemsize for s in array.strides)
@@ -450,11 +448,10 @@ def covering(array: Array) -> Array:
 
 
 def buffer_strides(array: Array) -> Shape | None:
-    """The strides, in elements, of an array that a buffer can hold as it lies, or None.
+    """Strides in elements of an array that can be a buffer in place, or None.
 
-    A buffer cannot express negative strides, strides between elements, memory that is not
-    aligned, or bytes in the other order. The stride of a dimension of size 1 is never used, and
-    is given as what packing would make it.
+    A buffer cannot have negative strides, strides between elements, unaligned memory, or swapped
+    bytes. The stride of an axis of size 1 is never used, and is given as that of a packed tensor.
     """
     if not array.dtype.isnative or not array.flags.aligned:
         return None

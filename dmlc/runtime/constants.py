@@ -1,4 +1,4 @@
-"""The scalar arguments of a kernel as the bytes of its constant buffer."""
+"""Scalar arguments of a kernel as the bytes of its constant buffer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmlc.source import UnsupportedError
 
 
 def fill_constants(kernel: KernelSource, sizes: Mapping[str, int]) -> bytes:
-    """The kernel's constant buffer, with symbols bound by `sizes`; empty without scalars."""
+    """Constant buffer of a kernel for the symbols in `sizes`; empty without scalars."""
     block = bytearray(constant_buffer_bytes(kernel.scalars))
     for scalar in kernel.scalars:
         value = evaluate_size(scalar.value, sizes)

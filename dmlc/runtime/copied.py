@@ -1,8 +1,9 @@
-"""Programs on devices that arrays are copied to and back from: what runs on such have in common.
+"""Common base of the runtimes of devices that arrays are copied to and from.
 
-A run goes in windows: an element-wise program of tensors larger than a buffer takes one stretch of
-them after another. For the windows of one size a `Frame` holds what is needed on the device; the
-latest are kept, over all programs. Any thread may call; those that use one device take turns.
+A run is split into windows: an element-wise program on tensors larger than a buffer processes one
+range of elements after another. A `Frame` holds the device buffers and launches of all windows of
+one size; the latest frames are kept, over all programs. Executables are thread-safe; a device runs
+one at a time.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from dmlc.runtime.report import Report
 from dmlc.sizes import evaluate_size
 
 _KEPT_FRAMES = 4
-"""What an executable keeps between runs, at most."""
+"""Largest number of frames kept by an executable between runs."""
 _KEPT_BYTES = 256 << 20
-"""What all of them keep together, at most."""
+"""Largest total size in bytes of the frames kept by all executables."""
 
 _recent: weakref.WeakKeyDictionary[CopyingExecutable, None] = weakref.WeakKeyDictionary()
-"""Those that keep frames; the one that ran last is the last."""
+"""Executables with kept frames, in order of their latest run."""
 _keeping = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of a run that goes to the device at once: `sizes` are its own, and `start` is the
-    number of the first element of every tensor that it works on."""
+    """Range of elements processed at once: `sizes` are its own, and `start` is the index of the
+    first element in every tensor."""
 
     start: int
     sizes: Mapping[str, int]
@@ -47,8 +48,8 @@ class Window:
 def list_windows(
     program: Program, sizes: Mapping[str, int], buffer_bytes: int, elements: int
 ) -> list[Window]:
-    """The stretches of a run, first to last: one, unless the program is element-wise and a tensor
-    has more than `buffer_bytes` or more than so many elements."""
+    """Windows of a run, first to last: one, unless the program is element-wise and a tensor has
+    more than `buffer_bytes` bytes or more than `elements` elements."""
     if not (program.elementwise and program.symbols):
         return [Window(0, sizes)]
     symbol = program.symbols[0]
@@ -58,19 +59,19 @@ def list_windows(
 
 
 def window_elements(program: Program, buffer_bytes: int, elements: int) -> int:
-    """The most elements of an element-wise program that go to the device at once."""
+    """Largest number of elements of a window of an element-wise program."""
     widest = max(t.dtype.bytes for t in program.tensors)
     most = min(program.max_count, elements, buffer_bytes // widest)
     return most // 65536 * 65536 or most
 
 
 def groups_of(kernel: KernelSource, window: Window) -> tuple[int, int, int]:
-    """The work groups of a kernel in a window."""
+    """Numbers of work groups of a kernel in a window."""
     return kernel.dispatch.groups(dict(window.sizes))
 
 
 def tensor_bytes(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
-    """The memory that a tensor covers."""
+    """Size in bytes of a tensor's memory."""
     shape = tuple(evaluate_size(e, sizes) for e in tensor.extents)
     if tensor.strides is None or tensor.role is Role.SCRATCH:
         return math.prod(shape) * tensor.dtype.bytes
@@ -78,11 +79,11 @@ def tensor_bytes(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
 
 
 class Frame(Protocol):
-    """What the windows of one size need on the device. Used by one thread at a time."""
+    """Device buffers and launches for the windows of one size. Used by one thread at a time."""
 
     @property
     def bytes(self) -> int:
-        """What it takes, on the host and the device together."""
+        """Size in bytes, on the host and the device together."""
         ...
 
     def run(self, memories: Mapping[str, Bytes]) -> None:
@@ -91,7 +92,7 @@ class Frame(Protocol):
 
 
 class CopyingExecutable(abc.ABC):
-    """A program built for a device. Safe to call from several threads at once."""
+    """Program built for a device. Thread-safe."""
 
     def __init__(self, program: Program, device: AnyDevice, lock: threading.Lock) -> None:
         self.program = program
@@ -101,68 +102,68 @@ class CopyingExecutable(abc.ABC):
         self._input_names = tuple(t.name for t in program.inputs)
         self._output_names = tuple(t.name for t in program.outputs)
         self.frames: dict[tuple[int, ...], Frame] = {}
-        """What it keeps for later runs, by sizes."""
+        """Frames kept for later runs, by sizes."""
         self._quiet = Report(str(device))
         self.last_report = self._quiet
-        """The report of the latest call, whichever thread made it."""
+        """Report of the latest call of any thread."""
 
     def __repr__(self) -> str:
         return f"<executable {self.program.name} on {self._quiet.device}>"
 
     @abc.abstractmethod
     def plan(self, placement: Placement) -> tuple[Window, ...]:
-        """The windows of a run. Raises `UnsupportedError` for what exceeds the device's limits."""
+        """Windows of a run. Raises `UnsupportedError` beyond the device's limits."""
 
     @abc.abstractmethod
     def make_frame(self, window: Window) -> Frame:
-        """A frame for the windows of that one's sizes."""
+        """New frame for windows of these sizes."""
 
     @abc.abstractmethod
     def reporting(self, what: str) -> contextlib.AbstractContextManager[None]:
-        """Gives what the device refuses as a `DmlcError` that says `what` cannot be."""
+        """Converts the device's exceptions to a `DmlcError` that says `what` cannot be done."""
 
     def __call__(self, inputs: Inputs, outputs: Outputs | None = None) -> dict[str, Any]:
         """Runs the program once.
 
         `inputs` maps every input tensor's name to an array, or lists an array for each in order;
-        `outputs` may give arrays to write into, or sizes. Arrays are NumPy's or of any library
-        that shares memory, as `dmlc.run` takes them. Returns every output by name, as an array of
-        the first such library, or NumPy's; an array that was given is returned itself.
-        Raises `DmlcError` for arrays that do not fit the program and for what the device refuses,
-        `UnsupportedError` for sizes over its limits.
+        `outputs` may give arrays to write into, or sizes. Arrays are NumPy's or of any library that
+        shares memory, as `dmlc.run` takes them. Returns every output by name, as an array of the
+        first such library, or NumPy's; a given array is returned itself. Raises `DmlcError` for
+        arrays that do not fit the program and for errors of the device, `UnsupportedError` for
+        sizes over its limits.
         """
         results, self.last_report = self.run(inputs, outputs)
         return results
 
     def run(self, inputs: Inputs, outputs: Outputs | None = None) -> tuple[dict[str, Any], Report]:
-        """The same with the report of this very run, whatever other threads do."""
+        """Runs the program, and returns the outputs with the report of this very run."""
         call = read_call(self._input_names, inputs, outputs)
         found, report = self.run_given(call)
         return call.hand_over(found), report
 
     def run_given(self, call: Given) -> tuple[dict[str, Array], Report]:
-        """A run of NumPy arrays alone, as a caller's were read."""
+        """Runs the program on a caller's arrays converted to NumPy's."""
         placement = place(self.program, call, gaps=False)
         self.run_placed(placement, self.plan(placement))
         return self.results(placement), self.report_on(placement)
 
     def profile(self, inputs: Inputs, outputs: Outputs | None = None, runs: int = RUNS) -> Profile:
-        """Raises `UnsupportedError`: there is no clock that kernels can be timed by."""
+        """Raises `UnsupportedError`: the device has no clock for kernels."""
         raise refuse(self._quiet.device)
 
     def bind(self, inputs: Inputs, outputs: Outputs | None = None) -> Call:
-        """Fixes the arrays of a run. The call that comes back computes from what the input
-        arrays hold at that time, into the same output arrays each time; where a library's arrays
-        never change, into new ones."""
+        """Binds a run to its arrays. The call that is returned reads the current contents of the
+        input arrays, and writes the same output arrays each time; for a library of immutable
+        arrays, new ones."""
         call = read_call(self._input_names, inputs, outputs)
         return Call(self, call, place(self.program, call, gaps=False))
 
     def results(self, placement: Placement) -> dict[str, Array]:
-        """The arrays that a run of this placement gives."""
+        """Result arrays of a run with this placement."""
         return {name: placement.operands[name].array for name in self._output_names}
 
     def report_on(self, placement: Placement) -> Report:
-        """How a run of this placement goes."""
+        """Report of a run with this placement."""
         return Report(self._quiet.device, placement.copies) if placement.copies else self._quiet
 
     def run_placed(self, placement: Placement, windows: tuple[Window, ...]) -> None:
@@ -188,7 +189,7 @@ class CopyingExecutable(abc.ABC):
             operands[name].store()
 
     def _frame(self, window: Window) -> Frame:
-        """A frame for the window's sizes, kept for later runs. Called with the device's lock."""
+        """Frame for the window's sizes, kept for later runs. The caller holds the device's lock."""
         key = tuple(window.sizes.values())
         with _keeping:
             found = self.frames.pop(key, None)
@@ -205,8 +206,7 @@ class CopyingExecutable(abc.ABC):
 
 
 def _give_up_oldest() -> None:
-    """Drops frames, those of the executables first that ran longest ago, until few bytes are
-    kept."""
+    """Drops frames, those of the least recently run executables first, until few bytes are kept."""
     kept = [(executable.frames, key) for executable in _recent for key in executable.frames]
     excess = sum(frames[key].bytes for frames, key in kept) - _KEPT_BYTES
     for frames, key in kept:
@@ -216,7 +216,7 @@ def _give_up_oldest() -> None:
 
 
 class Call:
-    """A run with its arrays fixed: calling it uploads, runs, and returns the outputs."""
+    """Run bound to its arrays: a call uploads, runs, and returns the outputs."""
 
     def __init__(self, executable: CopyingExecutable, call: Given, placement: Placement) -> None:
         self._executable = executable

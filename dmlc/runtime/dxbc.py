@@ -1,9 +1,9 @@
-"""The checksum in the header of a container of compiled HLSL (DXBC): what Direct3D takes as a
+"""Checksum in the header of a container of compiled HLSL (DXBC), which Direct3D requires as a
 signature.
 
-It is MD5 with a last block of its own: the number of bits stands before what is left of the data
-where MD5 has it at the end. DXC's source has it in `lib/DxilHash`, as `ComputeHashRetail`. Windows'
-DXC writes it; elsewhere it leaves zeros.
+It is MD5 with a different last block: the number of bits comes before the rest of the data, where
+MD5 has it at the end. DXC's source has it in `lib/DxilHash`, as `ComputeHashRetail`. DXC writes it
+on Windows; elsewhere it leaves zeros.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dmlc.shader_model import is_signed
 
 _FIRST = 20
-"""Where what is summed begins: behind the magic number and the checksum."""
+"""Offset of the hashed data, after the magic number and the checksum."""
 _BLOCK = 64
 _WORD = 0xFFFFFFFF
 _START = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476)
@@ -26,14 +26,14 @@ _WORDS = tuple((a * i + b) % 16 for a, b in ((1, 0), (5, 1), (3, 5), (7, 0)) for
 
 
 def sign(container: bytes) -> bytes:
-    """The container with its checksum, which is written where it holds none."""
+    """Container with its checksum, added if there is none."""
     if is_signed(container):
         return container
     return container[:4] + find_checksum(container) + container[_FIRST:]
 
 
 def find_checksum(container: bytes) -> bytes:
-    """The checksum that a container must have, in 16 bytes."""
+    """Checksum of a container, in 16 bytes."""
     data = container[_FIRST:]
     whole = len(data) // _BLOCK * _BLOCK
     state = _START
@@ -52,7 +52,7 @@ def find_checksum(container: bytes) -> bytes:
 
 
 def _add(state: Sequence[int], block: bytes) -> tuple[int, int, int, int]:
-    """MD5's state after one more block."""
+    """State of MD5 after one more block."""
     words = struct.unpack("<16I", block)
     a, b, c, d = state
     for i in range(64):

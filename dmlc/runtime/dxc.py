@@ -1,7 +1,7 @@
 """HLSL compiled by DXC, Microsoft's shader compiler: to DXIL for Direct3D, to SPIR-V for Vulkan.
 
-Also its disassembly, its validator, and its reflection: what it says a shader binds. Whether that
-is what a program says of itself is for `hlsl` to judge. Any thread may call anything here.
+Also its disassembly, its validator, and its reflection of a shader's bindings, which `hlsl`
+compares with the program. Everything here is thread-safe.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ _OBJECT, _ERRORS, _DISASSEMBLY = 1, 2, 5  # kinds of output
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shader:
-    """One compiled kernel."""
+    """Compiled kernel."""
 
     code: bytes
-    """A DXIL container, or SPIR-V words of the machine's byte order."""
+    """DXIL container, or SPIR-V words in native byte order."""
     warnings: tuple[str, ...]
-    """What the compiler remarked, one message each, with the line in the source."""
+    """Compiler's warnings, one message each, with the line in the source."""
 
     @property
     def is_signed(self) -> bool:
-        """Of DXIL: True where its header holds a digest, without which retail Direct3D refuses."""
+        """Whether DXIL has a digest in its header, which retail Direct3D requires."""
         return is_signed(self.code)
 
 
 class ResourceKind(enum.Enum):
-    """What a register holds. The values are those of D3D_SHADER_INPUT_TYPE."""
+    """Type of a register's resource. The values are those of D3D_SHADER_INPUT_TYPE."""
 
     CONSTANT_BUFFER = 0
     TYPED_BUFFER = 2
@@ -83,7 +83,7 @@ class ResourceKind(enum.Enum):
 
     @property
     def register_class(self) -> str:
-        """`b`, `t` or `u`."""
+        """Register class: `b`, `t` or `u`."""
         match self:
             case ResourceKind.CONSTANT_BUFFER:
                 return "b"
@@ -99,14 +99,14 @@ class ResourceKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Resource:
-    """A register that a shader uses."""
+    """Register that a shader uses."""
 
     name: str
     kind: ResourceKind
     slot: int
     space: int
     stride: int
-    """Bytes per element of a structured buffer; 0 of any other kind."""
+    """Bytes per element of a structured buffer; 0 for any other resource."""
 
     @property
     def register(self) -> str:
@@ -115,7 +115,7 @@ class Resource:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Constant:
-    """A variable of a constant buffer: its place and size in bytes."""
+    """Variable of a constant buffer: its offset and size in bytes."""
 
     buffer: str
     name: str
@@ -126,7 +126,7 @@ class Constant:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reflection:
-    """What a shader is bound to, as the compiler sees it. What it never uses is left out."""
+    """Bindings of a shader as the compiler reports them, without unused ones."""
 
     group_size: tuple[int, int, int]
     resources: tuple[Resource, ...]
@@ -143,7 +143,7 @@ def compile_dxil(
 ) -> Shader:
     """DXIL of a compute shader, validated; signed on Windows only.
 
-    `name` is what messages call the source. InternalError with the source's line if it does not
+    `name` is the source's name in messages. InternalError with the source's line if it does not
     compile; UnavailableError without a compiler.
     """
     library = library or load_library()
@@ -165,11 +165,9 @@ def compile_spirv(
     denormals: Collection[int] = (),
     library: Library | None = None,
 ) -> Shader:
-    """SPIR-V for Vulkan 1.1, with register t<n> at binding `shifts.t + n` of set 0 and so on.
-
-    `special` are the widths in bits of floats of which it asks drivers to keep NaN, infinities and
-    the signs of zeros, and `denormals` those of which it asks them to keep denormals.
-    """
+    """SPIR-V for Vulkan 1.1, with register t<n> at binding `shifts.t + n` of set 0 and so on. For
+    the float widths in `special`, in bits, it requests that NaN, infinities and the signs of zeros
+    are kept, and for those in `denormals` that denormals are."""
     _check_model(shader_model)
     shifts = shifts or RegisterShifts()
     options = spirv_arguments(source, entry_point, shader_model)
@@ -222,7 +220,7 @@ def _compile(library: Library, source: str, name: str, options: Sequence[str]) -
 
 
 def _wanted(interface: Interface) -> tuple[tuple[Any, Any], ...]:
-    """The argument that names the interface of a new object. It lives as long as the tuple."""
+    """Argument with the interface of a new object, alive as long as the tuple."""
     return ((ctypes.POINTER(Guid), ctypes.pointer(Guid.of(interface.identifier))),)
 
 
@@ -233,7 +231,7 @@ def _status(result: ComObject) -> int:
 
 
 def _output(result: ComObject, kind: int, interface: Interface) -> bytes:
-    """One output of a result; empty if it has none of that kind."""
+    """Output of a result; empty if it has none of that kind."""
     if not result.call(6, (ctypes.c_uint32, kind)):
         return b""
     made = ctypes.c_size_t()
@@ -268,10 +266,8 @@ _UNPLACED = re.compile(
 
 
 def _messages(source: str, name: str, said: str) -> tuple[str, ...]:
-    """The compiler's messages, each with the line of the source that it speaks of.
-
-    The compiler prints that line and a caret below it; both are replaced by an excerpt of ours.
-    """
+    """Compiler's messages, each with its line of the source. The compiler prints that line and a
+    caret below it; both are replaced by our excerpt."""
     place = Source(name, source)
     made: list[str] = []
     for line in said.splitlines():
@@ -282,7 +278,7 @@ def _messages(source: str, name: str, said: str) -> tuple[str, ...]:
             made.append(Diagnostic(text, span).render().replace(": error: ", ": ", 1))
         elif _UNPLACED.match(line):
             made.append(line)
-    # What stands in a function that is used twice may be said twice.
+    # Messages about a function that is used twice may occur twice.
     return tuple(dict.fromkeys(made))
 
 
@@ -302,7 +298,7 @@ def _explain(source: str, name: str, said: str) -> str:
 
 
 def disassemble(dxil: bytes, *, library: Library | None = None) -> str:
-    """The text form of a DXIL container."""
+    """Text form of a DXIL container."""
     buffer = _Buffer(dxil, len(dxil), 0)
     with (
         (library or load_library()).create(_COMPILER) as compiler,
@@ -320,7 +316,7 @@ def disassemble(dxil: bytes, *, library: Library | None = None) -> str:
 
 
 def validate(dxil: bytes, *, library: Library | None = None) -> tuple[str, ...]:
-    """What the validator objects to in a DXIL container; nothing if it is valid."""
+    """Errors of the validator for a DXIL container; empty if it is valid."""
     library = library or load_library()
     with (
         library.create(_UTILITIES) as utilities,
@@ -344,7 +340,7 @@ def validate(dxil: bytes, *, library: Library | None = None) -> tuple[str, ...]:
 
 
 class _ShaderDescription(ctypes.Structure):
-    """The head of D3D12_SHADER_DESC, and room for its tail."""
+    """Beginning of D3D12_SHADER_DESC, padded to its size."""
 
     _fields_ = (
         ("version", ctypes.c_uint32),
@@ -408,7 +404,7 @@ class _TypeDescription(ctypes.Structure):
 
 
 def reflect(dxil: bytes, *, library: Library | None = None) -> Reflection:
-    """Group size, registers and constant-buffer layout of a DXIL container."""
+    """Group size, registers and constant buffer of a DXIL container."""
     buffer = _Buffer(dxil, len(dxil), 0)
     with (
         (library or load_library()).create(_UTILITIES) as utilities,

@@ -1,8 +1,8 @@
-"""The DirectX shader compiler's library: where it is, and how its objects are called.
+"""Library of the DirectX shader compiler: its location, and calls of its objects.
 
-The library (`libdxcompiler`) speaks COM: objects with a table of functions and a reference count.
-This module finds and loads it and offers such objects as context managers that are released on
-leaving. What the functions do is `dxc`'s business.
+The library (`libdxcompiler`) has COM objects, with a table of functions and a reference count. This
+module loads it and wraps such objects in context managers that release them. `dxc` calls their
+functions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dmlc.processes import find_program
 from dmlc.source import InternalError, UnavailableError
 
 LIBRARY_VARIABLE = "DMLC_DXC"
-"""The environment variable that names the library's file, or the folder it is in."""
+"""Environment variable with the path of the library, or of its folder."""
 
 _WHEEL = "compushady"
 _FILE_NAMES = (
@@ -38,11 +38,11 @@ _HOW_TO_INSTALL = (
 
 
 def find_library(path: str | os.PathLike[str] | None = None) -> pathlib.Path:
-    """The file of the compiler's library.
+    """File of the compiler's library.
 
-    Looked for in this order: `path`; the environment variable `DMLC_DXC` (each a file, or a folder
-    that holds one); the Python package that `dmlc[vulkan]` installs; beside a `dxc` on the PATH.
-    UnavailableError if there is none, or if a place that was named has none.
+    It is searched in this order: `path`; the environment variable `DMLC_DXC` (each a file, or a
+    folder that holds one); the Python package that `dmlc[vulkan]` installs; the folder of a `dxc`
+    on the PATH. UnavailableError if there is none, or if a named path has none.
     """
     for named, origin in (
         (path, "the path given"),
@@ -86,14 +86,14 @@ def _usual_folders() -> list[pathlib.Path]:
 
 @dataclasses.dataclass(frozen=True)
 class Interface:
-    """A COM class (None for an object that another one makes) and the interface wanted of it."""
+    """COM class (None for an object that another one makes) and the interface requested."""
 
     identifier: uuid.UUID
     class_identifier: uuid.UUID | None = None
 
 
 class Guid(ctypes.Structure):
-    """An identifier as the library reads it."""
+    """Identifier in the library's binary form."""
 
     _fields_ = (("bytes_le", ctypes.c_ubyte * 16),)
 
@@ -110,10 +110,8 @@ def _prototype(result: Any, *arguments: Any) -> Any:
 def call_slot(
     address: int, slot: int, result: Any, arguments: Sequence[tuple[Any, Any]] = ()
 ) -> Any:
-    """Calls function number `slot` of the object at `address`.
-
-    Each argument is a ctypes type and a value. The interpreter's lock is not held meanwhile.
-    """
+    """Calls function number `slot` of the object at `address`. Each argument is a ctypes type and a
+    value. The interpreter's lock is released during the call."""
     table = ctypes.c_size_t.from_address(address).value
     function = ctypes.c_size_t.from_address(table + slot * ctypes.sizeof(ctypes.c_size_t)).value
     prototype = _prototype(result, *(t for t, _ in arguments))
@@ -121,7 +119,7 @@ def call_slot(
 
 
 class ComObject:
-    """A reference to an object, given up when the `with` block ends."""
+    """Reference to an object, released when the `with` block ends."""
 
     __slots__ = ("_address",)
     _RELEASE_SLOT = 2
@@ -147,13 +145,13 @@ class ComObject:
         self.release()
 
     def release(self) -> None:
-        """Gives the reference up; a second time does nothing."""
+        """Releases the reference; a second call does nothing."""
         if self._address is not None:
             address, self._address = self._address, None
             call_slot(address, self._RELEASE_SLOT, ctypes.c_ulong)
 
     def call(self, slot: int, *arguments: tuple[Any, Any], result: Any = ctypes.c_int32) -> Any:
-        """Calls one function of the object; its result as it is."""
+        """Calls a function of the object, and returns its result."""
         return call_slot(self.address, slot, result, arguments)
 
     def make(self, what: str, slot: int, *arguments: tuple[Any, Any]) -> ComObject:
@@ -166,13 +164,13 @@ class ComObject:
 
 
 def check(status: int, what: str) -> None:
-    """Raises InternalError for a status that says failure; `what` says what was being done."""
+    """Raises InternalError for an error status; `what` names the action."""
     if status < 0:
         raise InternalError(f"the shader compiler failed to {what}: {status & 0xFFFFFFFF:#010x}")
 
 
 class Library:
-    """A loaded library. Every object it makes is used by one thread; the library by any."""
+    """Loaded library. It is thread-safe; each object that it makes is for one thread."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
@@ -188,7 +186,7 @@ class Library:
         self._create = create
 
     def create(self, interface: Interface) -> ComObject:
-        """A new object of the interface's class."""
+        """New object of the interface's class."""
         if interface.class_identifier is None:
             raise InternalError("only an interface that names a class can be made from nothing")
         made = ctypes.c_size_t()
@@ -202,18 +200,19 @@ class Library:
 
     @functools.cached_property
     def identity(self) -> tuple[str, int, int]:
-        """What tells it from other libraries: its file, how large that is, and when it changed."""
+        """Identity of the library: its file, with size and time of change."""
         status = self.path.stat()
         return str(self.path), status.st_size, status.st_mtime_ns
 
     @property
     def signs(self) -> bool:
-        """True where the DXIL it makes is signed by `dxil.dll`: on Windows only."""
+        """Whether `dxil.dll` signs the DXIL it makes: on Windows only."""
         return bool(self._companions)
 
 
 def _load_companions(path: pathlib.Path) -> tuple[ctypes.CDLL, ...]:
-    """On Windows, `dxil.dll` from beside the library: loaded first, it is the one that signs."""
+    """On Windows, `dxil.dll` of the library's folder, loaded first so that it is the one that
+    signs."""
     if sys.platform != "win32":
         return ()
     signer = path.with_name("dxil.dll")
@@ -226,5 +225,5 @@ def _load(path: pathlib.Path) -> Library:
 
 
 def load_library(path: str | os.PathLike[str] | None = None) -> Library:
-    """The library that `find_library` finds, loaded once per file."""
+    """Library found by `find_library`, loaded once per file."""
     return _load(find_library(path).resolve())

@@ -1,7 +1,7 @@
-"""Environment variables for drivers: most read them once, at the moment they start.
+"""Environment variables for drivers, which read most of them once, when they start.
 
-So a variable is set for that moment and taken back: neither the caller's own later use of the
-driver nor the processes that it starts see a choice that they did not make.
+So a variable is set for that moment and restored: neither the caller's own later use of the driver
+nor its child processes see a setting that they did not make.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dmlc.files import cache_folder, can_keep_files, private_folder
 
 @contextlib.contextmanager
 def setting(variable: str, value: str | None) -> Generator[None]:
-    """Sets a variable for a moment, unless it is set already or there is no value to set."""
+    """Sets a variable during the block, unless it is set already or `value` is None."""
     if value is None or variable in os.environ:
         yield
         return
@@ -31,9 +31,9 @@ _CACHES = "XDG_CACHE_HOME"
 
 
 def find_caches(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Where drivers and packages are to keep their caches; None where they find a place
-    themselves. Without a home, PoCL takes a folder of /tmp that anyone can make before it does;
-    with one that cannot be written to, it has no device."""
+    """Cache folder for drivers and packages; None if they find one themselves. Without a home
+    folder, PoCL uses a folder in /tmp that anyone can create first; with a home that is not
+    writable, it has no device."""
     home = environment.get("HOME")
     usual = environment.get(_CACHES) or (home and f"{home}/.cache")
     if usual and can_keep_files(Path(usual)):
@@ -44,7 +44,7 @@ def find_caches(environment: Mapping[str, str] = os.environ) -> str | None:
 
 @contextlib.contextmanager
 def keeping_caches() -> Generator[None]:
-    """Has what starts meanwhile keep its caches in a folder of the user's, or of this process."""
+    """Sets the cache folder during the block to one of the user, or of this process."""
     place = find_caches()
     before = os.environ.get(_CACHES)
     if place is None:

@@ -1,15 +1,14 @@
-"""Stray stores: a program run with words around its tensors that nothing may change.
+"""Detection of stray stores: a program run with guard words around its tensors.
 
-`fence` makes of a program one that every runtime runs as it is. Each of its tensors, memory between
-kernels and constants too, is an output in memory of its own, which goes on behind the last element:
-kernels are bound to all of it, so that a store behind a tensor lands there, and is brought back.
-Before the first element lies more such memory, where kernels work in the host's own. What lies
-outside is random, and other than that around any other tensor, so that what is copied from there is
-seen too. It differs between two runs: where their results do, these come from a read of what is no
-tensor's, or of what nothing has stored.
+`fence` makes a program that every runtime can run. Each of its tensors, scratch and constants
+included, is an output with memory of its own, which extends beyond the last element: kernels are
+bound to all of it, so that a store after a tensor is brought back. On host memory there is a guard
+before the first element too. Guards are random, and differ from tensor to tensor, so that copies of
+them are detected. They differ between two runs: results that differ too come from a read out of
+bounds, or of uninitialised memory.
 
-Where all is well, the program itself runs on arrays between such words, once as it takes them and
-once with strides that it was not compiled for, so that values are copied.
+Without such an error, the program itself runs on arrays between guard words, once with its own
+strides and once with others, so that values are copied.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ from dmlc.runtime.interface import AnyExecutable
 from dmlc.sizes import evaluate_size
 
 GUARD_BYTES = 1 << 14
-"""So much memory is watched before a tensor, and behind it."""
+"""Size in bytes of the guard before and after a tensor."""
 _ALIGNMENT = 64
 _WORD = 4
 _SPREAD = 3
-"""How far apart elements lie that must be copied."""
+"""Stride in elements of arrays that must be copied."""
 
 Load = Callable[[Program], AnyExecutable]
 
@@ -50,16 +49,16 @@ Load = Callable[[Program], AnyExecutable]
 def check_stores(
     program: Program, load: Load, inputs: Mapping[str, Array], outputs: Mapping[str, Shape]
 ) -> list[str]:
-    """What a program stores where it may not, or reads where nothing is, a sentence each; `outputs`
-    gives their sizes. Raises as loading the program and running it does."""
+    """Stray stores and invalid reads of a program, one sentence each; `outputs` gives their sizes.
+    Raises as loading and running the program does."""
     check = _Check(program, load, inputs, outputs)
     # Kernels that store into guard words could spoil more than those without them.
     return list(check.check_kernels()) or list(check.check_arrays())
 
 
 def fence(program: Program, sizes: Mapping[str, int]) -> Program:
-    """The program, for these sizes alone, with each tensor as an output that has guard words
-    behind its elements."""
+    """Program for these sizes only, with each tensor as an output with guard words after its
+    elements."""
     tensors = tuple(
         TensorSpec(
             tensor.name,
@@ -87,14 +86,14 @@ def _fix(kernel: KernelSource, sizes: Mapping[str, int]) -> KernelSource:
 
 
 def _layout(tensor: TensorSpec, sizes: Mapping[str, int]) -> tuple[Shape, Shape]:
-    """A tensor's sizes and strides. Where the symbol counts elements, it has one dimension."""
+    """Sizes and strides of a tensor; one axis if the symbol counts elements."""
     shape = tuple(evaluate_size(e, sizes) for e in tensor.extents)
     strides = packed(shape) if tensor.role is Role.SCRATCH else element_strides(tensor, shape)
     return shape, strides
 
 
 class Fenced:
-    """The elements of a tensor in the host's memory, between guard words."""
+    """Elements of a tensor in host memory, between guard words."""
 
     def __init__(
         self,
@@ -104,7 +103,7 @@ class Fenced:
         random: np.random.Generator,
         misaligned: int = 0,
     ) -> None:
-        """`misaligned`: by how many bytes it begins beyond a cache line."""
+        """`misaligned` is the offset in bytes of its beginning from a cache line."""
         item = dtype.itemsize
         size = span(shape, strides) * item
         whole = size + 2 * (GUARD_BYTES + _ALIGNMENT)
@@ -116,10 +115,10 @@ class Fenced:
         around = random.integers(0, 256, size + 2 * GUARD_BYTES, np.uint8)
         self._whole[start - GUARD_BYTES : self._end + GUARD_BYTES] = around
         self.memory: Array = self._whole[start : self._end + GUARD_BYTES].view(dtype)
-        """The elements and what lies between and behind them."""
+        """Elements with the gaps between them and the guard after them."""
         steps = [s * item for s in strides]
         self.view: Array = as_strided(self.memory, shape, steps)
-        """The elements, with their sizes and strides."""
+        """Elements with their sizes and strides."""
         self._own = np.zeros(self._whole.size, bool)
         places = as_strided(self._own[start:], (*shape, item), (*steps, 1))
         places[...] = True
@@ -127,20 +126,20 @@ class Fenced:
         self._may_change = np.zeros(1, bool)
 
     def settle(self, written: bool, words: bool = False) -> None:
-        """From here on nothing may change but the elements, where these are `written`, and then
-        what fills up the last of whole `words`."""
+        """Takes a snapshot: from here on only the elements may change, if `written`, and then also
+        the padding of the last of whole `words`."""
         self._before = self._whole.copy()
         self._may_change = self._own & written
         if words and written:
             self._may_change[self._end : self._end + -(self._end - self._start) % _WORD] = True
 
     def find_stray(self) -> list[int]:
-        """The bytes that changed and may not have, counted from the first element."""
+        """Offsets from the first element of the bytes that must not change and did."""
         changed = (self._whole != self._before) & ~self._may_change
         return [int(place) - self._start for place in np.flatnonzero(changed)]
 
     def describe(self, places: Sequence[int]) -> str:
-        """What is said of such bytes."""
+        """Message about such bytes."""
         first, item = places[0], self.view.itemsize
         if first < 0:
             where = "before its first element"
@@ -160,15 +159,18 @@ def run_between_guards(
     outputs: Mapping[str, Shape],
     seed: int = 0,
 ) -> tuple[dict[str, Array], list[str]]:
-    """The results of a program whose tensors lie between guard words, by name, and what it stores
-    where it may not, a sentence each. The `seed` decides what lies outside the tensors and in
-    those that are to be written: where two seeds give other results, these come from there."""
+    """Results of a program whose tensors lie between guard words, by name, and its stray stores,
+    one sentence each.
+
+    The `seed` determines the contents of the guards and of unwritten tensors: results that depend
+    on it come from there.
+    """
     check = _Check(program, load, inputs, outputs, seed)
     return check.run_once(load(check.fenced), 0)
 
 
 class _Check:
-    """A program with what it is run on."""
+    """Program with its data."""
 
     def __init__(
         self,
@@ -188,7 +190,7 @@ class _Check:
     # The caller's arrays ----------------------------------------------------------------------
 
     def check_arrays(self) -> Iterator[str]:
-        """What runs of the program itself change of the caller's arrays, and around them."""
+        """Changes of the caller's arrays, and of their guards, by runs of the program itself."""
         executable = self._load(self._program)
         for spread in (False, True):
             arrays = {s.name: self._fence_array(s, spread) for s in self._program.inputs}
@@ -215,7 +217,7 @@ class _Check:
     # The kernels ------------------------------------------------------------------------------
 
     def check_kernels(self) -> Iterator[str]:
-        """What kernels change of any tensor, and around it, and what they read there."""
+        """Stray stores of kernels to any tensor or guard, and their reads of guards."""
         executable = self._load(self.fenced)
         results: list[dict[str, Array]] = []
         for misaligned in (0, 1):
@@ -227,7 +229,7 @@ class _Check:
     def run_once(
         self, executable: AnyExecutable, misaligned: int
     ) -> tuple[dict[str, Array], list[str]]:
-        """The results of a run of the kernels, and what they store where they may not."""
+        """Results of a run of the kernels, and their stray stores."""
         tensors = self._fence_tensors(misaligned)
         # Arrays that are fixed may be lent to a device, others go through its own buffers.
         _run(executable, tensors, fixed=not misaligned)
@@ -240,7 +242,8 @@ class _Check:
         return {s.name: tensors[s.name].view for s in self._program.outputs}, stray
 
     def _fence_tensors(self, misaligned: int) -> dict[str, Fenced]:
-        """All tensors, each so many times what it has to begin at a multiple of beyond a line."""
+        """All tensors, each offset from a cache line by `misaligned` times its required
+        alignment."""
         # Where two elements share a word of a buffer, kernels store all of the last one.
         bindings = [b for kernel in self._program.kernels for b in kernel.buffers]
         words = (b for b in bindings if b.structure_bytes == _WORD)
@@ -260,7 +263,7 @@ class _Check:
         return found
 
     def _find_kernel(self, program: Program, tensor: str) -> str:
-        """The first kernel that changes what it may not of a tensor."""
+        """First kernel with a stray store to a tensor."""
         for number, kernel in enumerate(program.kernels, 1):
             repeats = tuple(
                 dataclasses.replace(r, last=min(r.last, number - 1))
@@ -285,7 +288,7 @@ def _run(executable: AnyExecutable, tensors: Mapping[str, Fenced], fixed: bool) 
 
 
 def _compare(first: Mapping[str, Array], second: Mapping[str, Array]) -> Iterator[str]:
-    """What differs between two runs that had other bytes outside all tensors."""
+    """Differences between two runs with other guard contents."""
     for name, one in first.items():
         other = second[name]
         differing = np.flatnonzero(as_bits(one) != as_bits(other))
@@ -299,5 +302,5 @@ def _compare(first: Mapping[str, Array], second: Mapping[str, Array]) -> Iterato
 
 
 def as_bits(array: Array) -> Array:
-    """The bits of an array's elements, as unsigned numbers in one row."""
+    """Bits of an array's elements, as unsigned numbers in one axis."""
     return np.ascontiguousarray(array).view(np.dtype(f"u{array.itemsize}")).ravel()

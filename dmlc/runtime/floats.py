@@ -1,7 +1,7 @@
-"""What a device promises of floating-point numbers, beyond what every device must do.
+"""Floating-point promises of a device, beyond those of every device.
 
-A runtime reads it of its devices. The compiler asks drivers for what can be promised, and the
-harness and the known answers permit what is not promised, and no more.
+A runtime queries them. The compiler requests from drivers what can be promised, and the harness and
+the known answers permit exactly the deviations that remain.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dmlc.scalars import DataType
 from dmlc.source import join_words
 
 CORRECT = 0.5
-"""How far off a correctly rounded result is, in units of the last place."""
+"""Error of a correctly rounded result, in units in the last place."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Division:
-    """How far quotients and square roots may be from the exact ones, in units of the last place."""
+    """Largest errors of quotients and square roots, in units in the last place."""
 
     quotient: float
     root: float
@@ -32,37 +32,36 @@ class Division:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FloatPromises:
-    """What a device promises. Widths are those of floats, in bits."""
+    """Floating-point promises of a device. Widths are those of floats, in bits."""
 
     special: tuple[int, ...] = ()
-    """The widths whose NaN, infinities and signs of zeros it keeps. Of others a driver may take for
-    granted that there are none."""
+    """Widths whose NaN, infinities and signs of zeros are kept. For others a driver may assume that
+    there are none."""
     denormals: tuple[int, ...] = ()
-    """The widths whose denormals it keeps. Those of others it may take for zeros of their sign
-    where it computes with them or compares them, and it may give zeros in place of them. What only
-    selects and moves keeps them all the same."""
+    """Widths whose denormals are kept. Those of others may be flushed to zero, with their sign,
+    when they are operands, compared, or results. Selections and copies keep them all the same."""
     single: Division = Division(2.5, 4.5)
-    """Of FLOAT32. Vulkan and WebGPU promise this: a root is 1 over a reciprocal root, which may be
-    off by 2."""
+    """Errors for FLOAT32. Vulkan and WebGPU promise these: a root is 1 over a reciprocal root,
+    whose error may be 2."""
     double: Division = Division(2.5, 4.5)
-    """Of FLOAT64."""
+    """Errors for FLOAT64."""
     lost: tuple[int, ...] = dataclasses.field(default=(), compare=False)
-    """The widths whose NaN, infinities and signs of zeros it is known to lose, and not only allowed
-    to: known answers leave them open."""
+    """Widths whose NaN, infinities and signs of zeros are known to be lost, not only permitted to
+    be: known answers leave them undefined."""
 
     def keeps_denormals(self, dtype: DataType) -> bool:
-        """Whether denormals of a type are kept. FLOAT16 is for storage, and keeps them on every
+        """Whether denormals of a type are kept. FLOAT16 is a storage type, and keeps them on every
         device; BFLOAT16 has the exponents of FLOAT32."""
         width = {DataType.FLOAT64: 64, DataType.FLOAT16: 16}.get(dtype, 32)
         return width == 16 or width in self.denormals
 
     def loses_special(self, dtype: DataType) -> bool:
-        """Whether NaN and infinities are known to be lost where values of a type are computed."""
+        """Whether NaN and infinities are known to be lost in computations of a type."""
         return dtype.is_float and (64 if dtype is DataType.FLOAT64 else 32) in self.lost
 
     def find_ulps(self, operation: str, dtype: DataType) -> float:
-        """How far one operation on floats may be off, in units of the last place, where languages
-        differ in what they promise: `div` and `sqrt`. All others are correctly rounded."""
+        """Largest error of one floating-point operation, in units in the last place. Languages
+        differ for `div` and `sqrt`; all others are correctly rounded."""
         division = self.double if dtype is DataType.FLOAT64 else self.single
         promised = {
             "div": division.quotient, "div_nearest": division.quotient, "sqrt": division.root
@@ -71,7 +70,7 @@ class FloatPromises:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What is promised, for people."""
+        """Promises in words."""
         return (
             f"NaN and signed zeros {_say_kept(self.special, self.lost)}",
             f"denormals {_say_kept(self.denormals)}",
@@ -79,15 +78,15 @@ class FloatPromises:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The record as plain data for JSON."""
+        """Plain data for JSON."""
         made = dataclasses.asdict(self)
         return made | {name: list(made[name]) for name in ("special", "denormals", "lost")}
 
 
 LEAST = FloatPromises()
-"""What every device promises."""
+"""Promises of every device."""
 KEEPING = FloatPromises(FLOAT_WIDTHS, FLOAT_WIDTHS)
-"""What a device promises that keeps all numbers, and divides no better than others."""
+"""Promises of a device that keeps all numbers, with the largest errors of divisions."""
 
 
 def _say_kept(widths: tuple[int, ...], lost: tuple[int, ...] = ()) -> str:

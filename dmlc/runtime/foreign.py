@@ -1,8 +1,8 @@
 """Arrays of other libraries as NumPy's, and results as arrays of those libraries.
 
-Memory is shared and never copied: an array comes in through DLPack, NumPy's array interface or the
-buffer protocol, and a result goes back through the `from_dlpack` of the library that it came
-from. No library is named or imported here: an array says itself where it belongs.
+Memory is shared and never copied: an array is imported through DLPack, NumPy's array interface or
+the buffer protocol, and a result is exported with the `from_dlpack` of its library. No library is
+named or imported here: an array identifies its own.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from dmlc.source import ArgumentError, DmlcError, UnsupportedError
 
 
 def as_array(name: str, value: object, what: str = "input") -> Array:
-    """`value` as a NumPy array that shares its memory; `name` and `what` (input or output) are for
-    messages. Its data type is for the caller to check.
+    """NumPy array that shares the memory of `value`; `name` and `what` (input or output) are for
+    messages. The caller checks its data type.
 
-    Raises `ArgumentError` for what is no array, `UnsupportedError` for one in the memory of a
+    Raises `ArgumentError` for anything but an array, `UnsupportedError` for one in the memory of a
     device, and `DmlcError` for one whose library does not share it.
     """
     array = _find_array(name, value, what)
@@ -42,7 +42,7 @@ def as_array(name: str, value: object, what: str = "input") -> Array:
 
 
 def _find_array(name: str, value: object, what: str) -> Array | None:
-    """The same, and None for what is no array."""
+    """The same, and None for anything but an array."""
     if type(value) is np.ndarray:
         return value
     if isinstance(value, type):
@@ -83,21 +83,21 @@ def _refused(name: str, value: object, what: str, problem: Exception) -> DmlcErr
 # DLPack in ------------------------------------------------------------------------------------
 
 _NEW, _OLD = b"dltensor_versioned", b"dltensor"
-"""The names of a capsule, by the version of DLPack that it keeps to."""
+"""Names of a capsule in the new and the old version of DLPack."""
 _HEAD = struct.Struct("@IIPPQ")
-"""What stands before the tensor in a capsule from version 1.0 on: the version, two pointers of
-its maker's, and flags."""
+"""Header before the tensor in a capsule since version 1.0: version, two pointers of the producer,
+and flags."""
 _TENSOR = struct.Struct("@PiiiBBHPPQ")
-"""A tensor: its address, its device's type and number, its rank, its data type as code, bits and
-lanes, where its sizes and strides are, and its offset in bytes."""
+"""Tensor: address, device type and number, rank, data type as code, bits and lanes, pointers to
+sizes and strides, and offset in bytes."""
 _CODE = struct.calcsize("@Piii")
-"""Where the code of the data type is in a tensor."""
+"""Offset of the data type's code in a tensor."""
 _READ_ONLY, _COPIED = 1, 2
-"""The flags."""
+"""Flags."""
 
 _HOST = (1, 3, 11, 13)
-"""The device types whose memory a processor reads and writes: its own, and what drivers of CUDA
-and ROCm keep in place for it or move to it."""
+"""Device types with memory that the processor can access: its own, and host memory pinned or
+managed by CUDA and ROCm."""
 _DEVICES = {
     2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 9: "VPI", 10: "ROCm", 12: "extension",
     14: "oneAPI", 15: "WebGPU", 16: "Hexagon", 17: "MAIA", 18: "Trainium",
@@ -122,8 +122,8 @@ _is_named.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 class _Memory:
-    """Memory of a capsule as NumPy takes it. An array over it keeps the capsule, and with it the
-    memory: a capsule that nobody has consumed gives that back when it goes."""
+    """Memory of a capsule for NumPy. An array over it keeps the capsule alive, and with it the
+    memory, which an unconsumed capsule frees."""
 
     def __init__(self, interface: dict[str, object], capsule: object) -> None:
         self.__array_interface__ = interface
@@ -131,7 +131,7 @@ class _Memory:
 
 
 class _Export:
-    """An array of another library, asked for its memory."""
+    """Array of another library, to be opened."""
 
     def __init__(self, name: str, value: object, what: str) -> None:
         self._name = name
@@ -139,7 +139,8 @@ class _Export:
         self._what = what
 
     def open(self) -> Array:
-        """The array. NumPy reads what it has types for, and quickly; `_read` reads the rest."""
+        """NumPy array over its memory. NumPy reads the types it has, and quickly; `_read` reads the
+        rest."""
         # PyTorch negates some views when they are read, and its export leaves that out.
         is_negated = getattr(self._value, "is_neg", None)
         if is_negated is not None and is_negated() is True:
@@ -159,7 +160,7 @@ class _Export:
             return None
 
     def _read(self) -> Array:
-        """The array as the capsule describes it, or what is wrong with it."""
+        """Array as the capsule describes it, or its error."""
         capsule = self._take_capsule()
         flags, tensor = _open_capsule(capsule)
         address, device, number, rank, *dtype, sizes, steps, offset = _unpack(_TENSOR, tensor)
@@ -231,7 +232,7 @@ class _Export:
 
 
 def _open_capsule(capsule: object) -> tuple[int | None, int]:
-    """The flags of a capsule, None from before there were any, and where its tensor is."""
+    """Flags of a capsule, None in the old version, and the address of its tensor."""
     if not _is_named(capsule, _NEW):
         return None, _pointer_of(capsule, _OLD)
     pointer = _pointer_of(capsule, _NEW)
@@ -250,8 +251,8 @@ def _integers(pointer: int, count: int) -> Shape:
 
 
 class _Bfloat16:
-    """A BFLOAT16 array for DLPack, which NumPy itself exports none of: exported as integers, and
-    said to be what it is."""
+    """BFLOAT16 array for DLPack, which NumPy does not export: its bits as integers, with the right
+    type code."""
 
     def __init__(self, array: Array) -> None:
         self._bits = array.view(np.uint16)
@@ -268,7 +269,7 @@ class _Bfloat16:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Library:
-    """What makes arrays of a library: the module that has its `from_dlpack`."""
+    """Array library: the module with its `from_dlpack`."""
 
     namespace: Any
 
@@ -277,8 +278,8 @@ class Library:
         return cast(str, self.namespace.__name__)
 
     def take(self, name: str, array: Array) -> Any:
-        """The result `name` as an array of this library, over the same memory where the library
-        allows it. Raises `DmlcError` where it cannot hold the result."""
+        """Result `name` as an array of this library, over the same memory if the library permits
+        it. Raises `DmlcError` if it cannot hold the result."""
         namespace = self.namespace
         dtype = _name_of(array.dtype)
         source = _Bfloat16(array) if dtype == "bfloat16" else array
@@ -302,21 +303,21 @@ class Library:
 
 @functools.lru_cache(maxsize=64)
 def _name_of(dtype: np.dtype[Any]) -> str:
-    """Kept, for NumPy puts it together each time."""
+    """Name of a NumPy type, cached because NumPy builds it at each call."""
     return dtype.name
 
 
 def like(name: str, array: Array, value: object) -> Any:
-    """The result `name` as an array of the library that `value` is from, or itself where `value`
-    is NumPy's or a plain buffer. Raises `DmlcError` where that library cannot hold it."""
+    """Result `name` as an array of the library of `value`, or itself if `value` is NumPy's or a
+    plain buffer. Raises `DmlcError` if that library cannot hold it."""
     library = find_library(value)
     return array if library is None else library.take(name, array)
 
 
 def find_library(value: object) -> Library | None:
-    """The library of an array: the namespace that it names (`__array_namespace__`), or else the
-    package that its class or a base is from; either has `from_dlpack`. None for NumPy arrays and
-    for what comes from no such library, as buffers do."""
+    """Library of an array: the namespace that it names (`__array_namespace__`), or else the package
+    of its class or a base; either has `from_dlpack`. None for NumPy arrays and for other objects,
+    such as buffers."""
     if isinstance(value, np.ndarray | np.generic):
         return None
     named = getattr(value, "__array_namespace__", None)
@@ -340,24 +341,24 @@ def _library_of(kind: type) -> Library | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Given:
-    """What a caller gives for a run, as NumPy arrays over the same memory."""
+    """Caller's arguments of a run, as NumPy arrays over the same memory."""
 
     inputs: dict[str, Array]
     outputs: dict[str, Array | Shape]
-    """Arrays to write into, and the sizes of others."""
+    """Arrays to write into, and the sizes of other outputs."""
     owners: dict[str, Any]
-    """The arrays to write into as the caller gave them."""
+    """Arrays to write into, in the caller's form."""
     library: Library | None
-    """What results become arrays of; None for NumPy."""
+    """Library of the results; None for NumPy."""
 
     @property
     def large(self) -> int:
-        """From how many bytes on a result starts at a cache line. Some libraries share no memory
-        that does not."""
+        """Size in bytes from which a result starts at a cache line, since some libraries share only
+        aligned memory."""
         return LARGE if self.library is None else 0
 
     def hand_over(self, results: Mapping[str, Array]) -> dict[str, Any]:
-        """The results of a run as the caller gets them: an array that was given is that itself."""
+        """Results of a run in the caller's form: an array that was given is returned itself."""
         return {name: self._hand_over(name, array) for name, array in results.items()}
 
     def _hand_over(self, name: str, array: Array) -> Any:
@@ -368,8 +369,8 @@ class Given:
     def keep(
         self, results: Mapping[str, Array]
     ) -> tuple[Callable[[], dict[str, Any]], tuple[Copy, ...]]:
-        """What gives the results after each run into these same arrays, and what it has to copy
-        each time: the results of a library whose arrays never change, or that shares no memory."""
+        """Function that returns the results after each run into these same arrays, and the copies
+        it makes each time: for a library with immutable arrays, or one that shares no memory."""
         kept = self.hand_over(results)
         library = self.library
         apart = [
@@ -388,8 +389,8 @@ class Given:
 
 
 def receive(inputs: Mapping[str, object], outputs: Mapping[str, object]) -> Given:
-    """The arrays and sizes of a call. Results are of the library of the first array that is from
-    one, inputs before outputs, each in the order given. Raises as `as_array` does."""
+    """Arrays and sizes of a call. The library of the results is that of the first foreign array,
+    inputs before outputs, each in the order given. Raises as `as_array` does."""
     arrays = {name: as_array(name, value) for name, value in inputs.items()}
     wanted: dict[str, Array | Shape] = {}
     owners: dict[str, object] = {}
@@ -410,7 +411,7 @@ def receive(inputs: Mapping[str, object], outputs: Mapping[str, object]) -> Give
 
 
 def _is_over(made: object, array: Array) -> bool:
-    """Whether an array of a library is over this memory, and may see it change."""
+    """Whether an array of a library shares this memory, so that it may change."""
     seen = as_array("", made)
     return seen.flags.writeable and (not array.size or np.shares_memory(seen, array))
 

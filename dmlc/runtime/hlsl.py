@@ -1,8 +1,8 @@
-"""The HLSL kernels of a program, compiled by DXC and held against what the program says of them.
+"""HLSL kernels of a program, compiled by DXC and checked against the program.
 
-A kernel is compiled to DXIL even where only SPIR-V is wanted: the compiler checks Direct3D's
-limits there alone. What the compiler reports a shader to bind must be what the program says:
-a disagreement is a bug of dmlc, so an InternalError.
+A kernel is compiled to DXIL even if only SPIR-V is used, since the compiler checks Direct3D's
+limits only there. The bindings that the compiler reports must be the program's: a difference is a
+bug of dmlc, so an InternalError.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from dmlc.source import InternalError, UnavailableError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CompiledKernel:
-    """A kernel as both kinds of machine code, and what is known of it."""
+    """Kernel as both kinds of machine code, with its properties."""
 
     dxil: bytes
-    """As DXC gives it: only Windows' DXC writes its checksum, see `dxbc.sign`. Nothing of a kernel
-    with matrix instructions, which are Vulkan's."""
+    """DXIL in DXC's form, with a checksum only on Windows, see `dxbc.sign`. Empty for a kernel with
+    matrix instructions, which are Vulkan's."""
     spirv: bytes
     shifts: RegisterShifts
-    """Where the registers lie among the SPIR-V's bindings."""
+    """Offsets of the register classes among the bindings of the SPIR-V."""
     reflection: Reflection
     facts: ModuleFacts
     warnings: tuple[str, ...]
@@ -57,10 +57,10 @@ class CompiledKernel:
 def compile_kernel(
     kernel: KernelSource, library: Library | None = None, floats: FloatPromises | None = None
 ) -> CompiledKernel:
-    """Compiles and checks a kernel; the work is done once per source, compiler and promises.
+    """Compiles and checks a kernel, once per source, compiler and promises.
 
-    For a device, `floats` is what that can promise: its SPIR-V asks for nothing else. Without it,
-    the SPIR-V asks for what the kernel itself says, for devices that are not known.
+    `floats` are a device's promises: the SPIR-V requests no others. Without it, for unknown
+    devices, the SPIR-V requests what the kernel itself needs.
     """
     if kernel.spirv:
         return _take(kernel)
@@ -70,7 +70,7 @@ def compile_kernel(
 
 
 def _take(kernel: KernelSource) -> CompiledKernel:
-    """A kernel that others compiled, as its module has it."""
+    """Foreign compiled kernel, described by its module."""
     facts = read_module(kernel.spirv)
     reflection = Reflection(facts.group_size, (), ())
     return CompiledKernel(b"", kernel.spirv, _find_shifts(kernel), reflection, facts, ())
@@ -81,7 +81,7 @@ def compile_kernels(
     library: Library | None = None,
     floats: FloatPromises | None = None,
 ) -> list[CompiledKernel]:
-    """Compiles and checks kernels side by side, each as `compile_kernel` does."""
+    """Compiles and checks kernels in parallel, each as `compile_kernel` does."""
     found = library or load_library()
 
     def compile_one(kernel: KernelSource) -> CompiledKernel:
@@ -91,19 +91,19 @@ def compile_kernels(
 
 
 def list_special(kernel: KernelSource, floats: FloatPromises) -> tuple[int, ...]:
-    """The widths of floats, in bits, of which a kernel asks a device with these promises to keep
-    NaN, infinities and the signs of zeros."""
+    """Float widths, in bits, for which a kernel requests NaN, infinities and the signs of zeros
+    from a device with these promises."""
     return tuple(width for width in kernel.float_controls if width in floats.special)
 
 
 def check_tools() -> None:
-    """UnavailableError, with the cure, where DXC is not at hand."""
+    """Raises UnavailableError, with the cure, if DXC is missing."""
     load_library()
 
 
 def compile_files(program: Program) -> dict[str, bytes]:
-    """The `.dxil` and `.spv` of every kernel, by file name; none where DXC is not at hand, or for a
-    shader model that is a draft. The `.dxil` holds its checksum, whatever DXC has written."""
+    """Contents of the `.dxil` and `.spv` of every kernel, by file name; empty without DXC, and for
+    a draft shader model. The `.dxil` always has its checksum."""
     if any(kernel.shader_model in DRAFTS for kernel in program.kernels):
         return {}
     try:
@@ -190,7 +190,7 @@ def _find_shifts(kernel: KernelSource) -> RegisterShifts:
 
 @functools.cache
 def _find_revision() -> str:
-    """What tells this compiler's own part in what is made from that of another."""
+    """Identity of this compiler's own part in its products."""
     parts = (Path(str(module.__file__)).read_bytes() for module in (dxc, spirv))
     return hashlib.sha256(b"".join((*parts, Path(__file__).read_bytes()))).hexdigest()
 
@@ -199,7 +199,7 @@ _HEADER = struct.Struct("<QQ")
 
 
 def _pack(compiled: CompiledKernel) -> bytes:
-    """A compiled kernel as bytes, without what its SPIR-V says."""
+    """Compiled kernel as bytes, without the properties that its SPIR-V has."""
     said = {
         "reflection": dataclasses.asdict(compiled.reflection)
         | {"resources": [_pack_resource(r) for r in compiled.reflection.resources]},
@@ -236,10 +236,8 @@ def _unpack(packed: bytes, shifts: RegisterShifts) -> CompiledKernel:
 
 
 def check_reflection(kernel: KernelSource, reflection: Reflection) -> None:
-    """InternalError where a shader's registers, constants or group size are not the program's.
-
-    A shader may leave unused what the program binds.
-    """
+    """Raises InternalError if a shader's registers, constants or group size are not the program's.
+    A shader may leave bindings of the program unused."""
     wrong: list[str] = []
     expected = kernel.dispatch.items
     if reflection.group_size != expected:

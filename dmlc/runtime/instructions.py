@@ -1,13 +1,13 @@
-"""Which instructions drivers for CPUs may use: no AVX-512 where their compiler gets it wrong.
+"""Instruction sets for CPU drivers: no AVX-512 where LLVM miscompiles it.
 
-PoCL and lavapipe compile kernels by LLVM. From version 13 (at least) to 22, LLVM computes other
-bits than it is asked for where it turns logic on three values, chosen by a mask, into one
-instruction of AVX-512: two of the truth tables for reordered operands are swapped (LLVM's issue
-157929). `select(x == x, (y & ~sign) | (x & sign), x)` is such logic, and so are parts of PoCL's
-own functions. Both drivers can be told, before they start, to do without AVX-512.
+PoCL and lavapipe compile kernels with LLVM. Versions 13 (at least) to 22 give wrong bits when they
+combine logic on three values, selected by a mask, into one instruction of AVX-512: two of the truth
+tables for reordered operands are swapped (LLVM's issue 157929). `select(x == x, (y & ~sign) | (x &
+sign), x)` is such logic, and so are parts of PoCL's own functions. Both drivers can be started
+without AVX-512.
 
-The choice is a function of facts; what the facts are, `read_flags` and the drivers' modules find
-out. Whether a driver computes rightly after all is for the known-answer check to say.
+The choice is a function of facts, which `read_flags` and the drivers' modules collect. The
+known-answer tests decide whether a driver is correct after all.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 LAST_WRONG_LLVM = 22
-"""The last version known to be wrong. Versions 13, 14, 15, 16, 19 and 22 were tried."""
+"""Last version known to be wrong. Versions 13, 14, 15, 16, 19 and 22 were tried."""
 
 _CPUINFO = Path("/proc/cpuinfo")
 _WRONG_WITH = "avx512f"
 _INSTEAD = frozenset({"avx2", "fma", "f16c", "bmi2"})
-"""What the drivers' other path takes."""
+"""Instruction sets of the drivers' other code path."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Override:
-    """How a driver is told to do without AVX-512."""
+    """Environment variable that makes a driver avoid AVX-512."""
 
     variable: str
     value: str
@@ -40,36 +40,36 @@ LAVAPIPE = Override("GALLIUM_OVERRIDE_CPU_CAPS", "avx")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Facts:
-    """What the choice depends on."""
+    """Inputs of the choice."""
 
     flags: frozenset[str]
-    """What the processor can do, as Linux names it; empty where that is not known."""
+    """Processor features in Linux's names; empty if unknown."""
     llvm: int | None
-    """The version of LLVM that the driver compiles by; None where it is not known, or the driver
-    cannot be told."""
+    """Version of the driver's LLVM; None if it is unknown, or the driver has no such setting."""
     environment: Mapping[str, str]
     started: bool = False
-    """Whether something else in this process has started the driver already."""
+    """Whether the driver was started in this process already."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """What is done about a driver, and why."""
+    """Choice for a driver, with its reason."""
 
     variable: str
     value: str | None
-    """What the variable is to hold while the driver starts; None to leave it as it is."""
+    """Value of the variable while the driver starts; None to leave it unchanged."""
     note: str
-    """A few words for who lists devices; empty where there was nothing to choose."""
+    """Reason for lists of devices; empty if there was nothing to choose."""
 
 
 def may_go_wrong(flags: frozenset[str]) -> bool:
-    """Whether a processor has AVX-512, and what is used in its place."""
+    """Whether a processor has AVX-512, and the instruction sets used in its place."""
     return _WRONG_WITH in flags and flags >= _INSTEAD
 
 
 def choose(override: Override, facts: Facts) -> Choice:
-    """Whether a driver is started without AVX-512. What the user has set stands."""
+    """Decides whether a driver is started without AVX-512. The user's own setting takes
+    precedence."""
     wrong = facts.llvm is not None and facts.llvm <= LAST_WRONG_LLVM
     if not (wrong and may_go_wrong(facts.flags)):
         return Choice(override.variable, None, "")
@@ -88,7 +88,7 @@ def choose(override: Override, facts: Facts) -> Choice:
 
 
 def started_note(override: Override) -> str:
-    """What is said of a driver that was started before there was a choice."""
+    """Note on a driver that was started before the choice."""
     return (
         "with AVX-512, which its LLVM compiles wrongly: something else in this process started it "
         f"first (set {override.variable}={override.value} before that)"
@@ -97,7 +97,7 @@ def started_note(override: Override) -> str:
 
 @functools.cache
 def read_flags() -> frozenset[str]:
-    """What this machine's processor can do; empty where Linux does not say."""
+    """Features of this machine's processor; empty if Linux does not list them."""
     try:
         text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -106,7 +106,7 @@ def read_flags() -> frozenset[str]:
 
 
 def find_flags(cpuinfo: str) -> frozenset[str]:
-    """The flags of the first processor that a `/proc/cpuinfo` lists."""
+    """Flags of the first processor in the text of `/proc/cpuinfo`."""
     for line in cpuinfo.splitlines():
         name, colon, flags = line.partition(":")
         if colon and name.strip() == "flags":

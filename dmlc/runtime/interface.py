@@ -1,8 +1,8 @@
-"""What every runtime offers: devices, and programs loaded on them.
+"""Interface of every runtime: devices, and programs loaded on them.
 
-A runtime is a package of `dmlc.runtime`, and devices are named by it: `vulkan`, `vulkan:0`,
-`vulkan:llvmpipe`. It has the functions of `Runtime`, its devices the properties of `AnyDevice`,
-and what it loads the methods of `AnyExecutable`.
+A runtime is a package of `dmlc.runtime`, and its devices are named after it: `vulkan`, `vulkan:0`,
+`vulkan:llvmpipe`. It has the functions of `Runtime`, its devices the properties of `AnyDevice`, and
+its loaded programs the methods of `AnyExecutable`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from dmlc.runtime.report import Report
 from dmlc.source import DmlcError, UnavailableError, UnsupportedError
 
 Inputs: TypeAlias = Mapping[str, Any] | Sequence[Any]
-"""Arrays by name, or one for every input in order: NumPy's, or what `foreign` takes."""
+"""Arrays by name, or one per input in order: NumPy's, or any that `foreign` imports."""
 Outputs: TypeAlias = Mapping[str, Any]
-"""Arrays to write into, or sizes."""
+"""Arrays to write into, or sizes, by name."""
 
 
 class CompileOptions(TypedDict, total=False):
-    """How a program is compiled for a device, where that is not as for the language at large."""
+    """Options for compiling a program for a device, where they differ from the language's
+    defaults."""
 
     profile: str
     root_signature: bool
@@ -36,14 +37,14 @@ class CompileOptions(TypedDict, total=False):
 
 
 class AnyDevice(Protocol):
-    """A device that runs programs: plain frozen data."""
+    """Device that runs programs: plain frozen data."""
 
     runtime: ClassVar[str]
-    """The runtime it belongs to."""
+    """Name of its runtime."""
 
     @property
     def index(self) -> int | str:
-        """What stands behind the colon of a selector: its number in `devices()`."""
+        """Part of a selector after the colon: its number in `devices()`."""
         ...
 
     @property
@@ -51,22 +52,22 @@ class AnyDevice(Protocol):
 
     @property
     def driver(self) -> str:
-        """The driver's version, as it gives it."""
+        """Version of the driver, in its own form."""
         ...
 
     @property
     def note(self) -> str:
-        """What was chosen before its driver started, and why; empty for nothing."""
+        """Choice made before its driver started, with the reason; empty for none."""
         ...
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What it is and can do, for people."""
+        """Properties in words."""
         ...
 
     @property
     def floats(self) -> FloatPromises:
-        """What it promises of floating-point numbers."""
+        """Floating-point promises."""
         ...
 
     @property
@@ -74,7 +75,7 @@ class AnyDevice(Protocol):
 
 
 class AnyExecutable(Protocol):
-    """A program built for a device. Safe to call from several threads at once."""
+    """Program built for a device. Thread-safe."""
 
     @property
     def program(self) -> Program: ...
@@ -97,7 +98,7 @@ class AnyExecutable(Protocol):
 
 
 class Watch(Protocol):
-    """Runs a program once under a tool that watches its accesses to memory."""
+    """Run of a program under a tool that checks its memory accesses."""
 
     def __call__(
         self,
@@ -107,31 +108,32 @@ class Watch(Protocol):
         outputs: Mapping[str, Shape],
         /,
     ) -> list[str]:
-        """What the tool objects to, a sentence each; `outputs` gives their sizes. Raises
-        `UnavailableError`, with the cure, where it is missing."""
+        """Errors that the tool reports, one sentence each; `outputs` gives their sizes. Raises
+        `UnavailableError`, with the cure, if the tool is missing."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tool:
-    """What watches each access of a run to memory."""
+    """Tool that checks each memory access of a run."""
 
     name: str
     watch: Watch
 
 
 class Runtime(Protocol):
-    """What a runtime's package has."""
+    """Contents of a runtime's package."""
 
     CHOICE: str
-    """The environment variable that names the device where no selector does; empty for none."""
+    """Environment variable with the default selector; empty for none."""
 
     def devices(self) -> Sequence[AnyDevice]:
-        """Its devices here. Raises `UnavailableError`, with the cure, where there can be none."""
+        """Devices on this machine. Raises `UnavailableError`, with the cure, if none is
+        possible."""
         ...
 
     def find_device(self, selector: str | None = None) -> AnyDevice:
-        """The device that a selector means. Raises `UnavailableError` where there is none."""
+        """Device of a selector. Raises `UnavailableError` if there is none."""
         ...
 
     def load_on(self, program: Program, device: Any) -> AnyExecutable:
@@ -139,40 +141,40 @@ class Runtime(Protocol):
         ...
 
     def find_tool(self) -> Tool | None:
-        """What watches what a run on its devices does in memory; None where there is no such
-        tool here."""
+        """Tool that checks the memory accesses of runs on its devices; None if there is none
+        here."""
         ...
 
 
 class Compiler(Protocol):
-    """What a module has that turns sources into machine code."""
+    """Contents of a module that compiles sources to machine code."""
 
     def check_tools(self) -> None:
-        """Raises `UnavailableError`, with the cure, where the compiler is not at hand."""
+        """Raises `UnavailableError`, with the cure, if the compiler is missing."""
         ...
 
     def compile_files(self, program: Program) -> dict[str, bytes]:
-        """What comes of a program's kernels, by file name; nothing without the compiler."""
+        """Compiled kernels of a program, by file name; empty without the compiler."""
         ...
 
 
 class ForeignError(UnavailableError):
-    """What no machine with this system can have."""
+    """Raised for a feature that no machine with this system has."""
 
 
 def find_runtime(name: str) -> Runtime:
-    """The runtime of that name, imported now."""
+    """Runtime of that name, imported now."""
     return cast(Runtime, importlib.import_module(f"dmlc.runtime.{name}"))
 
 
 def find_compiler(name: str) -> Compiler:
-    """The module of that name, imported now."""
+    """Compiler module of that name, imported now."""
     return cast(Compiler, importlib.import_module(f"dmlc.runtime.{name}"))
 
 
 def check_target(program: Program, target: str, devices: str) -> None:
-    """UnsupportedError for a program that was compiled for another target than the `devices`,
-    such as `Vulkan devices`, run."""
+    """Raises UnsupportedError for a program compiled for another target than the one that
+    `devices`, such as `Vulkan devices`, run."""
     if program.target != target:
         raise UnsupportedError(
             f"{program.name} was compiled for {program.target}, and {devices} run programs "
@@ -182,8 +184,8 @@ def check_target(program: Program, target: str, devices: str) -> None:
 
 
 def part_of_selector(selector: str | None, runtime: str) -> str:
-    """The index or the part of a name in a selector: what stands behind the colon, or all of it
-    where it does not begin with the runtime. Raises `DmlcError` for a colon with nothing behind."""
+    """Index or part of a name in a selector: the text after the colon, or all of it without the
+    runtime's name. Raises `DmlcError` if nothing follows the colon."""
     head, colon, tail = (selector or "").partition(":")
     if head != runtime:
         return (selector or "").strip()
@@ -201,7 +203,7 @@ _MOST_DEVICES = 20
 def no_such_device(
     kind: str, wanted: str, runtime: str, devices: Iterable[tuple[int, object]]
 ) -> UnavailableError:
-    """The error of a selector that means none of some devices, each with its number."""
+    """Error about a selector that matches none of some devices, each with its number."""
     shown = [f"{runtime}:{index} is {device}" for index, device in devices]
     said = f"has the number {wanted}" if wanted.isdigit() else f"matches '{wanted}'"
     return UnavailableError(

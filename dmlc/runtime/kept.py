@@ -1,8 +1,8 @@
-"""What took long to make, kept on disk for the next process.
+"""Cache on disk of results that took long to compute.
 
-An entry is a file called after all that it depends on, and begins with a digest of both: what was
-cut short, changed or mixed up is made again. The folder is bounded; what was not used for longest
-goes first. Everything here can be lost at any time.
+An entry is a file named after all its inputs, and begins with a digest of both: a truncated or
+corrupted entry is computed again. The folder has a size limit; the least recently used entries are
+removed first. Everything in it may be lost at any time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dmlc.files import cache_folder, read_bounded, write_files
 from dmlc.source import DmlcError
 
 OFF = "DMLC_NO_CACHE"
-"""The environment variable that has nothing kept, and nothing that was kept used, unless empty."""
+"""Environment variable that disables the cache unless empty."""
 
 _DIGEST = hashlib.sha256
 _DIGEST_BYTES = 32
@@ -28,26 +28,26 @@ _SUFFIX = ".kept"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contents:
-    """What a folder has."""
+    """Number and size of a folder's entries."""
 
     entries: int
     bytes: int
 
 
 class Kept:
-    """Entries in one folder, together at most so many bytes. Safe for several threads and
-    processes at once. Without a folder it keeps nothing."""
+    """Entries in one folder, with a limit on their total size in bytes. Safe for several threads
+    and processes at once. Without a folder it keeps nothing."""
 
     def __init__(self, folder: Path | None, most_bytes: int) -> None:
         self.folder = folder
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
         self._unseen: int | None = None
-        """Bytes that were written since the folder was last looked through; None for not yet."""
+        """Bytes written since the folder was last scanned; None before the first scan."""
 
     def find(self, key: bytes, make: Callable[[], bytes]) -> bytes:
-        """What is kept under a key, which says all that it depends on; or else what `make` gives,
-        which is kept."""
+        """Entry of a key, which names all its inputs; or else the result of `make`, which is
+        kept."""
         if self.folder is None or os.environ.get(OFF):
             return make()
         name = f"{_DIGEST(key).hexdigest()[:40]}{_SUFFIX}"
@@ -87,7 +87,7 @@ class Kept:
             self._bound(folder)
 
     def _bound(self, folder: Path) -> None:
-        """Removes the entries that were not used for longest, where there are too many."""
+        """Removes the least recently used entries beyond the limit."""
         found = sorted(_list_entries(folder), key=lambda each: each[1].st_mtime_ns)
         size = sum(status.st_size for _, status in found)
         for path, status in found:
@@ -102,7 +102,7 @@ def _digest(key: bytes, content: bytes) -> bytes:
 
 
 def _list_entries(folder: Path) -> list[tuple[Path, os.stat_result]]:
-    """The regular files of a folder: entries, and what processes that were killed have left."""
+    """Regular files of a folder: entries, and remains of killed processes."""
     found: list[tuple[Path, os.stat_result]] = []
     try:
         names = os.listdir(folder)
@@ -130,24 +130,24 @@ def _remove(path: Path) -> None:
 
 _usual = cache_folder()
 SHADERS = Kept(None if _usual is None else _usual / "shaders", 256 << 20)
-"""What DXC made of kernels."""
+"""Kernels compiled by DXC."""
 
 PARTS = {
     "shaders": "HLSL kernels as DXC compiled them, 256 MiB at most",
     "devices": "devices that compute rightly",
     "d3d12": "the library for Direct3D 12 on Linux",
 }
-"""The folders of the cache, and what each has."""
+"""Folders of the cache, and their contents."""
 
 
 def measure(part: str) -> Contents:
-    """How many entries a part has, and how much they take on disk."""
+    """Number of a part's entries, and their size on disk."""
     sizes = [] if _usual is None else [s.st_size for _, s in _list_entries(_usual / part)]
     return Contents(len(sizes), sum(sizes))
 
 
 def clear(part: str) -> None:
-    """Removes every entry of a part, and what processes that were killed have left."""
+    """Removes every entry of a part, and remains of killed processes."""
     if _usual is not None:
         for path, _ in _list_entries(_usual / part):
             _remove(path)

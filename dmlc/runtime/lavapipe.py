@@ -1,7 +1,7 @@
-"""The version of LLVM that lavapipe compiles by, read from its file before the loader loads it.
+"""Version of the LLVM in lavapipe, read from its file before the loader loads it.
 
-Once it is loaded it is too late to choose its instructions (see `instructions`). The library holds
-the words that its device's name begins with: `llvmpipe (LLVM 15.0.6, ...`.
+After loading it is too late to choose its instructions (see `instructions`). The library contains
+the beginning of its device's name: `llvmpipe (LLVM 15.0.6, ...`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dmlc.runtime.manifests import find_library, list_manifests
 from dmlc.source import DmlcError
 
 NAME = "llvmpipe"
-"""What the names of lavapipe's devices begin with."""
+"""Beginning of the names of lavapipe's devices."""
 
 _LIBRARY = "vulkan_lvp"
 _VERSION = re.compile(rb"llvmpipe \(LLVM (\d+)\.")
@@ -28,7 +28,7 @@ _MAPS = Path("/proc/self/maps")
 
 @functools.cache
 def choose_instructions() -> Choice:
-    """What is done about lavapipe in this process: decided once, before it is first loaded."""
+    """Choice for lavapipe in this process, made once, before it is first loaded."""
     flags = read_flags()
     llvm = find_llvm(os.environ) if may_go_wrong(flags) else None
     return choose(LAVAPIPE, Facts(flags, llvm, os.environ, started=_is_loaded()))
@@ -42,7 +42,7 @@ def _is_loaded() -> bool:
 
 
 def find_llvm(environment: Mapping[str, str]) -> int | None:
-    """The lowest version of LLVM that a lavapipe here was built with; None where none is found."""
+    """Lowest version of LLVM in a lavapipe here; None if none is found."""
     found: list[int] = []
     for manifest in list_manifests(environment):
         library = find_library(manifest, _LIBRARY, environment)
@@ -53,7 +53,7 @@ def find_llvm(environment: Mapping[str, str]) -> int | None:
 
 
 def read_version(library: Path) -> int | None:
-    """The major version of LLVM that a lavapipe's library names; None where it names none."""
+    """Major version of LLVM that a lavapipe's library names; None if it names none."""
     try:
         with (
             open_regular(library) as file,

@@ -1,7 +1,5 @@
-"""Where the Vulkan loader finds drivers: by manifests, small JSON files that name a library.
-
-What a library is asked or told, its own module knows.
-"""
+"""Manifests of the Vulkan loader: small JSON files that name a driver's library. The module of each
+driver examines its library."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ _DATA = ("XDG_DATA_HOME", "~/.local/share", "XDG_DATA_DIRS", "/usr/local/share:/
 
 
 def list_manifests(environment: Mapping[str, str]) -> Iterator[Path]:
-    """The manifests that the loader looks at."""
+    """Manifests that the loader reads."""
     named = environment.get("VK_DRIVER_FILES") or environment.get("VK_ICD_FILENAMES")
     if named is None:
         places = [folder / "vulkan" / "icd.d" for folder in _list_folders(environment)]
@@ -50,8 +48,8 @@ def _split(paths: str) -> list[Path]:
 
 
 def find_library(manifest: Path, part: str, environment: Mapping[str, str]) -> Path | None:
-    """The library that a manifest names, if `part` is in its name; None for other drivers, or a
-    manifest that cannot be read: the loader will complain of that."""
+    """Library that a manifest names, if `part` is in its name; None for other drivers, and for an
+    unreadable manifest, which the loader will report."""
     try:
         content: Any = json.loads(read_bounded(manifest, _MOST_BYTES))
         named = content["ICD"]["library_path"]
@@ -66,7 +64,7 @@ def find_library(manifest: Path, part: str, environment: Mapping[str, str]) -> P
 
 
 def _list_library_folders() -> list[Path]:
-    """Where the system's dynamic loader looks, most likely first."""
+    """Folders of the system's dynamic loader, most likely first."""
     architecture = cast("str | None", sysconfig.get_config_var("MULTIARCH"))
     names = [f"lib/{architecture}"] if architecture else []
     names += ["lib64", "lib"]

@@ -1,7 +1,7 @@
-"""Where each tensor of a run lies: a program and the caller's arrays become operands.
+"""Placement of a run: a program and the caller's arrays become operands.
 
-This is the whole check of what a caller gives: names, types, sizes, and memory that inputs and
-outputs share. It decides what is copied and says why; it knows nothing of devices.
+All checks of a caller's arguments are here: names, types, sizes, and memory that inputs and outputs
+share. It decides what is copied, with the reason; it knows nothing of devices.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ NO_ALIGNMENTS: Mapping[str, int] = MappingProxyType({})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Placement:
-    """The tensors of one run."""
+    """Memory of the tensors of one run."""
 
     sizes: dict[str, int]
-    """The element count of each symbol."""
+    """Value of each symbol."""
     operands: dict[str, Operand]
     """Inputs and outputs by name."""
     scratch: dict[str, int]
-    """The bytes of each tensor that only kernels see."""
+    """Size in bytes of each scratch tensor."""
     offsets: dict[str, int]
-    """Where those of them lie that may share one allocation."""
+    """Offsets of the scratch tensors that may share one allocation."""
     copies: tuple[Copy, ...]
 
 
@@ -59,8 +59,8 @@ def read_call(
     inputs: Mapping[str, object] | Sequence[object],
     outputs: Mapping[str, object] | None,
 ) -> Given:
-    """What a caller gives for a run of a program with these inputs, by name; `place` checks the
-    names that are given. Raises `DmlcError` for what is no array."""
+    """Caller's arguments for a run of a program with these inputs, by name; `place` checks the
+    names. Raises `DmlcError` for anything but arrays."""
     return receive(name_inputs(names, inputs), name_outputs(outputs))
 
 
@@ -69,10 +69,9 @@ def place(
 ) -> Placement:
     """Checks the arrays of a run and finds memory for every tensor.
 
-    `gaps` says whether a kernel may store into a strided array of the caller's as it lies, with
-    memory between its elements that is not the array's. `alignments` has the bytes at a multiple of
-    which tensors begin, where kernels get the caller's memory itself. Raises `DmlcError` for
-    everything that does not fit the program.
+    `gaps` says whether a kernel may write to a caller's strided array in place, gaps included.
+    `alignments` has the required alignments in bytes of tensors that kernels access in the caller's
+    memory. Raises `DmlcError` for everything that does not fit the program.
     """
     arrays = call.inputs
     check_names(arrays, program.inputs, "input")
@@ -125,7 +124,7 @@ def place(
 def _split_outputs(
     outputs: Mapping[str, Array | Shape],
 ) -> tuple[dict[str, Array], dict[str, Shape]]:
-    """The arrays among what a caller gives for outputs, and the sizes of all."""
+    """Arrays among a caller's outputs, and the sizes of all."""
     arrays = {n: o for n, o in outputs.items() if isinstance(o, np.ndarray)}
     sizes = {n: o.shape if isinstance(o, np.ndarray) else o for n, o in outputs.items()}
     return arrays, sizes
@@ -152,10 +151,10 @@ def _overwriting_output(
     given: Mapping[str, Array],
     operands: Mapping[str, Operand],
 ) -> str | None:
-    """The output whose stores could change an input before it is read, or None.
+    """Output whose stores could change an input before it is read, or None.
 
-    Storing over an input is harmless where the program allows it and both are the very same
-    elements; an output in memory of its own is written to the caller's array afterwards.
+    Storing over an input is harmless if the program permits it and both are the very same elements;
+    an output with memory of its own is copied to the caller's array afterwards.
     """
     for output in program.outputs:
         target = given.get(output.name)

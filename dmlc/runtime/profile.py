@@ -1,4 +1,4 @@
-"""How long each kernel of a program takes on a device, by the device's own clock."""
+"""Times of a program's kernels on a device, by the device's own clock."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dmlc.sizes import evaluate_size
 from dmlc.source import UnsupportedError, counted
 
 RUNS = 11
-"""So many runs are timed where a caller does not say."""
+"""Default number of timed runs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Interval:
-    """One launch of a kernel, by the kernel's number."""
+    """Time of one launch of a kernel, with the kernel's index."""
 
     kernel: int
     seconds: float
@@ -27,24 +27,24 @@ class Interval:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KernelTime:
-    """What a kernel took of a run, and what it moved."""
+    """Time of a kernel in a run, and the bytes it moves."""
 
     name: str
     stages: tuple[str, ...]
-    """What it computes, by the names of the compiled function's stages."""
+    """Names of the compiled function's stages that it computes."""
     launches: int
-    """In a run: more than one in a loop, or where a launch reaches a part of a tensor."""
+    """Number of launches in a run: several in a loop, or if a launch covers a part of a tensor."""
     microseconds: float
-    """In a run, all its launches together: the median of the runs."""
+    """Microseconds of all its launches in a run: the median of the runs."""
     percent: float
-    """Of what all kernels take."""
+    """Percentage of the time of all kernels."""
     bytes: int
-    """What it reads and writes in a run: a tensor as a whole in every pass over it, or once where
-    the program was compiled for all sizes."""
+    """Bytes that it reads and writes in a run: each tensor as a whole in every pass over it, or
+    once if the program was compiled for all sizes."""
 
     @property
     def gigabytes_a_second(self) -> float | None:
-        """10^9 bytes a second; None where the clock is too coarse."""
+        """Rate in 10^9 bytes per second; None if the clock is too coarse."""
         if not self.microseconds:
             return None
         return self.bytes / self.microseconds / 1e3
@@ -52,7 +52,7 @@ class KernelTime:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """The times of a program's kernels, in execution order; it prints as a table."""
+    """Times of a program's kernels, in execution order; it prints as a table."""
 
     device: str
     runs: int
@@ -60,11 +60,11 @@ class Profile:
 
     @property
     def microseconds(self) -> float:
-        """What all kernels take in a run."""
+        """Microseconds of all kernels in a run."""
         return sum(kernel.microseconds for kernel in self.kernels)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain data for JSON."""
+        """Plain data for JSON."""
         kernels = [
             dataclasses.asdict(k) | {"gigabytes_a_second": k.gigabytes_a_second}
             for k in self.kernels
@@ -101,21 +101,21 @@ class Profile:
 
 
 class Timed(Protocol):
-    """A run with its arrays fixed whose launches can be timed."""
+    """Run bound to its arrays whose launches can be timed."""
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """Those of the program's symbols."""
+        """Values of the program's symbols."""
         ...
 
     def time_launches(self) -> list[Interval]:
-        """Runs once, each launch after the one before it has ended."""
+        """Runs once, with launches that do not overlap."""
         ...
 
 
 def measure(program: Program, device: str, call: Timed, runs: int) -> Profile:
-    """The times of a program's kernels on a device: the medians of so many runs, after one that is
-    not counted."""
+    """Times of a program's kernels on a device: the medians of several runs, after one that is not
+    counted."""
     if expect_integer("runs", runs) < 1:
         raise wrong_kind("runs", "a whole number from 1 on", runs)
     call.time_launches()
@@ -146,7 +146,7 @@ def measure(program: Program, device: str, call: Timed, runs: int) -> Profile:
 
 
 def _count_bytes(program: Program, kernel: KernelSource, sizes: Mapping[str, int]) -> int:
-    """What a kernel reads and writes: as its origin says, or every tensor once."""
+    """Bytes that a kernel reads and writes: those of its origin, or every tensor once."""
     if kernel.origin.traffic is not None:
         return sum(kernel.origin.traffic)
     moved = 0
@@ -158,7 +158,7 @@ def _count_bytes(program: Program, kernel: KernelSource, sizes: Mapping[str, int
 
 
 def refuse(device: object) -> UnsupportedError:
-    """What is raised for a device without a clock for kernels."""
+    """Error about a device without a clock for kernels."""
     return UnsupportedError(
         f"{device} has no clock that kernels can be timed by",
         notes=["OpenCL devices have one, and Vulkan devices with timestamps"],
@@ -166,8 +166,8 @@ def refuse(device: object) -> UnsupportedError:
 
 
 def read_ticks(kernels: Sequence[int], ticks: Sequence[int], period: float) -> list[Interval]:
-    """The launches of kernels, by their numbers, from one clock reading before the first and one
-    after each. A tick takes `period` nanoseconds."""
+    """Launches of kernels, by index, from one clock reading before the first and one after each. A
+    tick takes `period` nanoseconds."""
     return [
         Interval(kernel, max(0, ticks[k + 1] - ticks[k]) * period * 1e-9)
         for k, kernel in enumerate(kernels)

@@ -1,8 +1,8 @@
-"""The short way for the usual call: nothing to copy, so there is nothing to decide.
+"""Fast path of the usual call, in which nothing is copied.
 
-`match` only looks. Where every array is packed, aligned, in native byte order and apart from
-the others, it returns them; for anything else it returns None, and `placement` takes over and
-explains. So this module holds no message and makes no copy.
+`match` only checks. If every array is packed, aligned, in native byte order and disjoint from the
+others, it returns them; otherwise it returns None, and `placement` takes over and explains. So this
+module has no messages and makes no copies.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dmlc.runtime.arrays import LARGE, Array, Shape, empty, fixed_shape, packed,
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QuickPlan:
-    """What `match` looks for, laid out so that looking costs little."""
+    """Data of `match`, arranged for fast checks."""
 
     inputs: tuple[tuple[str, np.dtype[Any], Shape | None], ...]
-    """Name, type and sizes; None for the sizes that the program's one symbol counts."""
+    """Name, type and sizes; None for sizes given by the program's one symbol."""
     outputs: tuple[tuple[str, np.dtype[Any], Shape | None], ...]
     symbol: str | None
     counted: int
-    """The place of an input that has the symbol's element count."""
+    """Position of an input with the symbol's element count."""
     max_count: int
 
     def match(
@@ -36,7 +36,7 @@ class QuickPlan:
         outputs: Mapping[str, object] | None,
         large: int = LARGE,
     ) -> list[Array] | None:
-        """The inputs and then the outputs, new ones made as `empty` makes them, or None."""
+        """Inputs, then outputs, with new ones made by `empty`; or None."""
         if not isinstance(inputs, dict) or not (outputs is None or isinstance(outputs, dict)):
             return None
         shape: Shape | None = None
@@ -89,8 +89,8 @@ class QuickPlan:
 
 
 def plan_quick(program: Program, max_allocation: int) -> QuickPlan | None:
-    """The plan for a program whose tensors are all packed, or None. `max_allocation`, in
-    bytes, is the device's limit for one buffer."""
+    """Plan of a program whose tensors are all packed, or None. `max_allocation`, in bytes, is the
+    device's limit for one buffer."""
     if program.symbols and program.counted is None:
         return None
     if any(t.role is Role.SCRATCH for t in program.tensors):

@@ -1,8 +1,8 @@
-"""Kernels that are equal but for their names: such are built once.
+"""Equality of kernels up to renaming: equal ones are built once.
 
-A network's blocks repeat, and so do their kernels, under names of their own. The names that a
-source declares are told by their order; names of the language stay what they are. Two sources that
-are then the same text are one program.
+A network's blocks repeat, and so do their kernels, under other names. The names that a source
+declares are replaced by their order of appearance; names of the language stay. Two sources with the
+same text then are one program.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def find_equal(kernels: Sequence[KernelSource]) -> list[int]:
-    """For each kernel, the number of the first that is equal to it but for names: its source
-    computes the same on the same bindings, and is launched in groups of the same size."""
+    """For each kernel, the index of the first one equal to it up to renaming: its source computes
+    the same on the same bindings, with groups of the same size."""
     first: dict[object, int] = {}
     return [first.setdefault(find_identity(k), number) for number, k in enumerate(kernels)]
 
 
 def find_identity(kernel: KernelSource) -> tuple[object, ...]:
-    """What is equal for kernels that are equal but for names. Of bindings it has what a device sees
-    of them, and of a launch the size of its groups."""
+    """Key that is equal for kernels that are equal up to renaming. It has the device's view of
+    their bindings, and the size of their groups."""
     named = [b.name for b in kernel.buffers] + [s.name for s in kernel.scalars]
     return (
         rename(kernel.source, [kernel.entry_point, *named]),
@@ -46,10 +46,9 @@ def find_identity(kernel: KernelSource) -> tuple[object, ...]:
 
 
 def rename(source: str, names: Sequence[str]) -> str:
-    """A source without comments and spacing, and its own names by the order in which they come:
-    `names`, of which the first is the function's, and those of variables with a plain type. Names
-    that are called, or are parts of something, stay what they are, and so do those of
-    directives."""
+    """Source without comments and spacing, with its own names replaced by their order of
+    appearance: `names`, of which the first is the function's, and those of variables of a plain
+    type. Names of functions and members stay, and so do those in directives."""
     found: list[str] = _TOKENS.findall(source)
     tokens = [t for t in found if not t.isspace() and not t.startswith(("//", "/*"))]
     directives = [t for t in tokens if t.lstrip().startswith("#")]
@@ -62,7 +61,7 @@ def rename(source: str, names: Sequence[str]) -> str:
     declared |= {n for (before, star), n in triples if star == "*" and _TYPE.fullmatch(before)}
     own = {n for n in {*declared, *names} if _NAME.fullmatch(n)} - kept
     places: dict[str, str] = {}
-    # No name has a blank: what is renamed is like nothing else.
+    # Names contain no blanks, so that a renamed one is unique.
     return "\n".join(
         places.setdefault(token, f"name {len(places)}") if token in own else token
         for token in tokens

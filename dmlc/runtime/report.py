@@ -1,4 +1,4 @@
-"""What is said of a run afterwards."""
+"""Report of a run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from dmlc.source import join_words
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """How a run went: on which device, which arrays had to be copied for it on the host, how long
-    the kernels took on the device's own clock, where that was asked for, and which matrix
-    instructions they used."""
+    """Report of a run: its device, the arrays copied on the host, the time of the kernels by the
+    device's clock if requested, and the matrix instructions used."""
 
     device: str
     copies: tuple[Copy, ...] = ()
@@ -20,7 +19,7 @@ class Report:
     matrices: tuple[str, ...] = ()
 
     def with_copies(self, copies: tuple[Copy, ...]) -> Report:
-        """The same with further copies."""
+        """Report with further copies."""
         return dataclasses.replace(self, copies=(*self.copies, *copies)) if copies else self
 
     def __str__(self) -> str:

@@ -1,10 +1,10 @@
-"""What a SPIR-V module says of itself: the capabilities it needs, its group size, its memory; and
-what it asks of a driver's floats, which DXC leaves out.
+"""Declarations of a SPIR-V module: required capabilities, group size, memory; and requests about
+floats, which DXC leaves out.
 
-A driver may run a module that is over its limits and give wrong results without a word, so the
-host reads these numbers and judges for itself. A driver may also ignore NaN, the signs of zeros and
-denormals, unless a module asks to keep them: `ask_of_floats` writes that into it. Both deal with a
-module's declarations; the instructions of function bodies are passed over.
+A driver may run a module beyond its limits and give wrong results without an error, so the host
+compares these numbers with the limits. A driver may also ignore NaN, the signs of zeros and
+denormals, unless a module requests them: `ask_of_floats` adds the requests. Function bodies are
+skipped.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _CLASS_WORKGROUP = 4
 _DECORATION_BINDING = 33
 
 _FLOAT_MODES = {"SignedZeroInfNanPreserve": 4461, "DenormPreserve": 4459}
-"""The execution modes that keep floats as they are, by the names of the capabilities they need."""
+"""Execution modes that keep special floats, by the names of their capabilities."""
 _FLOAT_EXTENSION = "SPV_KHR_float_controls"
-"""What has those modes. They are a part of SPIR-V from 1.4 on, which takes the extension too."""
+"""Extension of those modes, which SPIR-V 1.4 includes; it accepts the extension too."""
 
 CAPABILITIES = {
     1: "Shader",
@@ -67,27 +67,27 @@ CAPABILITIES = {
     5346: "VulkanMemoryModelDeviceScope",
     6022: "CooperativeMatrixKHR",
 }
-"""The capabilities a kernel may need, by their numbers. Any other is named by its number."""
+"""Names of the capabilities that a kernel may need, by number. Any other is shown by its number."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModuleFacts:
-    """What a compute module declares."""
+    """Declarations of a compute module."""
 
     capabilities: tuple[str, ...]
     group_size: tuple[int, int, int]
     group_shared_bytes: int
-    """The group-shared variables together, each in the least memory it can take."""
+    """Least size of all group-shared variables together."""
     bindings: tuple[int, ...]
-    """The bindings of its one descriptor set that it declares, in rising order."""
+    """Declared bindings of its one descriptor set, in ascending order."""
     float_widths: tuple[int, ...]
-    """The widths in bits of its types of floats, in rising order."""
+    """Widths of its float types in bits, in ascending order."""
     float_modes: tuple[tuple[str, int], ...]
-    """What it asks of its floats: a mode's name and a width, in rising order."""
+    """Its requests about floats: name of a mode and a width, in ascending order."""
 
 
 def read_module(code: bytes) -> ModuleFacts:
-    """The facts of a module of one entry point; InternalError if it is no SPIR-V."""
+    """Declarations of a module with one entry point; InternalError for anything but SPIR-V."""
     capabilities: list[str] = []
     group_size = (0, 0, 0)
     bindings: set[int] = set()
@@ -145,11 +145,11 @@ def read_module(code: bytes) -> ModuleFacts:
 
 
 def ask_of_floats(code: bytes, kept: Mapping[str, Collection[int]]) -> bytes:
-    """A module that also has the execution modes of `kept`, by name, each for those of its widths
-    in bits that the module has floats of; and the capabilities and the extension that these need.
+    """Module with the execution modes of `kept` added, by name, each for those of its widths in
+    bits that the module has floats of, and with the capabilities and the extension that these need.
 
-    The modes are `SignedZeroInfNanPreserve` and `DenormPreserve`. Raises `InternalError` for what
-    is no SPIR-V.
+    The modes are `SignedZeroInfNanPreserve` and `DenormPreserve`. Raises `InternalError` for
+    anything but SPIR-V.
     """
     facts = read_module(code)
     asked = [
@@ -185,18 +185,18 @@ def ask_of_floats(code: bytes, kept: Mapping[str, Collection[int]]) -> bytes:
 
 
 _SECTIONS = (_OP_CAPABILITY, _OP_EXTENSION, 11, 14, _OP_ENTRY_POINT, _OP_EXECUTION_MODE)
-"""The instructions that a module begins with, in their order. 11 and 14 are OpExtInstImport and
+"""Opcodes of the first sections of a module, in order. 11 and 14 are OpExtInstImport and
 OpMemoryModel."""
 
 
 def _find_section_end(instructions: list[tuple[int, tuple[int, ...]]], opcode: int) -> int:
-    """Where the instructions of a section end, and those of later ones begin."""
+    """Index of the first instruction after a section."""
     before = _SECTIONS[: _SECTIONS.index(opcode) + 1]
     return next(k for k, (other, _) in enumerate(instructions) if other not in before)
 
 
 def _spell(text: str) -> tuple[int, ...]:
-    """A literal of characters: a 0 behind them, and words of four that are filled up with 0."""
+    """String literal: terminated by a 0, and padded with 0 to words of four characters."""
     data = text.encode() + b"\0"
     data += b"\0" * (-len(data) % 4)
     return struct.unpack(f"<{len(data) // 4}I", data)

@@ -1,5 +1,5 @@
-"""The buffers and constants that a SPIR-V module of others declares, and the module with other
-numbers for them: `dmlc.runtime.spirv` has what its own modules say."""
+"""Buffers and constants that a foreign SPIR-V module declares, and their renumbering.
+`dmlc.runtime.spirv` reads the program's own modules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CLASSES = {_UNIFORM: "uniform", _STORAGE: "storage", _PUSH_CONSTANT: "push cons
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a block of constants."""
+    """Member of a block of constants."""
 
     name: str
     type: str
@@ -34,35 +34,35 @@ class Member:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Variable:
-    """A buffer, or a block of constants."""
+    """Buffer, or block of constants."""
 
     identity: int
-    """The number of the variable in the module."""
+    """Identifier of the variable in the module."""
     name: str
     uniform: bool
     written: bool
     type: str
-    """The type of a buffer's elements, such as `float` or `uint4`; empty of a structure."""
+    """Type of a buffer's elements, such as `float` or `uint4`; empty for a structure."""
     unit: int
-    """The bytes of an element."""
+    """Size of an element in bytes."""
     members: tuple[Member, ...]
-    """Of a block of constants."""
+    """Members of a block of constants."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Interface:
-    """What a module declares for its host."""
+    """Interface of a module to its host."""
 
     entries: tuple[str, ...]
     items: tuple[int, int, int]
-    """The work items of a group."""
+    """Work items in a group along x, y and z."""
     variables: tuple[Variable, ...]
-    """In the order of their bindings."""
+    """Variables in the order of their bindings."""
 
 
 def read_interface(code: bytes) -> Interface:
-    """What a module for compute declares. Raises `InternalError` for what is no SPIR-V, and for
-    variables that are no buffers."""
+    """Interface of a compute module. Raises `InternalError` for anything but SPIR-V, and for
+    variables other than buffers."""
     names: dict[int, str] = {}
     member_names: dict[tuple[int, int], str] = {}
     decorated: dict[tuple[int, int], int] = {}
@@ -126,7 +126,7 @@ def read_interface(code: bytes) -> Interface:
 
 
 def renumber(code: bytes, bindings: Mapping[int, int]) -> bytes:
-    """A module whose variables, by number, have these bindings of the descriptor set 0."""
+    """Module whose variables, by identifier, have these bindings in descriptor set 0."""
     words = [word for (word,) in struct.iter_unpack("=I", code)]
     at = 5
     for opcode, operands in list_instructions(code):
@@ -147,6 +147,6 @@ def _spell_type(opcode: int, words: Sequence[int]) -> str:
 
 
 def _text(words: Sequence[int]) -> str:
-    """A literal of characters, which a 0 ends."""
+    """String literal, terminated by a 0."""
     data = struct.pack(f"<{len(words)}I", *words)
     return data.partition(b"\0")[0].decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Work of a driver's compilers side by side: they let go of Python's lock."""
+"""Parallel calls of drivers' compilers, which release Python's lock."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _Result = TypeVar("_Result")
 def map_threads(
     phase: str, function: Callable[[_Item], _Result], items: Sequence[_Item]
 ) -> list[_Result]:
-    """What a function gives of each item, computed by a thread for each core; the listener is told
-    as `track` tells it."""
+    """Results of a function for each item, with a thread per core; progress is reported as by
+    `track`."""
     if len(items) < 2:
         return [function(item) for item in track(phase, items)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -1,8 +1,6 @@
-"""Data types and scalar operations: a record of each operation, which has all that is known of it.
-
-The NumPy function of an operation is its definition: the reference evaluator calls it, the
-constant folder calls it, and every backend is tested against it.
-"""
+"""Data types and scalar operations: a record of each operation, with everything that is known of
+it. The NumPy function of an operation is its definition: the reference evaluator calls it, the
+constant folder calls it, and every backend is tested against it."""
 
 from __future__ import annotations
 
@@ -14,8 +12,8 @@ import numpy as np
 
 from dmlc.parameters import expect, expect_text
 from dmlc.scalars.expression import Domain, Routine, Value, Writer
-from dmlc.scalars.functions import TABLE
-from dmlc.scalars.marks import TABLE as MARKS
+from dmlc.scalars.functions import REGISTRY
+from dmlc.scalars.marks import REGISTRY as MARKS
 from dmlc.scalars.operation import Error, Keeps, Operands, Operation, Part, Point, Record
 from dmlc.scalars.types import (
     CONVERSIONS,
@@ -45,24 +43,24 @@ __all__ = [
     "held_type", "integer_limits", "is_float32",
 ]  # fmt: skip
 
-OPERATIONS: Mapping[str, Record] = MappingProxyType(TABLE.records)
+OPERATIONS: Mapping[str, Record] = MappingProxyType(REGISTRY.records)
 """Every scalar operation by name. `select(condition, a, b)` and `cast` are not here: their
 operands do not share one type, so both IRs spell them as instructions of their own."""
 
 GRADIENT_MARKS: Mapping[str, Record] = MappingProxyType(MARKS.records)
-"""Operations that give their first operand and say something to differentiation alone, by name."""
+"""Operations that return their first operand and affect differentiation only, by name."""
 
 COMBINERS: Mapping[str, Operation] = MappingProxyType(
     {"sum": OPERATIONS["add"], "product": OPERATIONS["mul"], "min": OPERATIONS["min"],
      "max": OPERATIONS["max"], "any": OPERATIONS["or"], "all": OPERATIONS["and"]}
 )  # fmt: skip
-"""What a reduction folds its values with, by the reduction's name."""
+"""Operation of each reduction, by the reduction's name."""
 
 
 ROUNDINGS: Mapping[DataType, Operation] = MappingProxyType(
     {o.rounds_to: o for o in OPERATIONS.values() if o.rounds_to is not None}
 )
-"""The operation that rounds as storing a value in a 16-bit type does."""
+"""Operation that rounds to a 16-bit type, as a store does."""
 
 
 def combiner_identity(combiner: str, dtype: DataType) -> bool | int | float:

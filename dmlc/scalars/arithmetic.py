@@ -1,9 +1,6 @@
-"""The records of arithmetic, comparisons, logic, roundings and bits.
-
-The rules come from IEEE 754 and the choices are: `min`, `max` propagate NaN and keep the first
-operand on a tie; `sign` keeps zeros; integers wrap; integer division truncates, and dividing by
-zero gives 0.
-"""
+"""Records of arithmetic, comparisons, logic, roundings and bit operations. The rules are those of
+IEEE 754, with these choices: `min`, `max` propagate NaN and keep the first operand on a tie; `sign`
+keeps zeros; integers wrap; integer division truncates, and dividing by zero gives 0."""
 
 from __future__ import annotations
 
@@ -24,15 +21,15 @@ from dmlc.scalars.operation import (
     Part,
     Point,
     Record,
+    Registry,
     Spelled,
     Spelling,
-    Table,
     Unsupported,
     Way,
 )
 from dmlc.scalars.types import Array, DataType, convert, data_type_of
 
-TABLE = Table()
+REGISTRY = Registry()
 
 
 NO_DOUBLE = Unsupported("HLSL only has + - * / and comparisons of double precision")
@@ -48,8 +45,7 @@ def _integral(x: Array) -> bool:
 
 
 def _are_natural(x: Array, y: Array) -> bool:
-    """Whether many numbers that are not negative are divided by one that is greater than 0: as most
-    positions are."""
+    """Whether many nonnegative numbers are divided by one positive number, as most indices are."""
     return y.size == 1 and x.size > 1 and y.item() > 0 and x.min().item() >= 0
 
 
@@ -94,7 +90,7 @@ def _sign(x: Array) -> Array:
 
 
 def _multiply_add(x: Array, y: Array, z: Array) -> Array:
-    """x * y + z of FLOAT32, rounded once. More digits than that, as the reference has, stay."""
+    """Multiply-add of FLOAT32, rounded once. Wider types, as in the reference, stay exact."""
     if x.dtype != np.float32:
         return np.asarray(x * y + z)
     product, added = x.astype(np.float64) * y, z.astype(np.float64)
@@ -111,8 +107,8 @@ def _multiply_add(x: Array, y: Array, z: Array) -> Array:
 
 
 def _round_once(product: Array, added: Array, whole: Array) -> Array:
-    """What rounding a sum to FLOAT64 loses decides between neighbours in FLOAT32 that are as near:
-    it is kept in the last bit, which rounding to odd sets."""
+    """Sum with the rounding error of FLOAT64 kept in its last bit by rounding to odd, so that a
+    second rounding to FLOAT32 is correct at ties."""
     back = whole - product
     lost = (product - (whole - back)) + (added - back)
     bits = whole.view(np.int64)
@@ -122,7 +118,7 @@ def _round_once(product: Array, added: Array, whole: Array) -> Array:
 
 
 def _bits(y: Array) -> Array:
-    """A shift distance, taken modulo the width as GPUs do."""
+    """Shift distance modulo the width, as on GPUs."""
     return y & y.dtype.type(y.dtype.itemsize * 8 - 1)
 
 
@@ -157,8 +153,8 @@ def _rsqrt(x: Value) -> Value:
 
 
 def _extreme(before: str) -> Derivative:
-    """Of the larger or smaller of two values. Where one of them is fixed, the other gets the
-    adjoint only where it is beyond it; where both move, each gets half of it at a tie."""
+    """Derivative of the larger or smaller of two values. If one of them is constant, the other gets
+    the adjoint only strictly beyond it; if both vary, each gets half of it at a tie."""
 
     def spread(p: Point) -> Sequence[Value] | Sequence[Part]:
         a, b = p.operands
@@ -175,17 +171,17 @@ def _extreme(before: str) -> Derivative:
 
 
 def end_kink(formula: str) -> str:
-    """The choice of a function at the end of its operands."""
+    """Derivative chosen at the end of a function's domain."""
     return f"{formula} has the derivative 0 in x where x = 0, and x cannot be negative"
 
 
 def leave_end(p: Point, value: Value) -> tuple[tuple[Value, bool], ...]:
-    """That a value is not 0, where what is 0 there is at its least."""
+    """Condition that a value is nonzero, for a value whose least is 0."""
     return ((value.apply("ne", 0), True),) if p.ending else ()
 
 
 def _product(p: Point) -> Sequence[Value] | Sequence[Part]:
-    """The adjoint times the other operand; of a square, times twice the operand."""
+    """Adjoint times the other operand; for a square, times twice the operand."""
     left, right = p.operands
     return (Part(0, p.d * left * 2),) if left is right else (p.d * right, p.d * left)
 
@@ -196,7 +192,7 @@ def _quotient(p: Point) -> Sequence[Value]:
 
 
 def _remainder(p: Point) -> Sequence[Value]:
-    """`x % y` is `x - y * trunc(x / y)`."""
+    """Derivative of `x % y`, which is `x - y * trunc(x / y)`."""
     quotient = (p.x / p.operands[1]).apply("trunc")
     return p.d, -(p.d * quotient)
 
@@ -204,7 +200,7 @@ def _remainder(p: Point) -> Sequence[Value]:
 # Numbers --------------------------------------------------------------------------------------
 
 # fmt: off
-TABLE.add(Record(
+REGISTRY.add(Record(
     "add", 2, Operands.NUMBER, np.add,
     boolean=False, symbol="+", narrows=None, internal=False, meaning="the sum",
     edges={
@@ -217,7 +213,7 @@ TABLE.add(Record(
     formula=None, onnx="Add", mlir=("arith.addf", "arith.addi", "arith.addi"), torch=None, pages=(),
     cgc=("add",),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "sub", 2, Operands.NUMBER, np.subtract,
     boolean=False, symbol="-", narrows=None, internal=False, meaning="the difference",
     edges={
@@ -231,7 +227,7 @@ TABLE.add(Record(
     formula=None, onnx="Sub", mlir=("arith.subf", "arith.subi", "arith.subi"), torch=None, pages=(),
     cgc=("subtract", "sub"),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "mul", 2, Operands.NUMBER, np.multiply,
     boolean=False, symbol="*", narrows=None, internal=False, meaning="the product",
     edges={
@@ -244,7 +240,7 @@ TABLE.add(Record(
     formula=None, onnx="Mul", mlir=("arith.mulf", "arith.muli", "arith.muli"), torch=None, pages=(),
     cgc=("multiply", "mul"),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "fma", 3, Operands.FLOAT32, _multiply_add,
     boolean=False, symbol=None, narrows=None, internal=True,
     meaning="the product of two operands and the third, rounded once where the device can",
@@ -260,7 +256,7 @@ TABLE.add(Record(
     formula=_fma, onnx=None, mlir=("math.fma", "", ""), torch=None, pages=(),
     cgc=(),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "div", 2, Operands.NUMBER, _divide,
     boolean=False, symbol="/", narrows=None, internal=False,
     meaning="the quotient; of integers the part before the point, and 0 where the divisor is 0",
@@ -277,7 +273,7 @@ TABLE.add(Record(
     cgc=("divide", "div"),
     torch=None, pages=(),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "div_nearest", 2, Operands.FLOAT, np.divide,
     boolean=False, symbol=None, narrows=None, internal=True,
     meaning="the same quotient, correctly rounded on every device for operands from 2^-50 to 2^50",
@@ -289,7 +285,7 @@ TABLE.add(Record(
     formula=None, onnx="Div", mlir=("arith.divf", "", ""), torch=None, pages=(),
     cgc=(),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "mod", 2, Operands.NUMBER, _modulo,
     boolean=False, symbol="%", narrows=None, internal=False,
     meaning="what that quotient leaves, with the sign of the first operand",
@@ -309,7 +305,7 @@ TABLE.add(Record(
     cgc=(),
     torch=None, pages=(),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "neg", 1, Operands.NUMBER, np.negative,
     boolean=False, symbol="-", narrows=None, internal=False, meaning="the negative",
     edges={
@@ -323,7 +319,7 @@ TABLE.add(Record(
     formula=None, onnx="Neg", mlir=("arith.negf", "", ""), torch="neg", pages=(),
     cgc=("negate", "neg"),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "abs", 1, Operands.NUMBER, np.abs,
     boolean=False, symbol=None, narrows=None, internal=False, meaning="without the sign",
     edges={
@@ -339,7 +335,7 @@ TABLE.add(Record(
     formula=None, onnx="Abs", mlir=("math.absf", "math.absi", ""), torch="abs", pages=("abs",),
     cgc=("abs",),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "sign", 1, Operands.NUMBER, _sign,
     boolean=False, symbol=None, narrows=None, internal=False, meaning="1, -1, or the zero itself",
     edges={
@@ -354,7 +350,7 @@ TABLE.add(Record(
     formula=None, onnx=None, mlir=("", "", ""), torch=None, pages=("sign",),
     cgc=("sign",),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "min", 2, Operands.NUMBER, _minimum,
     boolean=False, symbol=None, narrows=None, internal=False,
     meaning="the smaller; the first of two that are equal",
@@ -373,7 +369,7 @@ TABLE.add(Record(
     cgc=("min", "minimum"),
     torch=None, pages=("min", "\\min"),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "max", 2, Operands.NUMBER, _maximum,
     boolean=False, symbol=None, narrows=None, internal=False,
     meaning="the larger; the first of two that are equal",
@@ -414,8 +410,8 @@ def _truth(
     cgc: tuple[str, ...],
     mlir: tuple[str, str, str],
 ) -> None:
-    """Adds an operation that gives BOOL."""
-    TABLE.add(Record(
+    """Adds an operation with a BOOL result."""
+    REGISTRY.add(Record(
         name, arity, operands, evaluate,
         boolean=True, symbol=symbol, narrows=None, internal=False, meaning=meaning, edges=edges,
         derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE, range=None,
@@ -508,8 +504,8 @@ def _rounding(
     mlir: str,
     pages: tuple[str, ...],
 ) -> None:
-    """Adds an operation that gives a whole number near a float."""
-    TABLE.add(Record(
+    """Adds an operation that rounds a float to a whole number."""
+    REGISTRY.add(Record(
         name, 1, Operands.FLOAT, evaluate,
         boolean=False, symbol=None, narrows=None, internal=False, meaning=meaning,
         edges={"float": edges}, derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE,
@@ -545,7 +541,7 @@ _rounding(
     formula=_trunc, opencl=Way.CALL, onnx=None, mlir="math.trunc", pages=(),
     cgc=(),
 )
-TABLE.add(Record(
+REGISTRY.add(Record(
     "sqrt", 1, Operands.FLOAT, np.sqrt,
     boolean=False, symbol=None, narrows=None, internal=False,
     meaning="the square root, rounded once",
@@ -559,7 +555,7 @@ TABLE.add(Record(
     formula=None, onnx="Sqrt", mlir=("math.sqrt", "", ""), torch="sqrt", pages=("sqrt",),
     cgc=(),
 ))
-TABLE.add(Record(
+REGISTRY.add(Record(
     "rsqrt", 1, Operands.FLOAT, _reciprocal_root,
     boolean=False, symbol=None, narrows=None, internal=False, meaning="one over the square root",
     edges={"float": "rsqrt(0) = inf; rsqrt(-0) = -inf; rsqrt(inf) = 0; rsqrt(-1) = nan"},
@@ -607,7 +603,7 @@ def _bitwise(
     mlir: tuple[str, str],
 ) -> None:
     """Adds an operation on the bits of integers."""
-    TABLE.add(Record(
+    REGISTRY.add(Record(
         name, arity, Operands.INTEGER, evaluate,
         boolean=False, symbol=None, narrows=None, internal=False, meaning=meaning, edges=edges,
         derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE, range=None,
@@ -670,15 +666,15 @@ _bitwise(
 def _narrowing(
     dtype: DataType, *, meaning: str, edges: str, cost: int, opencl: Spelled, wgsl: Spelled
 ) -> None:
-    """Adds the rounding of FLOAT32 to a type of 16 bits: what `cast(x, FLOAT16)` does. Passes make
-    such operations too."""
+    """Adds the rounding of FLOAT32 to a 16-bit type, as by `cast(x, FLOAT16)`. Passes also create
+    such operations."""
 
     def evaluate(x: Array) -> Array:
         own = data_type_of(x.dtype)
         assert own is not None
         return convert(convert(x, dtype), own)
 
-    TABLE.add(Record(
+    REGISTRY.add(Record(
         f"round_{dtype.name.lower()}", 1, Operands.FLOAT32, evaluate,
         boolean=False, symbol=None, narrows=dtype, internal=True, meaning=meaning,
         edges={"float": edges}, derivative=lambda p: p.d, kinks=SMOOTH, cost=cost,

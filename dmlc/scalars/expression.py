@@ -1,11 +1,9 @@
-"""Expressions over operands: Python functions of `Value`s, for whoever evaluates them.
+"""Expressions over operands: Python functions of `Value`s, independent of the representation.
 
-A `Domain` represents values, by the numbers of a body or the nodes of a model for instance, and
-computes with them; `Domain.compute` has an expression's value there.
-
-A `Routine` is an expression that a language without the operation has as a function of its own. Its
-steps have names, by `let`, and it may look at the bits of floats: a domain that writes it out is a
-`Writer`.
+A `Domain` represents values, as instructions of a body or nodes of a model for instance, and
+computes with them; `Domain.compute` evaluates an expression in it. A `Routine` is an expression
+that becomes a function of its own in a language without the operation. Its steps have names, by
+`let`, and it may access the bits of floats: a domain that generates it is a `Writer`.
 """
 
 from __future__ import annotations
@@ -24,19 +22,19 @@ Number: TypeAlias = "Value | int | float"
 
 
 class Domain(abc.ABC, Generic[Held]):
-    """Representation of values that expressions are computed in."""
+    """Representation of values in which expressions are computed."""
 
     @abc.abstractmethod
     def apply(self, name: str, given: Sequence[Held]) -> Held:
-        """A scalar operation, by its name."""
+        """Scalar operation, by its name."""
 
     @abc.abstractmethod
     def select(self, condition: Held, then: Held, otherwise: Held) -> Held:
-        """`then` where a condition holds."""
+        """Choice: `then` where a condition holds, and `otherwise` elsewhere."""
 
     @abc.abstractmethod
     def number(self, value: int | float, like: Held) -> Held:
-        """A number of the type of another value."""
+        """Number of the type of another value."""
 
     @property
     def writer(self) -> Writer[Held]:
@@ -52,12 +50,12 @@ class Domain(abc.ABC, Generic[Held]):
         return value.held
 
     def compute(self, expression: Callable[..., Value], *given: Held) -> Held:
-        """The value of an expression over some operands."""
+        """Value of an expression on some operands."""
         return self.unwrap(expression(*map(self.wrap, given)))
 
 
 class Writer(Domain[Held]):
-    """A domain that writes routines out."""
+    """Domain that generates code of routines."""
 
     @property
     def writer(self) -> Writer[Held]:
@@ -68,11 +66,11 @@ class Writer(Domain[Held]):
 
     @abc.abstractmethod
     def name(self, wanted: str, held: Held) -> Held:
-        """A step of the routine by its name."""
+        """Named step of the routine."""
 
     @abc.abstractmethod
     def reinterpret(self, held: Held, dtype: DataType) -> Held:
-        """The same bits as a value of another type."""
+        """Same bits as a value of another type."""
 
     @abc.abstractmethod
     def convert(self, held: Held, dtype: DataType) -> Held: ...
@@ -97,25 +95,24 @@ def _reflected(name: str) -> Callable[[Value, Number], Value]:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A value of an expression, in a domain. A number beside one takes its type.
-
-    Comparisons for equality are operations: Python's own says whether two objects are one.
-    """
+    """Value of an expression, in a domain. A number as the other operand takes its type. Equality
+    is an operation: Python's `==` compares objects."""
 
     domain: Domain[Any]
     held: Any
-    """Its representation in the domain."""
+    """Representation in the domain."""
 
     def apply(self, name: str, *others: Number) -> Value:
-        """An operation, by its name, on this value and others."""
+        """Operation, by its name, on this value and others."""
         return self.operate(name, self, *others)
 
     def operate(self, name: str, *given: Number) -> Value:
-        """An operation on values of this one's type, all of which are given."""
+        """Operation on values of this one's type, without this one."""
         return Value(self.domain, self.domain.apply(name, [self.hold(g) for g in given]))
 
     def select(self, then: Number, otherwise: Number) -> Value:
-        """`then` where this one, a condition, holds. One of them is a `Value`."""
+        """Choice: `then` where this condition holds, and `otherwise` elsewhere. One of them is a
+        `Value`."""
         typed = then if isinstance(then, Value) else otherwise
         if not isinstance(typed, Value):
             raise InternalError("one of the values chosen from must say its type")
@@ -123,11 +120,11 @@ class Value:
         return Value(self.domain, self.domain.select(*held))
 
     def like(self, number: int | float) -> Value:
-        """A number of this one's type."""
+        """Number of this one's type."""
         return Value(self.domain, self.domain.number(number, self.held))
 
     def hold(self, given: Number) -> Any:
-        """The representation of a value, or of a number of this one's type."""
+        """Representation of a value, or of a number of this one's type."""
         if isinstance(given, Value):
             return self.domain.unwrap(given)
         return self.domain.number(given, self.held)
@@ -156,9 +153,9 @@ I32, U32 = DataType.INT32, DataType.UINT32
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Routine:
-    """A function of `Value`s of one type, of which it gives one: one of its own in generated code,
-    called by its name. Any other Python function is written in place where it is called, and may
-    give several values."""
+    """Function from `Value`s of one type to one value, generated as a function of its own, called
+    by its name. Any other Python function is inlined where it is called, and may return several
+    values."""
 
     function: Callable[..., Value]
     dtype: DataType
@@ -168,7 +165,7 @@ class Routine:
         return self.function.__name__
 
     def __call__(self, *given: Number) -> Value:
-        """Called in a routine that is being written out."""
+        """Call in a routine that is being generated."""
         first = next(v for v in given if isinstance(v, Value))
         return Value(first.domain, first.domain.writer.call(self, [first.hold(g) for g in given]))
 
@@ -178,7 +175,7 @@ def define(function: Callable[..., Value], dtype: DataType = F32) -> Routine:
 
 
 def let(**named: Value) -> Value:
-    """`k = let(k=x + 1.0)` has a step of the routine name a value."""
+    """Names a step of the routine: `k = let(k=x + 1.0)`."""
     ((name, value),) = named.items()
     return Value(value.domain, value.domain.writer.name(name, value.held))
 
@@ -188,7 +185,8 @@ def equal(a: Value, b: Number) -> Value:
 
 
 def select(condition: Value, then: Number, otherwise: Number) -> Value:
-    """`then` where the condition holds. Two numbers are FLOAT32, or UINT32 where both are whole."""
+    """Choice: `then` where the condition holds, and `otherwise` elsewhere. Two numbers are FLOAT32,
+    or UINT32 if both are whole."""
     if not isinstance(then, Value) and not isinstance(otherwise, Value):
         dtype = F32 if float in (type(then), type(otherwise)) else U32
         then = Value(condition.domain, condition.domain.writer.literal(then, dtype))

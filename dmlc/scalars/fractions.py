@@ -1,8 +1,8 @@
-"""Interval arithmetic over floats: how far a fraction can reach, wherever it is computed.
+"""Interval arithmetic over floats: ranges of fractions on every device.
 
-`ranges` asks it about positions that are made of fractions. A bound holds for every device and for
-the reference: what rounds is widened by far more than one of them may be off by, but never across
-zero, where rounding does not lead. Bounds are floats, or infinite where nothing is known.
+`ranges` uses it for indices computed from fractions. A bound holds for every device and for the
+reference: it is widened by far more than a rounding error, but never across zero, which rounding
+does not cross. Bounds are floats, or infinite if nothing is known.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import math
 from collections.abc import Callable
 
 _SLACK = 2.0**-20
-"""What an operation that is rounded may be off by, of its result, with much to spare."""
+"""Relative error of a rounded operation, with a large margin."""
 _ROUGH = 2.0**-14
-"""The same of a transcendental function."""
+"""Relative error of a transcendental function, with a margin."""
 _LARGEST, _SMALLEST = 2.0**127, 2.0**-126
-"""Beyond one FLOAT32 may be infinite, and below the other a device may flush it to zero."""
+"""Magnitudes above which FLOAT32 may be infinite, and below which a device may flush it to zero."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fraction:
-    """What a float may be: from `low` to `high`, both included, or NaN where `nan` says so."""
+    """Range of a float: from `low` to `high`, both included, or NaN if `nan` is set."""
 
     low: float
     high: float
@@ -32,7 +32,7 @@ class Fraction:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     def joined(self, other: Fraction) -> Fraction:
-        """What is either of two."""
+        """Union of two ranges."""
         nan = self.nan or other.nan
         return Fraction(min(self.low, other.low), max(self.high, other.high), nan)
 
@@ -45,18 +45,18 @@ def constant(value: float) -> Fraction:
 
 
 def convert_whole(low: float, high: float) -> Fraction:
-    """A whole number as a float: large ones are rounded."""
+    """Range of a whole number as a float: large ones are rounded."""
     found, exact = Fraction(float(low), float(high)), max(abs(low), abs(high)) <= 2**24
     return found if exact else widen(found)
 
 
 def widen(found: Fraction, slack: float = _SLACK) -> Fraction:
-    """What a float becomes where it is rounded, as it is in another type of floats."""
+    """Range of a float after rounding, such as to another float type."""
     return Fraction(-_raise(-found.low, slack), _raise(found.high, slack), found.nan)
 
 
 def _raise(bound: float, slack: float) -> float:
-    """An upper bound of what a bound is rounded to."""
+    """Upper bound on a rounded bound."""
     if bound > 0:
         bound *= 1 + slack
         return bound if bound < _LARGEST else math.inf
@@ -102,7 +102,7 @@ def absolute(given: Fraction) -> Fraction:
 
 
 def pick(choose: Callable[[float, float], float]) -> Callable[[Fraction, Fraction], Fraction]:
-    """The smaller or the larger one: NaN where either is."""
+    """Range of the smaller or the larger of two floats: NaN if either is."""
 
     def choose_both(left: Fraction, right: Fraction) -> Fraction:
         low, high = choose(left.low, right.low), choose(left.high, right.high)
@@ -112,7 +112,7 @@ def pick(choose: Callable[[float, float], float]) -> Callable[[Fraction, Fractio
 
 
 def step(round_one: Callable[[float], int]) -> Callable[[Fraction], Fraction]:
-    """A function that goes to whole numbers, and never down where its operand goes up."""
+    """Range of a nondecreasing function to whole numbers."""
 
     def round_both(given: Fraction) -> Fraction:
         low, high = (
@@ -134,7 +134,7 @@ def root(given: Fraction) -> Fraction:
 
 
 def between(low: float, high: float) -> Callable[[Fraction], Fraction]:
-    """A function that stays between two values, and is a number of every number."""
+    """Range of a bounded function that maps numbers to numbers."""
     bounds = widen(Fraction(low, high), _ROUGH)
     return lambda given: dataclasses.replace(bounds, nan=given.nan)
 

@@ -1,4 +1,4 @@
-"""The records of exponential, trigonometric and hyperbolic functions and the like."""
+"""Records of exponential, trigonometric and hyperbolic functions and the like."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dmlc.scalars import angles, float32, fractions
-from dmlc.scalars.arithmetic import NO_DOUBLE, TABLE, end_kink, leave_end
+from dmlc.scalars.arithmetic import NO_DOUBLE, REGISTRY, end_kink, leave_end
 from dmlc.scalars.expression import Routine, Value
 from dmlc.scalars.fractions import Fraction
 from dmlc.scalars.operation import (
@@ -51,8 +51,8 @@ def _function(
     torch: str | None,
     pages: tuple[str, ...],
 ) -> None:
-    """Adds a function of floats whose results differ a little from backend to backend."""
-    TABLE.add(Record(
+    """Adds a function of floats whose results differ slightly between backends."""
+    REGISTRY.add(Record(
         name, arity, Operands.FLOAT, evaluate,
         boolean=False, symbol=None, narrows=None, internal=False, meaning=meaning,
         edges={"float": edges}, derivative=derivative, kinks=kinks, cost=cost,
@@ -81,16 +81,16 @@ def _logistic(x: Array) -> Array:
 
 
 def _power(x: Array, y: Array) -> Array:
-    """`pow` of IEEE 754. NumPy takes the square root where one exponent of 0.5 is for all, which is
-    another of a negative infinity, and of -0: each element has an exponent of its own."""
+    """`pow` of IEEE 754. NumPy uses the square root for a scalar exponent of 0.5, which differs for
+    negative infinity and for -0: each element has an exponent of its own."""
     x, y = np.broadcast_arrays(x, y)
     return np.asarray(np.power(x.ravel(), y.ravel()).reshape(x.shape))
 
 
 def _spread_power(p: Point) -> Sequence[Part]:
-    """`pow(x, y)` moves with x by `y * pow(x, y - 1)`, nowhere with a y of 0, nor at 0 where x
-    cannot be negative; and with y by `pow(x, y) * log(x)`, which is 0 where the power is 0, and for
-    an x and a y of 0."""
+    """Derivatives of `pow(x, y)`: with respect to x, `y * pow(x, y - 1)`, or 0 for y = 0, and at x
+    = 0 if x cannot be negative; with respect to y, `pow(x, y) * log(x)`, or 0 where the power is 0,
+    and for x = y = 0."""
     x, y = p.operands
     one = y - 1
     still = y.apply("ne", 0)
@@ -119,7 +119,7 @@ def _log2(x: Value) -> Value:
 
 
 def _expm1(x: Value) -> Value:
-    """Of a small x from a hyperbolic tangent, which keeps its digits."""
+    """`exp(x) - 1` for small x, from a hyperbolic tangent, which keeps its digits."""
     half, one = (x * 0.5).apply("tanh"), x.like(1)
     near, far = half * 2 / (one - half), x.apply("exp") - one
     return (x.apply("abs") < one).select(near, far)
@@ -131,8 +131,8 @@ def _sigmoid(x: Value) -> Value:
 
 
 def _log1p(x: Value) -> Value:
-    """Of a small x as the logarithm of the number that 1 + x rounds to, grown by what x is more
-    than that is beyond 1."""
+    """`log(1 + x)` for small x: the logarithm of 1 + x rounded, corrected by the rounding error of
+    the sum."""
     sum_ = x + 1
     far, rest = sum_.apply("log"), sum_ - 1
     near = far * x / rest
@@ -141,7 +141,7 @@ def _log1p(x: Value) -> Value:
 
 
 def _find_angle(y: Value, x: Value) -> Value:
-    """The angle in the first quadrant, mirrored as the signs say."""
+    """Angle in the first quadrant, reflected according to the signs."""
     zero, high, wide = x.like(0), y.apply("abs"), x.apply("abs")
     same, slope = high.apply("eq", zero).select(zero, x.like(1)), high / wide
     # 0 / 0 and inf / inf have a direction here.
@@ -151,7 +151,7 @@ def _find_angle(y: Value, x: Value) -> Value:
 
 
 def _has_sign(x: Value) -> Value:
-    """Whether the sign is set, -0.0 among them."""
+    """Whether the sign bit is set, also for -0.0."""
     below = 1 / x < 0
     return (x < 0).apply("or", below)
 

@@ -1,8 +1,6 @@
-"""Records of operations that say something to differentiation, and nothing to a kernel.
-
-Each gives its first operand. Functions of the tensor IR have them until `transform.simplify` drops
-them, which is before anything is lowered or exported.
-"""
+"""Records of operations that affect differentiation, and no kernel. Each returns its first operand.
+Functions of the tensor IR contain them until `transform.simplify` removes them, before lowering and
+export."""
 
 from __future__ import annotations
 
@@ -14,11 +12,11 @@ from dmlc.scalars.operation import (
     Operands,
     Part,
     Record,
-    Table,
+    Registry,
 )
 from dmlc.scalars.types import Array
 
-TABLE = Table()
+REGISTRY = Registry()
 
 
 def _give_first(value: Array, *_: Array) -> Array:
@@ -33,7 +31,7 @@ def _mark(
     meaning: str,
     derivative: Derivative | None,
 ) -> None:
-    TABLE.add(Record(
+    REGISTRY.add(Record(
         name, arity, Operands.FLOAT, _give_first,
         boolean=False, symbol=None, narrows=None, internal=internal, meaning=meaning, edges={},
         derivative=derivative, kinks=SMOOTH, cost=0, error=Error.NONE, range=None,

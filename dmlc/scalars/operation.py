@@ -19,7 +19,7 @@ from dmlc.scalars.types import Array, DataType, Kind
 
 
 class Operands(enum.Enum):
-    """Which operands an operation takes. All operands of one operation share one type."""
+    """Operand types of an operation. All operands of one operation share one type."""
 
     NUMBER = "numbers"
     FLOAT = "floating-point numbers"
@@ -52,7 +52,7 @@ class Operation:
     arity: int
     operands: Operands
     evaluate: Callable[..., Array]
-    """NumPy arrays of one type in, one array out. Warnings are the caller's to silence."""
+    """Function from NumPy arrays of one type to one array. The caller silences warnings."""
 
     def __repr__(self) -> str:
         return f"Operation({self.name})"
@@ -73,7 +73,7 @@ class Operation:
         return None
 
     def result_type(self, operand: DataType) -> DataType:
-        """The type of the result where the operands have type `operand`."""
+        """Type of the result for operands of type `operand`."""
         return DataType.BOOL if self.gives_bool else operand
 
 
@@ -89,24 +89,24 @@ class Spelling:
 
     text: str
     compound: bool = False
-    """True for infix text: inside other infix text it goes in parentheses."""
+    """Whether it is infix text, which needs parentheses inside other infix text."""
     helper: str | Operation | None = None
-    """What the text calls: a helper function by its key, or a function that is written out."""
+    """Callee in the text: a helper function by its key, or a generated function."""
     vector: str | None = None
-    """The text for vectors, where it differs; as compound as the other."""
+    """Text for vectors, if it differs; infix if the scalar text is."""
     four: str | None = None
-    """The text for vectors of four, where it differs from that."""
+    """Text for vectors of four, if it differs from that."""
     within: str | None = None
-    """The infix text where the second operand is a literal well within its type: a shift by less
-    than the number of bits, or a divisor far from where floats end. For scalars; for vectors too,
-    where it is two operands and an operator, and nothing else."""
+    """Infix text for a second operand that is a literal well within its type: a shift by less than
+    the number of bits, or a divisor far from the ends of the float range. For scalars; for vectors
+    too, if it is just two operands and an operator."""
     vector_helper: str | None = None
-    """The key of the helper that the text for vectors calls, where it is another."""
+    """Key of the helper that the text for vectors calls, if it differs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unsupported:
-    """Why a language has no way to write something: `HLSL has no ...`."""
+    """Reason that a language has no way to write something: `HLSL has no ...`."""
 
     reason: str
 
@@ -115,7 +115,7 @@ Entry: TypeAlias = Spelling | Unsupported
 
 
 class Way(enum.Enum):
-    """Ways in which many operations are written."""
+    """Ways of writing shared by many operations."""
 
     INFIX = "by the infix text that the languages have in common"
     CALL = "by a call of the language's function of the same name"
@@ -124,7 +124,8 @@ class Way(enum.Enum):
 
 
 Spelled: TypeAlias = Entry | Way | tuple[Entry | Way, Entry | Way]
-"""How a language writes an operation on floats: of both types, or of FLOAT32 and of FLOAT64."""
+"""Spelling of an operation on floats in a language: for both types, or for FLOAT32 and for
+FLOAT64."""
 
 
 # Derivatives ----------------------------------------------------------------------------------
@@ -132,9 +133,9 @@ Spelled: TypeAlias = Entry | Way | tuple[Entry | Way, Entry | Way]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """Share of the adjoint that an operand gets: `value` where each condition is as the boolean
-    beside it says, and 0 elsewhere. Conditions stay outside of all that is computed from a value,
-    so that the NaN of a value that was not chosen stays out of the gradient."""
+    """Part of an operand's share of the adjoint: `value` where each condition has the boolean
+    beside it, and 0 elsewhere. Conditions are applied last, so that the NaN of a value that is not
+    chosen does not reach the gradient."""
 
     operand: int
     value: Value
@@ -143,52 +144,52 @@ class Part:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Point:
-    """An operation where its adjoint, the derivative by its result, is known."""
+    """Operation at a point with a known adjoint, the derivative with respect to its result."""
 
     d: Value
-    """The adjoint."""
+    """Adjoint."""
     y: Value
-    """The result."""
+    """Result."""
     operands: tuple[Value, ...]
     moving: tuple[bool, ...]
-    """Which operands depend on what is differentiated by."""
+    """Whether each operand depends on the differentiated variable."""
     ending: bool
-    """Whether the first operand is at its least where it is 0: it may be, and cannot be negative,
-    by its formula."""
+    """Whether the first operand has its least value where it is 0, since its formula cannot be
+    negative."""
 
     @property
     def x(self) -> Value:
-        """The first operand."""
+        """First operand."""
         return self.operands[0]
 
 
 Derivative: TypeAlias = Callable[[Point], "Value | Sequence[Value] | Sequence[Part]"]
-"""Rule that shares the adjoint among the operands: a value for each of them, in order, or parts. It
-holds exactly, kinks included."""
+"""Rule that distributes the adjoint to the operands: a value for each of them, in order, or parts.
+It is exact, kinks included."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kinks:
-    """Sentences that publish the derivative chosen where an operation has no one derivative; None
-    where it has no such place."""
+    """Sentences about the derivative chosen at points without a unique derivative; None if there
+    are no such points."""
 
     point: str | None
     """At a value of one operand."""
     tie: str | None
-    """In place of that, where all operands move."""
+    """Instead of `point`, if all operands vary."""
     end: str | None
-    """In place of that, where the first operand cannot be negative and is 0."""
+    """Instead of `point`, if the first operand cannot be negative and is 0."""
 
 
 SMOOTH = Kinks(None, None, None)
-"""Those of an operation that has none."""
+"""Kinks of an operation without any."""
 
 
 # Facts ----------------------------------------------------------------------------------------
 
 
 class Error(enum.Enum):
-    """How far an operation on floats may be from the exact result."""
+    """Class of an operation's error on floats."""
 
     NONE = "it rounds nothing"
     ROUNDED = "half a unit in the last place, on every device"
@@ -198,7 +199,7 @@ class Error(enum.Enum):
 
 
 class Keeps(enum.Enum):
-    """When a result has a property that its operands may have."""
+    """Condition under which a result inherits a property of its operands."""
 
     NEVER = "not known to have it"
     OPERANDS = "where all operands have it"
@@ -208,18 +209,18 @@ class Keeps(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Record(Operation):
-    """All that is known of a scalar operation. `None` says that there is no such thing."""
+    """Properties of a scalar operation. `None` says that it has no such property."""
 
     boolean: bool
-    """Whether it gives BOOL."""
+    """Whether its result is BOOL."""
     symbol: str | None
-    """The infix or prefix spelling in the operator language, if it has one."""
+    """Infix or prefix spelling in the operator language, if it has one."""
     narrows: DataType | None
     """`rounds_to` of the operation."""
     internal: bool
-    """True where the operator language has no name for it: passes alone make it."""
+    """Whether the operator language has no name for it, since only passes create it."""
     meaning: str
-    """A phrase for the documentation."""
+    """Phrase for the documentation."""
     edges: Mapping[str, str]
     """Edge cases as facts, `min(1, nan) = nan; ...`, by the kind of type that they are of: `float`,
     `integer` (INDEX too), `signed`, `unsigned`, `boolean`. `MIN`, `MAX` and `WIDTH` are those of
@@ -229,26 +230,24 @@ class Record(Operation):
     none: a gradient that goes through it is refused."""
     kinks: Kinks
     cost: int
-    """Its time, in additions."""
+    """Cost relative to an addition."""
     error: Error
     range: Callable[..., Fraction] | None
-    """The range of the result from those of the operands, on every device; None where anything is
-    possible."""
+    """Range of the result from those of the operands, on every device; None if unbounded."""
     never_negative: Keeps
-    """Whether the result is 0 or more."""
+    """Whether the result is at least 0."""
     whole: Keeps
     """Whether the result is a whole number, infinite or NaN."""
     limits: tuple[float, ...]
-    """Numbers that it comes ever nearer to as its operand grows. It is exact from where a limit is
-    the nearest number of its type."""
+    """Limits of its values for growing operands. It is exact where a limit is the nearest number of
+    its type."""
     formula: Callable[..., Value] | None
-    """Expression of other operations that computes it of floats, within its error, for a language
-    that has no operation for it. None where each language must have one."""
+    """Expression of other operations that computes it on floats, within its error, for a language
+    without the operation. None if each language must have one."""
     float32: Routine | None
-    """Routine of FLOAT32 for a language that has no function for it, or none that can be relied
-    on."""
+    """Routine on FLOAT32 for a language without a reliable function for it."""
     float64: Routine | None
-    """The same of FLOAT64."""
+    """Routine on FLOAT64."""
     infix: str | None
     """C's infix text, `{0} + {1}`: the output languages share it where it means the same."""
     hlsl: Spelled | None
@@ -286,14 +285,14 @@ class Record(Operation):
         return self.narrows
 
 
-class Table:
-    """Records by name, in the order in which they are made."""
+class Registry:
+    """Records by name, in order of registration."""
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
 
     def add(self, record: Record) -> Record:
-        """Adds a record. Raises `ValueError` where there is one of that name."""
+        """Adds a record. Raises `ValueError` for a duplicate name."""
         if record.name in self.records:
             raise ValueError(f"there are two records of the scalar operation '{record.name}'")
         self.records[record.name] = record

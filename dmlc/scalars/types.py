@@ -66,14 +66,14 @@ class DataType(enum.Enum):
         self.short = short
         self.kind = kind
         self.dtype = dtype
-        """The NumPy type of an array that stores it."""
+        """NumPy type of an array that stores it."""
         self.bytes = dtype.itemsize
         """Bytes per element in memory (1 for BOOL)."""
         self.is_float = kind is Kind.FLOAT
         self.is_integer = kind in (Kind.SIGNED, Kind.UNSIGNED)
         """A tensor's integer, signed or not; neither BOOL nor INDEX."""
         self.is_storage_only = self.is_float and self.bytes == 2
-        """True where a value is widened on load and rounded on store."""
+        """Whether values are widened on load and rounded on store."""
 
     # There is one object of each type; an enumeration's own hash is that of its name, in Python.
     __hash__ = object.__hash__
@@ -88,17 +88,17 @@ class DataType(enum.Enum):
 
     @property
     def compute(self) -> DataType:
-        """The type values of this type are computed in: the two 16-bit floats widen to FLOAT32."""
+        """Type that values of this type are computed in: the two 16-bit floats widen to FLOAT32."""
         return DataType.FLOAT32 if self.is_storage_only else self
 
 
 LARGEST_INDEX = int(np.iinfo(DataType.INDEX.dtype).max)
-"""The largest position: a conversion to INDEX of what is larger gives this."""
+"""Largest index: conversions to INDEX saturate there."""
 
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 TENSOR_TYPES: tuple[DataType, ...] = tuple(t for t in DataType if t is not DataType.INDEX)
-"""The types a tensor may hold."""
+"""Types that a tensor may have."""
 
 _NAMES: Mapping[str, DataType] = MappingProxyType(
     {t.name: t for t in TENSOR_TYPES}
@@ -109,19 +109,19 @@ _FOLDED: Mapping[str, DataType] = MappingProxyType({n.lower(): t for n, t in _NA
 
 
 def data_type_names() -> tuple[str, ...]:
-    """Every accepted spelling, for messages."""
+    """Accepted spellings, for messages."""
     return tuple(_NAMES)
 
 
 def find_data_type(name: str) -> DataType | None:
-    """The data type with that long or short name (`FLOAT32`, `f32`; case does not matter)."""
+    """Data type with that long or short name (`FLOAT32`, `f32`; case does not matter)."""
     return _FOLDED.get(name.lower())
 
 
 def as_data_type(parameter: str, given: object) -> DataType:
-    """The data type of a tensor that a caller means: itself, one of its names, or NumPy's type or
-    dtype for it. Python's own `int` and `float` say no width, and so mean none. Raises `DmlcError`.
-    """
+    """Data type of a tensor from a caller's argument: itself, one of its names, or NumPy's type or
+    dtype for it. Python's own `int` and `float` have no width, and are refused. Raises
+    `DmlcError`."""
     found: DataType | None = None
     if isinstance(given, DataType):
         found = given
@@ -148,12 +148,12 @@ def as_data_type(parameter: str, given: object) -> DataType:
 
 @functools.lru_cache(maxsize=64)
 def held_type(dtype: np.dtype[Any]) -> DataType | None:
-    """The data type of an array of that dtype, or None where no tensor can hold it."""
+    """Data type of an array of that dtype, or None if no tensor can hold it."""
     return data_type_of(dtype) if dtype.kind in "biufV" else None
 
 
 def data_type_of(dtype: npt.DTypeLike) -> DataType | None:
-    """The data type that a NumPy dtype (of any byte order) holds, or None."""
+    """Data type of a NumPy dtype (of any byte order), or None."""
     found = np.dtype(dtype).newbyteorder("=")
     return next((t for t in TENSOR_TYPES if t.dtype == found), None)
 
@@ -182,7 +182,8 @@ def convert(values: Array, to: DataType) -> Array:
 
 
 def find_same(left: Array, right: Array) -> Array:
-    """Where two arrays hold the same: -0 is not 0, and any NaN is the one NaN."""
+    """Mask of the elements that two arrays have in common: -0 differs from 0, and all NaN are
+    equal."""
     same = left == right
     if left.dtype.kind != "f":
         return same
@@ -191,13 +192,13 @@ def find_same(left: Array, right: Array) -> Array:
 
 @functools.cache
 def integer_limits(dtype: DataType) -> tuple[int, int]:
-    """The least and the largest whole number of a type."""
+    """Smallest and largest whole number of a type."""
     found = np.iinfo(dtype.dtype)
     return int(found.min), int(found.max)
 
 
 def is_float32(value: float) -> bool:
-    """Whether FLOAT32 has the very value, whichever NaN it is."""
+    """Whether FLOAT32 represents the value exactly; all NaN are equal."""
     if not math.isfinite(value):
         return True
     return abs(value) <= _LARGEST_FLOAT32 and float(np.float32(value)) == value
@@ -217,7 +218,7 @@ def _round_to_odd(values: Array) -> Array:
 
 
 def _upper_halves(values: Array) -> Array:
-    """float32 to BFLOAT16 as bits alone, to nearest even; of NaN the sign is kept."""
+    """Rounding of float32 to BFLOAT16 by bits, to nearest even; NaN keeps its sign."""
     bits = values.view(np.uint32)
     rounded = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
     quiet = bits & np.uint32(1 << 31) | np.uint32(0x7FC00000)
@@ -251,4 +252,4 @@ CONVERSIONS: tuple[tuple[str, float | bool, str, float | bool], ...] = (
     ("FLOAT32", float("nan"), "BOOL", True),
     ("BOOL", True, "FLOAT32", 1.0),
 )
-"""Edge cases of `cast`: a value of a type, and what it is in another."""
+"""Edge cases of `cast`: a value of a type, and its value in another."""

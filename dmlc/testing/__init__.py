@@ -1,15 +1,14 @@
-"""Tests of operators: how near results are to the reference, and how near they must be.
+"""Tests of operators against the reference, within computed error bounds.
 
-The names below are the public face; the other modules may change. Each name is imported when it is
-first used. `bindings` and `arrays` need Hypothesis, which `pip install 'dmlc[test]'` brings.
+The names below are public; the other modules may change. Each name is imported at its first use.
+`bindings` and `arrays` need Hypothesis, which `pip install 'dmlc[test]'` brings.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
-from dmlc.source import UnavailableError
+from dmlc.lazy import Extra, import_lazily
 
 if TYPE_CHECKING:
     from dmlc.testing.asserts import assert_gradient, assert_matches_reference
@@ -37,39 +36,17 @@ __all__ = [
     "run_tests",
 ]
 
-_PLACES = {
-    "Call": "dmlc.testing.case",
-    "Case": "dmlc.testing.case",
-    "Function": "dmlc.testing.function",
-    "Judgement": "dmlc.testing.judging",
-    "Kernel": "dmlc.testing.candidate",
-    "Options": "dmlc.testing.candidate",
-    "Outcome": "dmlc.testing.outcome",
-    "arrays": "dmlc.testing.strategies",
-    "assert_gradient": "dmlc.testing.asserts",
-    "assert_matches_reference": "dmlc.testing.asserts",
-    "bindings": "dmlc.testing.strategies",
-    "judge": "dmlc.testing.judging",
-    "run_tests": "dmlc.testing.harness",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'dmlc.testing' has no attribute '{name}'")
-    try:
-        module = importlib.import_module(_PLACES[name])
-    except ModuleNotFoundError as error:
-        if error.name != "hypothesis":
-            raise
-        raise UnavailableError(
-            f"dmlc.testing.{name} needs Hypothesis, which is not installed",
-            notes=["pip install 'dmlc[test]' installs it"],
-        ) from None
-    value = getattr(module, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = import_lazily(
+    __name__,
+    {
+        "asserts": ("assert_gradient", "assert_matches_reference"),
+        "candidate": ("Kernel", "Options"),
+        "case": ("Call", "Case"),
+        "function": ("Function",),
+        "harness": ("run_tests",),
+        "judging": ("Judgement", "judge"),
+        "outcome": ("Outcome",),
+        "strategies": ("arrays", "bindings"),
+    },
+    Extra("test", {"hypothesis": "hypothesis"}),
+)

@@ -1,8 +1,7 @@
-"""Assertions for tests of operators: that a device gives what the reference gives, and that a
-gradient is one.
+"""Assertions for tests of operators: equality with the reference, and correctness of a gradient.
 
-A failure says of each output that is wrong where its worst element is, what was got and what was
-expected there, how large the error is, and how large it may be.
+A failure reports, for each wrong output, the worst element: its index, the value computed and the
+value expected, the error, and the bound.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ def assert_matches_reference(
     device: str = "opencl",
     outputs: Outputs | None = None,
 ) -> dict[str, Array]:
-    """Runs an operator on a device and holds each result to the reference, within the bound that is
-    computed for each element. Gives the results by name.
+    """Runs an operator on a device and compares each result with the reference, within the error
+    bound computed for each element. Returns the results by name.
 
     `subject` is an operator, or the name of one of the library, with `inputs` (arrays by name, of
     any strides; a list for an array of tensors), `attributes`, and `outputs`, arrays or sizes by
-    name, as `dmlc.run` takes them; or it is a `Case`, which has all of that. `device` is
-    `opencl`, `vulkan`, `d3d12` or `wgpu`, also followed by `:` and an index or part of a name.
+    name, as `dmlc.run` takes them; or it is a `Case`, which has all of these. `device` is `opencl`,
+    `vulkan`, `d3d12` or `wgpu`, optionally followed by `:` and an index or part of a name.
 
-    Raises `AssertionError` where a result is wrong, and `DmlcError` where the operator does not
-    take the call. Warns (`UserWarning`) where bounds are larger than the results at more than a
-    quarter of an output's inexact elements: other inputs would show more.
+    Raises `AssertionError` for a wrong result, and `DmlcError` for a call that the operator
+    refuses. Warns (`UserWarning`) if the bounds exceed the results at more than a quarter of an
+    output's inexact elements: other inputs test more.
     """
     __tracebackhide__ = True
     case = _make_case(subject, inputs, attributes, outputs)
@@ -75,17 +74,17 @@ def assert_gradient(
     *,
     outputs: Outputs | None = None,
 ) -> None:
-    """Holds a gradient to its forward operator, in float64 and away from kinks: to the gradient
-    that dmlc derives from it, and to differences of it. No device is needed.
+    """Compares a gradient with its forward operator, in float64 and away from kinks: with the
+    gradient that dmlc derives, and with finite differences. No device is needed.
 
-    An operator that has a `forward` operator, or `gradient of`, is called with the gradient's
-    inputs; what it is given of the forward operator's results is computed anew from its inputs. Of
-    another operator the gradient that dmlc derives is held to differences, for all its inputs of
-    floating-point numbers. Parameters are those of `assert_matches_reference`. Differences take two
-    evaluations for each element of an input: use small arrays.
+    An operator with a `forward` operator, or with `gradient of`, is called with the gradient's
+    inputs; those that are results of the forward operator are recomputed. For any other operator
+    the gradient that dmlc derives is compared with finite differences, for all floating-point
+    inputs. Parameters are those of `assert_matches_reference`. Finite differences take two
+    evaluations per input element: use small arrays.
 
-    Raises `AssertionError` where the gradient is wrong or not a single element could be compared,
-    and `DmlcError` where it cannot be compared with its forward operator.
+    Raises `AssertionError` if the gradient is wrong or no element could be compared, and
+    `DmlcError` if it cannot be compared with its forward operator.
     """
     __tracebackhide__ = True
     case = _make_case(subject, inputs, attributes, outputs)
@@ -112,7 +111,7 @@ def assert_gradient(
 
 
 def _describe(verdict: Verdict) -> str:
-    """What is wrong with an output."""
+    """Text of an output's error."""
     worst, most, comparison = verdict.comparison.worst, verdict.most, verdict.comparison
     got, expected = cast(_Value, verdict.found), cast(_Value, verdict.wanted)
     place = f" at {list(worst)}" if worst else ""
@@ -132,7 +131,7 @@ def _make_case(
     attributes: Mapping[str, object] | None,
     outputs: Outputs | None,
 ) -> Case:
-    """The case that the parameters of an assertion say."""
+    """Case of an assertion's parameters."""
     if isinstance(subject, Case):
         for name, given in (("inputs", inputs), ("attributes", attributes), ("outputs", outputs)):
             if given is not None:
@@ -160,7 +159,7 @@ def _make_case(
 
 
 def _list_entries(parameter: str, given: object) -> Iterator[tuple[str, object]]:
-    """What is given by name, entries of arrays of tensors one by one."""
+    """Values given by name, with arrays of tensors entry by entry."""
     if given is None:
         return
     named = expect_mapping(parameter, given, "a mapping of tensors' names")

@@ -1,18 +1,17 @@
-"""How far a backend may be from the reference at each element of a result: an error analysis that
-runs beside the computation.
+"""Error bounds of results, per element: an error analysis that runs beside the computation.
 
-A function's *error function* computes, in float64 and from the same inputs, how large the error of
-each of its results may have become: the rounding of every operation, grown or shrunk by what comes
-after it. So a difference that cancels may be wrong in its last digits and its first, a mask where
-the comparison is a close call may go either way, and what only selects and moves is exact.
+A function's *error function* computes, in float64 and from the same inputs, a bound on the error of
+each of its results: the rounding error of every operation, propagated through those after it. So
+after cancellation every digit may be wrong, a mask whose comparison is close may go either way, and
+selections and copies are exact.
 
-A compiler may take factors out of sums, or leave them, and compute softmax-weighted sums online:
-what is allowed is the largest of the errors. A product of large numbers may be too large before a
-factor is applied to it that would have made it small, and one of small numbers may vanish.
+A compiler may hoist factors out of sums, or not, and compute softmax-weighted sums online: the
+bound is the largest of these errors. A product of large numbers may overflow before a small factor
+is applied to it, and one of small numbers may underflow.
 
-Devices differ in what they promise: how near quotients and square roots are, and whether they keep
-denormals. Where one does not, a denormal may be taken for a zero by what computes with it or
-compares it, and a result may be a zero in place of one. What only selects and moves keeps it.
+Devices differ in what they promise: the errors of quotients and square roots, and whether denormals
+are kept. If not, an operation may read a denormal as zero, and a result may be flushed to zero.
+Selections and copies keep denormals.
 """
 
 from __future__ import annotations
@@ -60,15 +59,15 @@ from dmlc.transform.online import may_be_online
 from dmlc.transform.simplify import simplify
 
 _FEW_UNITS = 4.0
-"""Units in the last place that an operation may be off by which no device promises anything of."""
+"""Error in units in the last place (ULP) of an operation without a promise."""
 _QUOTIENTS = ("div", "div_nearest")
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-6
-"""What a transcendental function may be off by."""
+"""Relative and absolute error of a transcendental function."""
 _EARLIER = 0.9
-"""Devices reach a limit a little later than rounding would: at this part of the operand it must be
-reached already."""
+"""Part of the operand at which a function must be saturated already, since devices saturate a
+little later than exact rounding does."""
 _MOST_IN_ROW = 256.0
-"""Additions in a row before partial sums are put together as a tree, at most."""
+"""Largest number of sequential additions before partial sums are combined as a tree."""
 
 _DOUBLE = DataType.FLOAT64
 _EPSILON = {
@@ -83,21 +82,21 @@ _SMALLEST = {
     DataType.FLOAT16: 2.0**-24,
     DataType.BFLOAT16: 2.0**-126,
 }
-"""What may be lost where a result is flushed to zero, or rounded among denormals of FLOAT16."""
+"""Error of a result that is flushed to zero, or of a FLOAT16 rounded to a denormal."""
 _STEP = {
     DataType.FLOAT64: 2.0**-1074,
     DataType.FLOAT32: 2.0**-149,
     DataType.FLOAT16: 2.0**-24,
     DataType.BFLOAT16: 2.0**-133,
 }
-"""The least denormal: what may be lost where a result is rounded among those that are kept."""
+"""Smallest denormal: the error of rounding to a denormal."""
 _LARGEST = {
     DataType.FLOAT64: float(np.finfo(np.float64).max),
     DataType.FLOAT32: float(np.finfo(np.float32).max),
     DataType.FLOAT16: 65504.0,
     DataType.BFLOAT16: (2.0 - 2.0**-7) * 2.0**127,
 }
-"""What is beyond it may be an infinity, or may not: the reference computes wider than devices."""
+"""Bound above which a result may be infinite, since the reference computes in a wider type."""
 
 
 def rounds_alike(operation: Operation) -> bool:
@@ -108,48 +107,47 @@ def rounds_alike(operation: Operation) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
-    """What a device may do to the floats of one run."""
+    """Floating-point behaviour permitted to a device in one run."""
 
     floats: FloatPromises
     flushes: bool = True
-    """Whether some input holds a denormal that the device need not keep."""
+    """Whether some input holds a denormal that the device may flush."""
 
     def find_smallest(self, dtype: DataType) -> float:
-        """What is below it may come out as zero, for it may be a denormal that is not kept."""
+        """Magnitude below which a result may be flushed to zero."""
         return 0.0 if self.floats.keeps_denormals(dtype) else _SMALLEST[dtype]
 
     def may_flush(self, dtype: DataType) -> bool:
-        """Whether an operand that is exact may be a denormal that is taken for zero. What is not
-        exact may be off by as much as that in any case."""
+        """Whether an exact operand may be a denormal read as zero. An inexact operand has an error
+        at least as large anyway."""
         return self.flushes and dtype.is_float and not self.floats.keeps_denormals(dtype)
 
     def find_loss(self, dtype: DataType, ulps: float = 1.0) -> float:
-        """What may be lost of a result of a type that is next to zero, and off by so many units of
-        the last place elsewhere."""
+        """Error of a result near zero, or of `ulps` units in the last place elsewhere."""
         kept = self.floats.keeps_denormals(dtype)
         return max(ulps, 1.0) * _STEP[dtype] if kept else _SMALLEST[dtype]
 
     def find_ulps(self, operation: Operation, dtype: DataType) -> float:
-        """Units in the last place that one operation may be off by."""
+        """Error of one operation, in units in the last place."""
         if IR_OPERATIONS[operation.name].error not in (Error.ROUNDED, Error.PROMISED):
             return _FEW_UNITS
-        # The reference is off by half a unit besides.
+        # The reference itself has an error of up to half a unit.
         return self.floats.find_ulps(operation.name, dtype) + CORRECT
 
 
 def bound_errors(
     function: Function, inputs: Mapping[str, Array], floats: FloatPromises = LEAST
 ) -> dict[str, Array]:
-    """The largest difference from the reference that each element of each result may have, by the
-    result's name, in float64; 0 where it must be exact, and infinite where nothing can be said.
+    """Largest permitted difference from the reference for each element of each result, by the
+    result's name, in float64: 0 for an exact element, infinity for one without a bound.
 
-    `inputs` are those of `reference.evaluate`, and what it raises is raised. `floats` are the
-    promises of the device that is held to it: those of every device where none is given.
+    `inputs` are those of `reference.evaluate`, whose errors are raised. `floats` are the promises
+    of the device that computed the results; by default, those that every device keeps.
     """
     expect("function", function, Function, "an ir.Function")
     expect("floats", floats, FloatPromises, "what a device promises of floats")
     if function.run_symbol() is None and function.symbols():
-        # How much sums are off by depends on how long they are.
+        # The error of a sum depends on its length.
         shapes = Shapes()
         shaped = ((p, np.shape(inputs[p.name])) for p in function.parameters if p.name in inputs)
         if not any(shapes.match(p.name, p.extents, shape) for p, shape in shaped):
@@ -171,8 +169,8 @@ def bound_errors(
 
 
 def _hold_denormals(given: Iterable[object], floats: FloatPromises) -> bool:
-    """Whether some array holds a denormal that a device need not keep. What is no array, the
-    reference refuses."""
+    """Whether some array holds a denormal that a device may flush. The reference refuses other
+    values than arrays."""
     arrays: list[Array] = [each for each in given if isinstance(each, np.ndarray)]
     for array in arrays:
         dtype = held_type(array.dtype)
@@ -186,10 +184,9 @@ def _hold_denormals(given: Iterable[object], floats: FloatPromises) -> bool:
 
 @functools.lru_cache(maxsize=32)
 def _list_others(function: Function) -> tuple[Function, ...]:
-    """The function as it may be compiled: with factors taken out of its sums, and with sums in the
-    order in which they are computed online. None of them where stages are computed step by step, or
-    nothing changes: what is allowed then is what the function itself may be off by. Kept for the
-    next device, or the next values."""
+    """Other forms in which a function may be compiled: with factors hoisted out of its sums, and
+    with sums computed online. Empty for a function with loops over time steps, and if nothing
+    changes. Cached for other devices and values."""
     if function.loops:
         return ()
     if not any(s.reduction is not None and s.reduction.combiner == "sum" for s in function.stages):
@@ -204,7 +201,7 @@ def _list_others(function: Function) -> tuple[Function, ...]:
 def _evaluate_errors(
     function: Function, inputs: Mapping[str, Array], rules: Rules
 ) -> dict[str, Array]:
-    """What the error function of a function gives, by the name of its own result."""
+    """Results of a function's error function, by the name of the function's result."""
     errors = make_error_function(function, rules)
     found = find_expected(errors, inputs)
     return {
@@ -215,8 +212,9 @@ def _evaluate_errors(
 
 @functools.lru_cache(maxsize=32)
 def make_error_function(function: Function, rules: Rules = Rules(LEAST)) -> Function:
-    """The function from the same parameters to the error of each result, in order. What is rounded
-    once or twice, as a device has it, is rounded twice here. Kept for the next values."""
+    """Error function: from the function's parameters to the error of each result, in order. A
+    multiply-add, which a device may round once or twice, is rounded twice here. Cached for other
+    values."""
     if any("fma" in map(_name, stage.body.instructions) for stage in function.stages):
         function = apply_rules(function, _part_multiply_add)
     taken = set(function.tensors())
@@ -230,7 +228,7 @@ def make_error_function(function: Function, rules: Rules = Rules(LEAST)) -> Func
         if stage.name in opened:
             first = len(stages)
             for delay in opened[stage.name].delays:
-                # It is off by as much as its stage was, of which nothing is known yet.
+                # Its error is that of its stage, which is not known yet.
                 before = _free(f"{delay.name}_error", taken)
                 sources[delay.name] = _Source(before, delay.dtype)
             loops.append(opened[stage.name])
@@ -268,7 +266,7 @@ def _name(instruction: Instruction) -> str:
 
 
 def _part_multiply_add(builder: BodyBuilder, instruction: Instruction) -> int | None:
-    """A product and a sum in place of both at once."""
+    """Replaces a multiply-add by a product and a sum."""
     if _name(instruction) != "fma":
         return None
     x, y, z = operands(instruction)
@@ -278,8 +276,8 @@ def _part_multiply_add(builder: BodyBuilder, instruction: Instruction) -> int | 
 def _delay_errors(
     loop: Loop, sources: dict[str, _Source], stages: list[Stage], taken: set[str]
 ) -> tuple[Delay, ...]:
-    """What the stages of a loop were at the step before, and what these were off by. Adds the
-    errors of those that are exact, which are asked for all the same."""
+    """Delays of a loop's stages and of their errors. Adds error stages for exact stages too, since
+    delays need them."""
     made: list[Delay] = []
     for delay in loop.delays:
         of = sources[delay.of].stage
@@ -303,20 +301,20 @@ def _free(wanted: str, taken: set[str]) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Source:
-    """Where the error of a stage's elements is found. Without a stage, it is 0."""
+    """Error of a stage's elements: a stage, or None for 0."""
 
     stage: str | None
     dtype: DataType
     signless: bool = False
-    """No element is below 0, however it is rounded on the way."""
+    """Whether all elements are at least 0, however they are rounded."""
     ranged: bool = False
-    """It is infinite already where the value may be too large for its type, or may not."""
+    """Whether the error is infinite already where the value may overflow its type."""
     settles: bool = False
-    """Its elements may be whole numbers, made of limits of functions."""
+    """Whether elements may be whole numbers, as sums of saturated functions."""
 
 
 class _Maker:
-    """Writes the errors of one body's values behind those values."""
+    """Emitter of the errors of a body's values."""
 
     def __init__(self, body: Body, sources: Mapping[str, _Source], rules: Rules) -> None:
         self.rules = rules
@@ -325,13 +323,14 @@ class _Maker:
         self._numbers: dict[Instruction, int] = {}
         self.errors: list[int | None] = []
         self.signless: list[bool] = []
-        """Whether each value of the body is 0 or more, or NaN, however its operands are rounded."""
+        """Whether each value of the body is at least 0, or NaN, however its operands are
+        rounded."""
         self.whole: list[bool] = []
         """Whether each value of the body is a whole number, infinite or NaN, however its operands
         are rounded."""
         self.settles: list[bool] = []
-        """Whether each value of the body is made of limits of functions, which are whole numbers,
-        and of whole numbers, wherever these functions have reached them."""
+        """Whether each value of the body is whole where transcendental functions in it are
+        saturated: it combines their limits, which are whole, with whole numbers."""
         index_only = find_index_only(body)
         for number, instruction in enumerate(body.instructions):
             self.signless.append(self._is_signless(instruction))
@@ -341,9 +340,9 @@ class _Maker:
             self.errors.append(None if exact else self._find(number, instruction))
 
     def _differs(self, instruction: Instruction) -> bool:
-        """Whether a value that depends on positions alone may differ from device to device: where
-        it is made of a transcendental function or a square root, and is no position or choice
-        itself. All others are computed alike everywhere: quotients are `div_nearest` then."""
+        """Whether a value of indices alone may differ between devices: if it uses a transcendental
+        function or a square root, and is no index or choice itself. All others are the same
+        everywhere, since quotients are `div_nearest` then."""
         dtype = value_type(instruction)
         if not dtype.is_float:
             return False
@@ -424,7 +423,7 @@ class _Maker:
         return self.add(Constant(_DOUBLE, value))
 
     def apply(self, name: str, *numbers: int) -> int:
-        """An operation on float64 values."""
+        """Operation on float64 values."""
         operation = IR_OPERATIONS[name]
         return self.add(Apply(operation, numbers, operation.result_type(_DOUBLE)))
 
@@ -432,13 +431,13 @@ class _Maker:
         return self.add(Select(condition, then, otherwise, _DOUBLE))
 
     def double(self, number: int) -> int:
-        """A value as float64."""
+        """Value as float64."""
         if value_type(self.instructions[number]) is _DOUBLE:
             return number
         return self.add(Cast(number, _DOUBLE))
 
     def total(self, terms: Sequence[int]) -> int | None:
-        """The sum of errors; None for none."""
+        """Sum of errors; None if there are none."""
         return None if not terms else self.fold("add", terms)
 
     def fold(self, name: str, terms: Sequence[int]) -> int:
@@ -448,18 +447,18 @@ class _Maker:
         return whole
 
     def scaled(self, number: int, factor: float) -> int:
-        """A part of a value's size; of an infinity and of NaN, nothing."""
+        """Fraction of a value's magnitude; 0 for infinity and NaN."""
         part = self.apply("mul", self.constant(factor), self.apply("abs", self.double(number)))
         return self.where_finite(number, part)
 
     def rounded(self, number: int, dtype: DataType, ulps: float = 1.0) -> list[int]:
-        """What rounding a value to a type may cost."""
+        """Errors of rounding a value to a type."""
         smallest = self.where_finite(number, self.constant(self.rules.find_loss(dtype, ulps)))
         return [self.scaled(number, ulps * _EPSILON[dtype]), smallest]
 
     def flushed(self, number: int, dtype: DataType) -> int | None:
-        """What is lost of a value that is taken for zero where it is a denormal; None of a type
-        whose denormals are kept, or where there are none."""
+        """Error of reading a denormal as zero; None for a type whose denormals are kept, and if
+        there are none."""
         if not self.rules.may_flush(dtype):
             return None
         value = self.instructions[number]
@@ -468,7 +467,7 @@ class _Maker:
         return self.where_small(number, dtype)
 
     def where_small(self, number: int, dtype: DataType) -> int:
-        """The size of a value that may be a denormal, and 0 of any other."""
+        """Magnitude of a value that may be a denormal, and 0 for any other."""
         size, smallest = self.apply("abs", self.double(number)), self.rules.find_smallest(dtype)
         small = self.apply("lt", size, self.constant(smallest))
         return self.choose(small, size, self.constant(0.0))
@@ -477,19 +476,19 @@ class _Maker:
         return self.apply("lt", self.apply("abs", self.double(number)), self.constant(math.inf))
 
     def where_finite(self, number: int, error: int) -> int:
-        """An error that infinities and NaN do not have: they are what they are."""
+        """Error of a finite value; 0 for infinity and NaN, which are exact."""
         return self.choose(self.finite(number), error, self.constant(0.0))
 
     def within_range(self, number: int, dtype: DataType, error: int) -> int:
-        """The error of a value, infinite where it may pass the largest number of its type."""
+        """Error of a value, infinite if it may exceed the largest number of its type."""
         size = self.apply("add", self.apply("abs", self.double(number)), error)
         inside = self.apply("le", size, self.constant(_LARGEST[dtype]))
         unknown = self.choose(self.finite(number), self.constant(math.inf), error)
         return self.choose(inside, error, unknown)
 
     def rounded_away(self, number: int, dtype: DataType, error: int) -> int:
-        """The error of a value that is yet to be rounded to a type, infinite where it may or may
-        not be too large for that."""
+        """Error of a value that is still to be rounded to a type, infinite if it may overflow or
+        not."""
         largest = _LARGEST[dtype]
         size = self.apply("abs", self.double(number))
         distance = self.apply("abs", self.apply("sub", size, self.constant(largest)))
@@ -498,7 +497,7 @@ class _Maker:
         return self.choose(close, self.constant(math.inf), error)
 
     def apart(self, one: int, other: int) -> int:
-        """How far two values lie from each other; equal infinities, and NaN and NaN, do not."""
+        """Distance of two values; 0 for equal infinities, and for two NaN."""
         one, other = self.double(one), self.double(other)
         distance = self.apply("abs", self.apply("sub", one, other))
         zero = self.constant(0.0)
@@ -506,11 +505,11 @@ class _Maker:
         return self.choose(self.apply("eq", one, other), zero, both)
 
     def number_nan(self, number: int, error: int) -> int:
-        """An error where a value is NaN, and infinity where it is not."""
+        """Error where a value is NaN, and infinity elsewhere."""
         return self.choose(self.apply("isnan", number), error, self.constant(math.inf))
 
     def unless_nan(self, error: int) -> int:
-        """An error, infinite where it is not known."""
+        """Error, infinite if it is NaN."""
         return self.choose(self.apply("isnan", error), self.constant(math.inf), error)
 
     # Errors -------------------------------------------------------------------------------
@@ -535,13 +534,13 @@ class _Maker:
         error = self.add(Load(source.stage, load.indices, _DOUBLE))
         if source.dtype.is_storage_only:
             if not source.ranged:
-                # An infinity that is not exact came of a number too large, or nearly.
+                # An inexact infinity comes from an overflow, or nearly one.
                 inexact = self.apply("gt", error, self.constant(0.0))
                 unknown = self.choose(inexact, self.constant(math.inf), error)
                 is_nan = self.apply("isnan", self.double(number))
                 odd = self.choose(is_nan, error, unknown)
                 error = self.choose(self.finite(number), error, odd)
-            # What is read back was rounded, on either side of where it would have been.
+            # A value that is read back was rounded, up or down.
             error = self.fold("add", [error, *self.rounded(number, source.dtype)])
             error = self.within_range(number, source.dtype, error)
         return error
@@ -573,7 +572,7 @@ class _Maker:
                 rounding = [self.choose(short, self.constant(0.0), self.fold("add", rounding))]
             terms += rounding
         elif operation.name == "mod" and self.rules.find_smallest(computed):
-            # Of the exact ones it alone makes denormals of what is none.
+            # It is the only exact operation with denormal results of normal operands.
             terms.append(self.where_small(number, computed))
         total = self.total(terms)
         if total is None or IR_OPERATIONS[operation.name].error is Error.NONE:
@@ -585,8 +584,8 @@ class _Maker:
     def _unless_at_limit(
         self, number: int, operation: Operation, ends: Sequence[tuple[int, ...]], error: int
     ) -> int:
-        """What a transcendental function is off by itself: where it has reached one of its limits,
-        wherever its operand may be, what is left to that limit, and what flushing to zero costs."""
+        """Error of a transcendental function itself: where it is saturated for the whole range of
+        its operand, the distance to the limit and the error of flushing to zero."""
         computed = value_type(self.instructions[number])
         for limit in map(float, IR_OPERATIONS[operation.name].limits):
             # Half of the way to the number before it, or less.
@@ -607,8 +606,8 @@ class _Maker:
     def _unless_settled(
         self, number: int, operation: Operation, ends: Sequence[tuple[int, ...]], error: int
     ) -> int:
-        """The error of a sum or a product: of whole numbers, one that rounds nothing. An operand
-        is one, wherever it may be, where no other number of its type is as near."""
+        """Error of a sum or a product, without rounding if its operands are whole numbers. An
+        operand is whole where no other number of its type is as close."""
         computed = value_type(self.instructions[number])
         part = self.constant(_EPSILON[computed] / 4)
         settled: list[int] = []
@@ -629,7 +628,7 @@ class _Maker:
         ends: Sequence[tuple[int, ...]],
         given: tuple[int, ...],
     ) -> int:
-        """How far the result moves when the operands move by their errors."""
+        """Largest change of the result when the operands change by their errors."""
         center = number
         middles = [self.double(g) for g in given]
         moved: list[int] = []
@@ -649,8 +648,8 @@ class _Maker:
         return self.unless_nan(self.fold("max", moved))
 
     def _unless_across_zero(self, divisor: int, error: int) -> int:
-        """The error of a quotient, infinite where the divisor may be on either side of 0: what it
-        comes to at its ends says nothing then."""
+        """Error of a quotient, infinite if the divisor may have either sign, since its ends then
+        bound nothing."""
         own = self.errors[divisor]
         if own is None or (divisor < len(self.signless) and self.signless[divisor]):
             return error
@@ -660,8 +659,7 @@ class _Maker:
         return self.choose(across, self.constant(math.inf), error)
 
     def _known(self, given: tuple[int, ...], error: int, most: float) -> int:
-        """An error, and the most there is where nothing can be said of an operand: that may be NaN
-        as well, and has no ends."""
+        """Error, or `most` if an operand has no bound: it may be NaN as well."""
         for operand in given:
             own = self.errors[operand]
             if own is not None:
@@ -673,13 +671,14 @@ class _Maker:
         return self.apply("trunc", self.apply("div", *terms))
 
     def _flips(self, value: int, center: int) -> int:
-        """1 where a comparison at a corner differs from the one in the middle, else 0."""
+        """1 if a comparison differs between a corner and the centre, else 0."""
         one, zero = self.constant(1.0), self.constant(0.0)
         at_corner, in_middle = (self.choose(v, one, zero) for v in (value, center))
         return self.apply("abs", self.apply("sub", at_corner, in_middle))
 
     def _ends(self, number: int, dtype: DataType) -> tuple[int, ...]:
-        """What an operand may be at the least and at the most; itself, and zero in place of it."""
+        """Least and largest value of an operand, the operand itself, and zero if it may be
+        flushed."""
         error = self.errors[number]
         middle = self.double(number)
         if error is not None:
@@ -694,7 +693,7 @@ class _Maker:
         return (middle, self.choose(kept, middle, self.constant(0.0)))
 
     def _find_whole(self, number: int, operation: Operation, given: tuple[int, ...]) -> int | None:
-        """Whole numbers and booleans: nothing can be said of what comes of a wrong one."""
+        """Error of a whole number or boolean: 0, or no bound if an operand may be wrong."""
         terms = [e for g in given if (e := self.errors[g]) is not None]
         if not terms:
             return None
@@ -750,8 +749,8 @@ class _Maker:
         )
 
     def _find_cut(self, number: int, error: int, dtype: DataType) -> int:
-        """How far the whole number may move that a float is cut to, when that moves by its error.
-        A NaN, and what is exact, is cut alike everywhere."""
+        """Largest change of a float's truncation to an integer when the float changes by its error.
+        NaN and exact values are truncated alike everywhere."""
         limits = np.iinfo(dtype.dtype)
         low, high = self.constant(float(limits.min)), self.constant(float(limits.max))
         middle = self.double(number)
@@ -773,7 +772,7 @@ def _is_signless(stage: Stage, maker: _Maker) -> bool:
 
 
 def _fold(stage: Stage, maker: _Maker, name: str) -> tuple[list[Stage], _Source]:
-    """The stage of a stage's errors, and how to read it."""
+    """Stage of a stage's errors, and how to read it."""
     error = maker.errors[stage.body.result]
     reduction = stage.reduction
     if reduction is None:
@@ -803,7 +802,7 @@ def _fold(stage: Stage, maker: _Maker, name: str) -> tuple[list[Stage], _Source]
     if reduction.combiner == "sum":
         part = _EPSILON[dtype] * min(count, _MOST_IN_ROW)
         terms += [maker.scaled(value, part)]
-        # A part of the sum may be as large as all of its terms, of one sign, come to.
+        # A partial sum may be as large as the sum of all terms of one sign.
         many = maker.constant(max(count, 1.0) if math.isfinite(count) else 1.0)
         size = maker.apply("mul", many, maker.double(value))
         whole = maker.within_range(size, dtype, maker.fold("add", terms))
@@ -812,8 +811,8 @@ def _fold(stage: Stage, maker: _Maker, name: str) -> tuple[list[Stage], _Source]
 
 
 def _choose_flushed(stage: Stage, maker: _Maker, name: str, lost: int) -> list[Stage]:
-    """The errors of what a reduction chooses of exact values, where denormals may be taken for
-    zeros: they are then as large as each other. That shows only where nothing larger is chosen."""
+    """Errors of a reduction that selects among exact values, if denormals may be flushed: denormals
+    then compare as equal. That shows only if no larger value is selected."""
     assert stage.reduction is not None
     value, dtype = stage.body.result, stage.body.dtype
     ways = {"argmin": "min", "argmax": "max"}
@@ -839,13 +838,13 @@ def _choose_flushed(stage: Stage, maker: _Maker, name: str, lost: int) -> list[S
 def _multiply(
     stage: Stage, maker: _Maker, name: str, error: int | None, count: float
 ) -> tuple[list[Stage], _Source]:
-    """The same of a product: how much larger it is of factors that are as large as they may be."""
+    """Errors of a product: the growth of the product of factors at their largest."""
     value, dtype = stage.body.result, stage.body.dtype
-    # What is no number is what it is: it is left out.
+    # NaN is exact, and is left out.
     size = maker.apply("abs", maker.double(value))
     size = maker.choose(maker.finite(value), size, maker.constant(1.0))
     large = size if error is None else maker.apply("add", size, error)
-    # A part of the product may be too large, or too small, though all of it is not.
+    # A partial product may overflow, or underflow, although the whole does not.
     most = _LARGEST[dtype] ** (1 / count) if 1 <= count < math.inf else _LARGEST[dtype]
     least = _SMALLEST[dtype] ** (1 / max(count, 1.0))
     unknown = maker.constant(math.inf)
@@ -882,7 +881,7 @@ def _count(reduction: Reduction) -> float:
 
 
 def _over(stage: Stage, name: str, maker: _Maker, error: int, combiner: str | None) -> Stage:
-    """A stage of errors over a stage's domain, and its reduction's axes."""
+    """Stage of errors over a stage's domain and its reduction axes."""
     reduction = None
     if combiner is not None and stage.reduction is not None:
         reduction = Reduction(combiner, stage.reduction.axes)
@@ -891,7 +890,7 @@ def _over(stage: Stage, name: str, maker: _Maker, error: int, combiner: str | No
 
 
 def _close(stage: Stage, sources: Mapping[str, _Source], rules: Rules, name: str) -> Stage:
-    """The bound of a result: its error, and the rounding to what it is stored as."""
+    """Bound of a result: its error, and the rounding to its storage type."""
     indices = tuple(range(len(stage.extents)))
     load = Load(stage.name, indices, stage.dtype.compute)
     value = len(indices)
@@ -901,7 +900,7 @@ def _close(stage: Stage, sources: Mapping[str, _Source], rules: Rules, name: str
     if error is None:
         whole = zero
     else:
-        # No error is below 0: that is what a maximum over nothing comes to.
+        # No error is below 0, which is the maximum of an empty set.
         terms = [maker.apply("max", error, zero)]
         # A load of 16 bits has the rounding in it.
         if stage.dtype.is_float and not stage.dtype.is_storage_only:

@@ -1,7 +1,7 @@
-"""What is judged: a kernel in a file that claims to be an operator. `function` has Python's own.
+"""Candidate implementations of an operator: kernels in files; `function` has Python functions.
 
-A candidate says which calls it takes and gives results for a case. A kernel becomes a `Program` for
-each call, which the usual runtimes run, each tensor between words that nothing may change.
+A candidate states which calls it takes and computes a case. A kernel becomes a `Program` for each
+call, which the usual runtimes run, with guard words around each tensor.
 """
 
 from __future__ import annotations
@@ -59,72 +59,72 @@ from dmlc.testing.expressions import (
 
 DEVICES = {"HLSL": ("vulkan", "d3d12"), "SPIR-V": ("vulkan",), "OpenCL C": ("opencl",),
            "WGSL": ("wgpu",)}  # fmt: skip
-"""The devices that kernels run on where none is named, by target."""
+"""Default devices of kernels, by target."""
 _MOST_COUNT = (1 << 32) - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of a candidate on one case."""
+    """Results of a candidate's runs on one case."""
 
     results: Mapping[str, Mapping[str, Array]]
-    """The outputs by name, of each run: the first is the plain one."""
+    """Outputs by name, of each run; the first is the plain one."""
     stray: tuple[str, ...] = ()
-    """What it stored where it may not."""
+    """Stores out of bounds."""
     unsettled: tuple[str, ...] = ()
-    """The results that come from memory that no tensor has, or that nothing has stored."""
+    """Results read from memory outside the tensors, or from uninitialised memory."""
 
 
 class Candidate(Protocol):
-    """What claims to be an operator."""
+    """Candidate implementation of an operator."""
 
     @property
     def operator(self) -> Operator: ...
 
     @property
     def kept(self) -> Mapping[str, str]:
-        """What makes it again, for failures that are kept; empty where nothing can."""
+        """Description that recreates it, for failures that are kept; empty if impossible."""
         ...
 
     @property
     def name(self) -> str:
-        """Its name and the device, as reports have it."""
+        """Name and device in reports."""
         ...
 
     @property
     def floats(self) -> FloatPromises:
-        """The promises of what it runs on."""
+        """Floating-point promises of its device."""
         ...
 
     @property
     def fixed(self) -> Mapping[str, Any]:
-        """What its condition on calls says that names are equal to."""
+        """Values that its condition on calls fixes, by name."""
         ...
 
     def fit(self, call: Call) -> dict[str, TensorDesc]:
-        """The tensors of a call, nearer to those that the candidate takes: of its data types, and
-        without optional ones that it has not."""
+        """Tensors of a call, changed towards those that the candidate takes: with its data types,
+        and without optional tensors that it lacks."""
         ...
 
     def adapt(self, call: Call) -> Call:
-        """A call as the candidate takes it: packed, where it reads no strides. Raises
-        `OutsideError` for a call that it does not take."""
+        """Call in the candidate's form: packed if it reads no strides. Raises `OutsideError` for a
+        call that it does not take."""
         ...
 
     def run(self, case: Case) -> Runs:
-        """The results of a case."""
+        """Results of a case."""
         ...
 
     def describe(self) -> list[str]:
-        """How it is bound, a line each."""
+        """Description of its bindings, one per line."""
         ...
 
     def count_group(self) -> int | None:
-        """The work items of a group; None where there are none."""
+        """Number of work items in a group; None without groups."""
         ...
 
     def count_items(self, call: Call) -> int | None:
-        """The work items that run for a call; None where there are none."""
+        """Number of work items launched for a call; None without work items."""
         ...
 
 
@@ -133,28 +133,30 @@ class Candidate(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """What a person says of a kernel, in the words of the command line; empty of what follows from
-    names. Lines of the kernel's file that begin with `// dmlc:` say the same."""
+    """Binding of a kernel to an operator, in the words of the command line; an empty field follows
+    from the kernel's names. Lines of the kernel's file that begin with `// dmlc:` are
+    equivalent."""
 
     entry: str = ""
-    """The kernel's function; needed where the file has several."""
+    """Kernel's function; required if the file has several."""
     bindings: str = ""
-    """`NAME=TENSOR` for buffers and `NAME=FORMULA` for scalar arguments, with commas between."""
+    """`NAME=TENSOR` for buffers and `NAME=FORMULA` for scalar arguments, separated by commas."""
     groups: str = ""
-    """The groups along x, y and z, as formulas with commas between."""
+    """Numbers of groups along x, y and z, as formulas separated by commas."""
     group_size: str = ""
-    """The work items of a group along x, y and z, of OpenCL C that does not say it itself."""
+    """Numbers of work items in a group along x, y and z, for OpenCL C without
+    `reqd_work_group_size`."""
     where: str = ""
-    """A condition on the calls that the kernel takes."""
+    """Condition on the calls that the kernel takes."""
 
     def over(self, notes: Options) -> Options:
-        """These options, and those of a file's own notes where nothing is said."""
+        """These options, with the file's notes for the empty ones."""
         own = {n: v for n, v in dataclasses.asdict(self).items() if v}
         return dataclasses.replace(notes, **own)
 
 
 def read_options(path: str | Path) -> Options:
-    """What a kernel's file says in its own notes. Raises `DmlcError` for other words."""
+    """Options in the notes of a kernel's file. Raises `DmlcError` for an unknown word."""
     try:
         words = shlex.split(read_notes(path))
     except ValueError as error:
@@ -169,7 +171,7 @@ def read_options(path: str | Path) -> Options:
 
 
 class Kernel:
-    """A kernel in a file that claims to be an operator, on a device."""
+    """Kernel in a file, as an implementation of an operator on a device."""
 
     def __init__(
         self,
@@ -178,8 +180,8 @@ class Kernel:
         options: Options = Options(),
         device: str | None = None,
     ) -> None:
-        """Raises `DmlcError` where the kernel does not compile, declares what cannot be bound, or
-        where a name is unknown; `UnavailableError` without a device for its language."""
+        """Raises `DmlcError` for a kernel that does not compile or declares unsupported arguments,
+        and for an unknown name; `UnavailableError` without a device for its language."""
         self.operator = operator
         options = options.over(read_options(path))
         self.declared: Declared = read_kernel(path, options.entry or None)
@@ -303,7 +305,7 @@ class Kernel:
     # Runs -------------------------------------------------------------------------------------
 
     def make_program(self, call: Call, declared: Declared | None = None) -> Program:
-        """The program of one call."""
+        """Program of one call."""
         source = declared or self.declared
         values = self._evaluate(call)
         groups = self._count_groups(values)
@@ -370,7 +372,7 @@ class Kernel:
         return load_on(program, self._device)
 
     def prepare(self, case: Case) -> tuple[AnyExecutable, dict[str, Array], dict[str, Array]]:
-        """The kernel built for a case, with its inputs and outputs, to be timed."""
+        """Executable of a case, with its inputs and outputs, for timing."""
         call = case.call
         inputs = {ir_name(name): array for name, array in case.inputs.items()}
         outputs = {ir_name(name): make_output(desc) for name, desc in call.outputs.items()}
@@ -384,7 +386,7 @@ class Kernel:
 
     @property
     def device(self) -> AnyDevice:
-        """The device that it runs on."""
+        """Device it runs on."""
         return self._device
 
 
@@ -410,15 +412,15 @@ def _read_items(text: str) -> tuple[int, int, int] | None:
 
 
 def _plain(name: str) -> str:
-    """A name as two are compared: without case, underscores and the word Tensor at its end."""
+    """Name for comparisons: without case, underscores and the suffix Tensor."""
     return re.sub(r"tensor$", "", name.replace("_", "").lower())
 
 
 def _bind_buffers(
     declared: Declared, operator: Operator, named: Mapping[str, Formula]
 ) -> dict[str, str]:
-    """The tensor of each buffer: as is said, or by its name; where no name is one of a tensor's, in
-    the order of the table."""
+    """Tensor of each buffer: the one given in `named`, or the one of that name; if no name matches,
+    in table order."""
     rows = operator.definition.newest.tensors
     known = [row.name for row in rows]
     found: dict[str, str] = {}
@@ -479,7 +481,7 @@ def _bind_scalars(
     named: Mapping[str, Formula],
     tensors: Mapping[str, str],
 ) -> dict[str, Formula]:
-    """The formula of each scalar argument: as is said, or by its name."""
+    """Formula of each scalar argument: the one given in `named`, or that of its name."""
     known = dict(_list_usual(operator, tensors))
     found: dict[str, Formula] = {}
     for scalar in declared.scalars:
@@ -499,7 +501,7 @@ def _bind_scalars(
 
 
 def _list_usual(operator: Operator, tensors: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The names of arguments that say themselves what they are, and their formulas."""
+    """Argument names that imply their formulas, with these."""
     for attribute in operator.definition.attributes:
         yield _plain(attribute.name), attribute.name
     called = [(row.name, row.name) for row in operator.definition.newest.tensors]
@@ -512,8 +514,8 @@ def _list_usual(operator: Operator, tensors: Mapping[str, str]) -> Iterator[tupl
 
 
 def _encode(scalar: Scalar, value: Any) -> Iterator[int]:
-    """The bits of an argument's components. Raises `OutsideError` for more than it has, and
-    `DmlcError` for what is no number."""
+    """Bits of an argument's components. Raises `OutsideError` for too many, and `DmlcError` for a
+    value that is no number."""
     items: list[Any] = [value]
     if isinstance(value, tuple):
         items = list(cast("tuple[Any, ...]", value))
@@ -545,7 +547,8 @@ def _encode(scalar: Scalar, value: Any) -> Iterator[int]:
 def _compare(
     first: Mapping[str, Array], second: Mapping[str, Array], other: Mapping[str, Array]
 ) -> Iterator[str]:
-    """What is the same in two runs, and differs in one with other bytes around the tensors."""
+    """Elements that are equal in two runs, and differ in one with other bytes around the
+    tensors."""
     for name, one in first.items():
         steady = as_bits(one) == as_bits(second[name])
         places = np.flatnonzero(steady & (as_bits(one) != as_bits(other[name])))

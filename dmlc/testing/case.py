@@ -1,4 +1,4 @@
-"""A call of an operator with its arrays: what the harness makes, runs, shrinks and keeps."""
+"""Call of an operator with its arrays: the unit that the harness makes, runs, shrinks and keeps."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from dmlc.testing.verify import Verdict
 from dmlc.transform.simplify import drop_marks
 
 _UNWRITTEN = 0xA5
-"""The bytes of an output before it is computed, so that what nothing writes is seen."""
+"""Byte that fills outputs before a run, to reveal elements without a store."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Call:
-    """What a call of an operator says, beside the elements of its tensors."""
+    """Arguments of an operator's call without the elements of its tensors."""
 
     operator: Operator
     tensors: Mapping[str, TensorDesc]
-    """Every tensor that takes part, outputs too, with its sizes, and strides where it is not
+    """Tensors present, inputs and outputs, with data type, sizes, and strides in elements unless
     packed. Entries of arrays of tensors have names such as `InputTensors[0]`."""
     attributes: Mapping[str, object]
-    """As `Operator.bind` takes them."""
+    """Attributes in the form of `Operator.bind`."""
 
     @functools.cached_property
     def binding(self) -> Binding:
-        """What the operator is bound to. Raises `DmlcError` where it does not permit the call."""
+        """Bound tensors and attributes. Raises `DmlcError` for a call that the operator refuses."""
         return self.operator.resolve(self.tensors, self.attributes)
 
     @functools.cached_property
     def function(self) -> ir.Function:
-        """The bound function, without what only its gradient would read. Raises `DmlcError` where
-        the operator does not permit the call."""
+        """Bound function, without the stages that only its gradient reads. Raises `DmlcError` for a
+        call that the operator refuses."""
         return drop_marks(self.operator.bind(self.tensors, self.attributes))
 
     @property
@@ -66,25 +66,25 @@ class Call:
         return f"<call of {self.operator.name}: {self}>"
 
     def _repr_pretty_(self, printer: Any, _: bool) -> None:
-        """What Hypothesis and IPython show, in place of all fields."""
+        """Prints a short form for Hypothesis and IPython instead of all fields."""
         printer.text(repr(self))
 
     def __str__(self) -> str:
-        """The call in the words of the command line."""
+        """Call in the words of the command line."""
         tensors = [f"{name}={show_tensor(desc)}" for name, desc in self.tensors.items()]
         attributes = [f"{name}={show_value(value)}" for name, value in self.attributes.items()]
         return " ".join([*tensors, *attributes])
 
 
 def show_tensor(desc: TensorDesc) -> str:
-    """A description as `--tensor` takes it: `FLOAT32[2,3]{1,2}`."""
+    """Description in the form of `--tensor`: `FLOAT32[2,3]{1,2}`."""
     sizes = ",".join(str(size) for size in desc.sizes or ())
     strides = "" if desc.strides is None else "{" + ",".join(map(str, desc.strides)) + "}"
     return f"{desc.data_type.name}[{sizes}]{strides}"
 
 
 def show_value(value: object) -> str:
-    """An attribute's value as `--attr` takes it."""
+    """Attribute's value in the form of `--attr`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, DataType):
@@ -96,58 +96,58 @@ def show_value(value: object) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Case:
-    """A call with the elements of its inputs."""
+    """Call with the elements of its inputs."""
 
     call: Call
     inputs: Mapping[str, Array]
-    """Arrays of the very data types, sizes and strides of the call: see `lay_out`."""
+    """Arrays with the data types, sizes and strides of the call; see `lay_out`."""
     title: str
-    """A few words that say where it comes from: an example's title, or what was drawn."""
+    """Origin in a few words: an example's title, or the kind of data drawn."""
     expected: Mapping[str, Array] = dataclasses.field(default_factory=dict[str, Array])
-    """What an example expects of outputs: of floating ones in float64, of others in their own type.
-    The reference says it for the outputs that are not here."""
+    """Expected outputs of an example: floating ones in float64, others in their own type. The
+    reference gives those that are not here."""
     within: Mapping[str, float] = dataclasses.field(default_factory=dict[str, float])
-    """What an example's outputs may differ by at most, where it says so."""
+    """Tolerances of an example's outputs, where it states them."""
     span: Span | None = None
-    """The example, or the constraint that forbids the call."""
+    """Span of the example, or of the constraint that forbids the call."""
     places: Mapping[str, Span] = dataclasses.field(default_factory=dict[str, Span])
-    """Where an example says what it expects of an output."""
+    """Span of each expected output in an example."""
     difference: syntax.Difference | None = None
-    """The section `differs` that it is the example of."""
+    """Section `differs` that this is the example of."""
     instead: Mapping[str, Array] = dataclasses.field(default_factory=dict[str, Array])
-    """What that says others give in place of what is expected, as `expected` has it."""
+    """Results of other implementations in that section, in the form of `expected`."""
 
     def __repr__(self) -> str:
         return f"<case of {self.call.operator.name}, {self.title}: {self.call}>"
 
     def _repr_pretty_(self, printer: Any, _: bool) -> None:
-        """What Hypothesis and IPython show, in place of all fields."""
+        """Prints a short form for Hypothesis and IPython instead of all fields."""
         printer.text(repr(self))
 
     @functools.cached_property
     def reference(self) -> Mapping[str, Array]:
-        """What the reference gives, by the outputs' names."""
+        """Reference results by the outputs' names."""
         expected = find_expected(self.call.function, _spell(self.inputs))
         names = {ir_name(name): name for name in self.call.outputs}
         return {names[n]: array for n, array in expected.items()}
 
     @functools.cached_property
     def _bounds(self) -> dict[FloatPromises, Mapping[str, Array]]:
-        """What the outputs may differ by, by name: kept for variants and mutants."""
+        """Error bounds of the outputs by name; kept for variants and mutants."""
         return {}
 
     @property
     def plain(self) -> Case:
-        """The call and its data alone: the reference says what it must give."""
+        """Call and data alone, without an example's expectations."""
         return Case(self.call, self.inputs, self.title, span=self.span)
 
     @property
     def truth(self) -> Truth:
-        """What the reference gives, and how far from it any device may be."""
+        """Reference results, with error bounds for any device."""
         return self.find_truth(LEAST)
 
     def find_truth(self, floats: FloatPromises) -> Truth:
-        """What the reference gives, and how far from it a device with these promises may be."""
+        """Reference results, with error bounds for a device with these promises."""
         if floats not in self._bounds:
             found = bound_errors(self.call.function, _spell(self.inputs), floats)
             self._bounds[floats] = {name: found[ir_name(name)] for name in self.call.outputs}
@@ -156,11 +156,11 @@ class Case:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Truth:
-    """What a case must give, by the outputs' names."""
+    """Expected results of a case, by the outputs' names."""
 
     expected: Mapping[str, Array]
     allowed: Mapping[str, Array]
-    """The largest difference that each element may have: see `bounds`."""
+    """Error bound of each element; see `bounds`."""
 
 
 def _spell(inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -168,8 +168,8 @@ def _spell(inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def lay_out(values: Array, desc: TensorDesc) -> Array:
-    """The values in memory as a description has them: packed, or with its strides. Where those
-    repeat elements, the last of the values that share a place is the one that all of them have."""
+    """Copy of the values with a description's strides. If strides of 0 make elements share memory,
+    the last value is that of all of them."""
     sizes = tuple(size for size in desc.sizes or () if isinstance(size, int))
     if desc.strides is None:
         return np.ascontiguousarray(values).reshape(sizes)
@@ -180,7 +180,7 @@ def lay_out(values: Array, desc: TensorDesc) -> Array:
 
 
 def make_output(desc: TensorDesc) -> Array:
-    """Memory for an output, full of what no computation is likely to give."""
+    """Memory for an output, filled with an unlikely pattern."""
     sizes = tuple(size for size in desc.sizes or () if isinstance(size, int))
     count = math.prod(sizes) if desc.strides is None else desc.last_offset + 1
     dtype = desc.data_type.dtype
@@ -191,7 +191,7 @@ def make_output(desc: TensorDesc) -> Array:
 
 
 def run_case(case: Case, device: str) -> dict[str, Array]:
-    """What a device gives for a case, as `dmlc.run` has it. Raises as that does."""
+    """Results of a case on a device, by `dmlc.run`, whose errors are raised."""
     call = case.call
     outputs: dict[str, Array] = {n: make_output(d) for n, d in call.outputs.items()}
     return dict(run(call.operator, case.inputs, call.attributes, outputs, device))
@@ -200,7 +200,8 @@ def run_case(case: Case, device: str) -> dict[str, Array]:
 def judge(
     case: Case, results: Mapping[str, Array], floats: FloatPromises = LEAST
 ) -> dict[str, Verdict]:
-    """Holds each result to what the case must give on a device with these promises."""
+    """Compares each result with the expected one, within the bounds for a device with these
+    promises."""
     wanted = find_wanted(case, floats)
     return {
         name: Verdict.of(found, wanted.expected[name], wanted.allowed[name])
@@ -209,14 +210,13 @@ def judge(
 
 
 def store(values: Array, dtype: DataType) -> Array:
-    """Values in a tensor's own type."""
+    """Values converted to a tensor's data type."""
     with np.errstate(all="ignore"):
         return values.astype(dtype.dtype)
 
 
 def find_wanted(case: Case, floats: FloatPromises = LEAST) -> Truth:
-    """What each output must be, in its own type: what an example expects of it, or else what the
-    reference gives."""
+    """Expected outputs in their own types: those of the example, or else those of the reference."""
     truth = case.find_truth(floats)
     expected, allowed = dict(truth.expected), dict(truth.allowed)
     for name, exact in case.expected.items():

@@ -1,7 +1,7 @@
-"""Where a derived gradient is a choice: what `dmlc show` says of an operator with `gradient of`.
+"""Points where a derived gradient is a choice among several, for `dmlc show`.
 
-What is derived depends on what is bound, on attributes above all, so each example is tried: those
-of the operator, or, where it has none, those of its forward operator.
+The derivation depends on the binding, on attributes above all, so each example is tried: those of
+the operator, or else those of its forward operator.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dmlc.transform.differentiate import Choice
 
 
 def find_choices(operator: Operator) -> tuple[Choice, ...]:
-    """What an operator with `gradient of` gives at points that have no one derivative, in any of
-    the examples."""
+    """Choices of an operator with `gradient of` at points without a unique derivative, over all its
+    examples."""
     gradient = operator.definition.gradient
     if gradient is None:
         return ()
@@ -34,7 +34,8 @@ def find_choices(operator: Operator) -> tuple[Choice, ...]:
 
 
 def _list_bindings(operator: Operator) -> Iterator[Binding]:
-    """The operator as its examples have it, or as those of its forward operator imply."""
+    """Bindings of the operator's examples, or of those that its forward operator's examples
+    imply."""
     definition = operator.definition
     for example in definition.examples:
         with contextlib.suppress(DmlcError):

@@ -1,9 +1,5 @@
-"""Compares arrays place by place, within what each place is allowed to differ by.
-
-NaN and infinities must agree in place, but where nothing can be said: there an infinite difference
-is allowed. How much a result may differ from the reference is
-for `bounds` to say.
-"""
+"""Elementwise comparison of arrays within an error bound per element. NaN and infinities must
+agree, except where the bound is infinite. `bounds` computes the bounds."""
 
 from __future__ import annotations
 
@@ -19,14 +15,14 @@ from dmlc.source import DmlcError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tolerance:
-    """`|actual - expected| <= absolute + relative * |expected|`; exact where both are 0, and of
-    whole numbers."""
+    """Tolerance `|actual - expected| <= absolute + relative * |expected|`; exact if both are 0, and
+    for whole numbers."""
 
     relative: float
     absolute: float
 
     def allow(self, expected: Array) -> Array:
-        """What each place may differ by."""
+        """Permitted error of each element."""
         _expect_array("expected", expected)
         dtype = held_type(expected.dtype)
         if dtype is None or not dtype.is_float:
@@ -37,23 +33,23 @@ class Tolerance:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Comparison:
-    """How near two arrays of one type are; differences are taken where both are finite."""
+    """Result of comparing two arrays of one type; differences are taken where both are finite."""
 
     elements: int
     different: int
-    """Places that are not equal (NaN equals NaN, and -0 equals 0)."""
+    """Number of unequal elements (NaN equals NaN, and -0 equals 0)."""
     largest: float
-    """The largest absolute difference."""
+    """Largest absolute difference."""
     largest_relative: float
     largest_ulp: float | None
-    """The same in steps between neighbouring values of the type; None for whole numbers."""
+    """Largest difference in units in the last place; None for whole numbers."""
     misplaced: int
-    """Places where one is NaN or infinite and the other is not the same, and not everything is
-    allowed."""
+    """Number of elements where one is NaN or infinite, the other is not the same, and the bound is
+    finite."""
     worst: tuple[int, ...] | None
-    """Where the largest excess over what is allowed is, if anything differs."""
+    """Index of the element that exceeds its bound most; None if no element differs."""
     within: bool
-    """Whether every place keeps to what is allowed."""
+    """Whether every element is within its bound."""
 
     def __str__(self) -> str:
         if self.different == 0:
@@ -68,8 +64,8 @@ class Comparison:
 
 
 def compare(actual: Array, expected: Array, allowed: Array | float) -> Comparison:
-    """Compares two arrays of one shape and type. `allowed` is what places may differ by: one
-    number, or one for each."""
+    """Compares two arrays of one shape and type. `allowed` is the permitted error: one number, or
+    one per element."""
     _expect_array("actual", actual)
     _expect_array("expected", expected)
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
@@ -116,7 +112,7 @@ def compare(actual: Array, expected: Array, allowed: Array | float) -> Compariso
 
 
 def find_within(actual: Array, expected: Array, allowed: Array | float) -> Array:
-    """Where an array keeps to what is allowed, place by place, as `compare` has it."""
+    """Whether each element is within its bound, in the sense of `compare`."""
     same = np.asarray(actual == expected)
     dtype = held_type(actual.dtype)
     with np.errstate(invalid="ignore"):  # Devices may leave NaNs that signal.
@@ -136,7 +132,7 @@ def _expect_array(parameter: str, given: object) -> None:
 
 
 def _expect_allowed(given: object) -> Array | float:
-    """What places may differ by: numbers."""
+    """Checks that the permitted errors are numbers."""
     if isinstance(given, np.ndarray) and cast(Array, given).dtype.kind in "iuf":
         return cast(Array, given)
     expected = "a number, or an array of numbers"
@@ -144,12 +140,12 @@ def _expect_allowed(given: object) -> Array | float:
 
 
 def _steps(a: Array, b: Array) -> Array:
-    """How many values of their float type lie from `a` to `b`, zeros of both signs being one."""
+    """Distance of two floats in representable values of their type; both zeros are one value."""
     return np.abs(_rank(a) - _rank(b))
 
 
 def _rank(values: Array) -> Array:
-    """A number for every float, in the order of their values and without gaps."""
+    """Ordinal of every float, in the order of values and without gaps."""
     bits = values.view(f"i{values.dtype.itemsize}").astype(np.int64)
     lowest = -(1 << (8 * values.dtype.itemsize - 1))
     return np.where(bits < 0, lowest - bits, bits).astype(np.longdouble)

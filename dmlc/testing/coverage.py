@@ -1,9 +1,9 @@
-"""What the cases of an operator have come by, of all that its own text offers.
+"""Coverage of an operator's own text by its cases.
 
-The rows are read off the operator: its `types` rows, data types, dimension counts, optional
+The items are read off the operator: its `types` rows, data types, dimension counts, optional
 tensors, values of attributes, broadcasting, strides, empty tensors, both sides of every constraint,
-and both ways of everything that is decided in its constraints, defaults and formula. A row that no
-case came by says why, as far as that is known.
+and both outcomes of every decision in its constraints, defaults and formula. An item without a hit
+has a reason if it is known.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ KINDS = (
     "types row", "data type", "dimension count", "optional tensor", "attribute", "broadcasting",
     "strides", "empty tensor", "constraint", "decision",
 )  # fmt: skip
-"""What a row is of, in the order of the table."""
+"""Kinds of coverage items, in the order of the table."""
 
 _NO_CASE = "no case had it"
 
 
 @dataclasses.dataclass(slots=True)
-class Row:
-    """One thing that cases may come by."""
+class CoverageItem:
+    """Coverage item: a property that a case may have."""
 
     kind: str
     what: str
     place: Span | None
     hits: int = 0
-    """How many cases came by it."""
+    """Number of cases that had it."""
     reason: str = _NO_CASE
-    """Why none did, as far as that is known."""
+    """Reason that none had it, if known."""
 
     def __str__(self) -> str:
         where = ""
@@ -61,7 +61,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Edge:
-    """A comparison that a constraint makes, and how it reads where `!` turns it round."""
+    """Comparison in a constraint, and whether `!` negates it."""
 
     constraint: syntax.Require
     place: Span
@@ -69,17 +69,17 @@ class _Edge:
 
 
 class Coverage:
-    """Which rows of an operator's table its cases hit."""
+    """Coverage items of an operator, with the hits of its cases."""
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
         self.cases = 0
         self.refused = 0
-        self._rows: dict[object, Row] = {}
+        self._rows: dict[object, CoverageItem] = {}
         self._edges: list[_Edge] = []
         self._known: dict[Outcome, None] = {}
         self._visited: dict[Span, int] = {}
-        """How many calls evaluated each place."""
+        """Number of calls that evaluated each span."""
         definition = operator.definition
         self._list_tensors(definition)
         self._list_attributes(definition)
@@ -97,7 +97,7 @@ class Coverage:
     def _put(
         self, key: object, kind: str, what: str, place: Span | None, reason: str = _NO_CASE
     ) -> None:
-        self._rows.setdefault(key, Row(kind, what, place, reason=reason))
+        self._rows.setdefault(key, CoverageItem(kind, what, place, reason=reason))
 
     def _list_tensors(self, definition: OperatorDefinition) -> None:
         tensors, combinations = definition.newest.tensors, definition.combinations
@@ -196,11 +196,11 @@ class Coverage:
     # Cases --------------------------------------------------------------------------------
 
     def add(self, case: Case) -> None:
-        """Takes in a case. Raises `DmlcError` where the operator does not permit its call."""
+        """Counts a case. Raises `DmlcError` for a call that the operator refuses."""
         binding = case.call.binding
         trace, tables = trace_formula(case.call), trace_tables(binding)
         outcomes = {**tables.outcomes, **trace.find_outcomes(case.inputs, self._known)}
-        # What is known already is hit again, for all that can be told without its elements.
+        # Known outcomes count as hit again, as far as decidable without elements.
         hits: dict[object, None] = {**dict.fromkeys(outcomes), **trace.log.outcomes}
         self._known.update(outcomes)
         self._visit(trace.log, tables)
@@ -216,7 +216,7 @@ class Coverage:
         self._hit(hits)
 
     def add_refused(self, call: Call) -> None:
-        """Takes in a call that a constraint forbids. What the tables alone forbid comes by no
+        """Counts a call that a constraint forbids. A call that the tables alone forbid reaches no
         constraint."""
         self.refused += 1
         try:
@@ -251,8 +251,8 @@ class Coverage:
 
     # What came of it ----------------------------------------------------------------------
 
-    def rows(self) -> tuple[Row, ...]:
-        """Every row, in the order of `KINDS`."""
+    def rows(self) -> tuple[CoverageItem, ...]:
+        """Coverage items, in the order of `KINDS`."""
         for key, row in self._rows.items():
             if isinstance(key, Outcome) and not row.hits:
                 row.reason = self._explain(key)
@@ -279,11 +279,11 @@ class Coverage:
     def percent(self) -> float:
         return 100.0 * self.hit / len(self._rows) if self._rows else 100.0
 
-    def missing(self) -> tuple[Row, ...]:
+    def missing(self) -> tuple[CoverageItem, ...]:
         return tuple(row for row in self.rows() if not row.hits)
 
     def __str__(self) -> str:
-        """A line of counts, and the rows that no case hit."""
+        """Line of counts, and the items without a hit."""
         lines = [
             f"{self.operator.name}: {self.hit} of {len(self._rows)} rows hit "
             f"({self.percent:.0f} %), by {counted(self.cases, 'case')} and "
@@ -313,8 +313,9 @@ class Coverage:
         }
 
 
-def show_table(tables: Mapping[str, Sequence[Row]]) -> str:
-    """A line for each operator by name and one for all: how many rows of each kind were hit."""
+def show_table(tables: Mapping[str, Sequence[CoverageItem]]) -> str:
+    """Table with a line per operator and a total: the number of items of each kind that were
+    hit."""
     names = [*tables, "all"]
     width = max(len(name) for name in names)
     counts = [_count_kinds(rows) for rows in tables.values()]
@@ -328,8 +329,8 @@ def show_table(tables: Mapping[str, Sequence[Row]]) -> str:
     return "\n".join(lines)
 
 
-def _count_kinds(rows: Sequence[Row]) -> dict[str, tuple[int, int]]:
-    """Hit rows and all rows, of each kind."""
+def _count_kinds(rows: Sequence[CoverageItem]) -> dict[str, tuple[int, int]]:
+    """Numbers of hit items and of all items, by kind."""
     return {
         kind: (
             sum(row.hits > 0 for row in rows if row.kind == kind),
@@ -353,7 +354,7 @@ def _shorten(place: Span, most: int = 80) -> str:
 
 
 def _list_expressions(definition: OperatorDefinition) -> list[syntax.Expression]:
-    """All that is evaluated for an operator: its constraints, its defaults and its formula, and the
+    """Expressions evaluated for an operator: its constraints, defaults and formula, and the
     functions that they call."""
     found = [c.condition for c in definition.constraints if isinstance(c, syntax.Require)]
     found += [e for a in definition.attributes for e in (a.length, a.default) if e is not None]
@@ -368,7 +369,7 @@ def _list_expressions(definition: OperatorDefinition) -> list[syntax.Expression]
 def _list_same(
     definition: OperatorDefinition, t: TensorDefinition, facts: Sequence[str]
 ) -> list[str]:
-    """The rows that have the same of something as a row, by the sentences; itself too."""
+    """Rows that the sentences equate with a row in these facts, itself included."""
     groups = [
         [subject.text for subject in constraint.subjects]
         for constraint in definition.constraints
@@ -397,7 +398,7 @@ def _list_same_sizes(definition: OperatorDefinition, t: TensorDefinition) -> lis
 def _may_exceed(
     definition: OperatorDefinition, other: TensorDefinition, t: TensorDefinition
 ) -> bool:
-    """Whether a tensor may be larger than another along an axis, for all that sentences say."""
+    """Whether a tensor may be larger than another along an axis, as far as the sentences say."""
     same = _list_same_sizes(definition, t)
     alike = _list_same_sizes(definition, other)
     if other.name in same:
@@ -416,7 +417,7 @@ def _may_exceed(
 def _list_bound_to(
     definition: OperatorDefinition, t: TensorDefinition, facts: Sequence[str]
 ) -> Iterator[TensorDefinition]:
-    """The rows of tensors that are always there, and have the same of something."""
+    """Rows of required tensors that the sentences equate with a row in these facts."""
     for name in _list_same(definition, t, facts):
         other = definition.newest.tensor(name)
         if other is not None and other is not t and not other.optional:
@@ -426,7 +427,7 @@ def _list_bound_to(
 def _find_type_conflict(
     definition: OperatorDefinition, t: TensorDefinition, dtype: DataType
 ) -> str | None:
-    """Why no call can have a tensor of a data type that its row lists."""
+    """Reason that no call can have a tensor of a data type that its row lists."""
     combinations = definition.combinations
     if combinations and all(dtype not in c.types.get(t.name, (dtype,)) for c in combinations):
         return "no row of 'types' permits it"
@@ -446,7 +447,7 @@ def _find_rank_conflict(
 
 
 def _spell_listed(value: object) -> str:
-    """A value of a list of values, however it is spelt."""
+    """Normal form of a value in a list of values."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, EnumValue):
@@ -461,7 +462,7 @@ def _spell_listed(value: object) -> str:
 
 
 def _list_bound(call: Call, binding: Binding) -> Iterator[object]:
-    """The keys of the rows of tensors and attributes that a call hits."""
+    """Keys of the items of tensors and attributes that a call hits."""
     present = list(binding.tensors.values())
     for number, combination in enumerate(binding.operator.combinations):
         types = combination.types
@@ -505,7 +506,7 @@ def _whole(sizes: Iterable[object]) -> tuple[int, ...]:
 
 
 def _repeats(sizes: Sequence[int], larger: Sequence[int]) -> bool:
-    """Whether one has size 1 where the other, of as many dimensions, is larger."""
+    """Whether one shape has size 1 where the other, of equal rank, is larger."""
     return len(sizes) == len(larger) and any(
         size == 1 < other for size, other in zip(sizes, larger, strict=True)
     )

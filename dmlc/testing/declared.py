@@ -1,8 +1,8 @@
-"""The declarations of a kernel that others wrote: its buffers, its scalars, the size of its groups.
+"""Declarations of a foreign kernel: its buffers, its scalars, the size of its groups.
 
-HLSL is read by DXC's reflection, SPIR-V from its own decorations, OpenCL C and WGSL from their
-text. What cannot be bound (textures, local memory that a host sizes, several constant buffers) is
-refused with the name of the declaration.
+HLSL is read by DXC's reflection, SPIR-V from its decorations, OpenCL C and WGSL from their text.
+Declarations that cannot be bound (textures, local memory sized by the host, several constant
+buffers) are refused by name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Triple = tuple[int, int, int]
 _MOST_BYTES = 16 << 20
 SHADER_MODEL = "6.2"
 LANGUAGES = {".hlsl": "hlsl", ".spv": "hlsl", ".cl": "opencl", ".wgsl": "wgsl"}
-"""The targets of kernels by the ends of their files' names."""
+"""Targets of kernels by the suffixes of their files."""
 
 _TYPES = {
     "float": DataType.FLOAT32, "f32": DataType.FLOAT32, "float32_t": DataType.FLOAT32,
@@ -46,16 +46,16 @@ _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Buffer:
-    """A buffer that a kernel declares."""
+    """Buffer that a kernel declares."""
 
     name: str
     slot: int
-    """OpenCL: the argument. HLSL: the register. WGSL: its place among the bindings."""
+    """Argument number in OpenCL, register in HLSL, position among the bindings in WGSL."""
     written: bool
     types: tuple[DataType, ...]
-    """The data types that its elements may be."""
+    """Data types that its elements may have."""
     unit: int
-    """The bytes that it counts in."""
+    """Unit of its offsets in bytes."""
 
     def __str__(self) -> str:
         return f"{self.name} ({list_names([t.name for t in self.types], 3)})"
@@ -63,45 +63,45 @@ class Buffer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scalar:
-    """A scalar argument, or a vector of them."""
+    """Scalar argument, or vector of scalars."""
 
     name: str
     kind: str
-    """`float`, `signed` or `unsigned`."""
+    """Kind of number: `float`, `signed` or `unsigned`."""
     bits: int
     count: int
-    """The components: 1 of a scalar."""
+    """Number of components; 1 for a scalar."""
     slot: int
     offset: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Declared:
-    """A kernel with what it declares."""
+    """Kernel with its declarations."""
 
     path: str
     target: str
-    """The target whose devices run it: `hlsl`, `opencl`, `wgsl`."""
+    """Target whose devices run it: `hlsl`, `opencl`, `wgsl`."""
     source: str
-    """As it is built: of SPIR-V nothing."""
+    """Source to be built; empty for SPIR-V."""
     spirv: bytes
     entry: str
     buffers: tuple[Buffer, ...]
     scalars: tuple[Scalar, ...]
     items: Triple | None
-    """The work items of a group; None where OpenCL C leaves that to the host."""
+    """Work items in a group; None if OpenCL C leaves them to the host."""
 
     @property
     def language(self) -> str:
-        """The name of its language for people."""
+        """Name of its language in messages."""
         if self.spirv:
             return "SPIR-V"
         return {"hlsl": "HLSL", "opencl": "OpenCL C", "wgsl": "WGSL"}[self.target]
 
 
 def read_kernel(path: str | Path, entry: str | None) -> Declared:
-    """The kernel of that entry point in a file; of the only one where none is named. Raises
-    `DmlcError` where there is none, or where it declares what cannot be bound."""
+    """Kernel of an entry point in a file; without a name, the only one. Raises `DmlcError` for a
+    missing entry point and for declarations that cannot be bound."""
     file = Path(path)
     if file.suffix not in LANGUAGES:
         known = ", ".join(LANGUAGES)
@@ -121,7 +121,7 @@ def read_kernel(path: str | Path, entry: str | None) -> Declared:
 
 
 def read_notes(path: str | Path) -> str:
-    """What a kernel's file says of how it is judged: the lines that begin with `// dmlc:`."""
+    """Notes of a kernel's file: the lines that begin with `// dmlc:`."""
     file = Path(path)
     if file.suffix not in LANGUAGES or file.suffix == ".spv":
         return ""
@@ -144,12 +144,12 @@ def _choose_entry(path: str, entry: str | None, found: Sequence[str]) -> str:
 
 
 def _strip(text: str) -> str:
-    """A source without comments, its lines where they were."""
+    """Source without comments, with unchanged line numbers."""
     return _COMMENTS.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
 
 
 def _read_type(text: str) -> tuple[DataType, int] | None:
-    """The type of a component, and how many there are."""
+    """Type and number of the components."""
     if text.strip() in _TYPES:
         return _TYPES[text.strip()], 1
     match = _VECTOR.fullmatch(text.strip())
@@ -364,7 +364,7 @@ def _read_wgsl(path: str, text: str, entry: str | None) -> Declared:
 
 
 def _read_block(path: str, name: str, text: str, structs: dict[str, str]) -> Iterator[Scalar]:
-    """The members of a uniform buffer, each at a multiple of its alignment."""
+    """Members of a uniform buffer, at their aligned offsets."""
     if text not in structs:
         yield _as_scalar(path, name, text, 0, 0)
         return
@@ -396,9 +396,8 @@ _BACKWARDS = "dmlc_backwards"
 
 
 def turn_order(declared: Declared) -> Declared | None:
-    """The same kernel whose work items take each other's places, the last of a group the first's:
-    a kernel without races computes the same. None where a text does not let that be written: with
-    subgroups, whose items are neighbours, and in SPIR-V."""
+    """Kernel with the order of work items reversed within the group; without races it computes the
+    same. None for kernels with subgroups, whose items must be neighbours, and for SPIR-V."""
     if declared.spirv or re.search(r"Wave|subgroup|sub_group|linear_id", _strip(declared.source)):
         return None
     return _TURNS[declared.language](declared)
@@ -465,7 +464,7 @@ _TURNS: Mapping[str, Callable[[Declared], Declared | None]] = {
 
 
 def _list_arguments(parameters: str, items: Triple) -> list[str] | None:
-    """The arguments of an entry point of HLSL for a work item with another one's place."""
+    """Arguments of an HLSL entry point for a work item with another one's index."""
     x, y, z = items
     values = {
         "SV_DISPATCHTHREADID": f"(group * uint3({x}, {y}, {z}) + own)", "SV_GROUPID": "group",
@@ -484,7 +483,7 @@ def _list_arguments(parameters: str, items: Triple) -> list[str] | None:
 
 
 def check_items(declared: Declared, items: Triple | None) -> Triple:
-    """The work items of a group: those of the text, or those that are given where it has none."""
+    """Work items in a group: those of the source, or else those given."""
     if declared.items is not None:
         if items is not None and items != declared.items:
             raise DmlcError(

@@ -1,8 +1,9 @@
-"""What others may answer differently: the conditions of an operator's sections `differs`.
+"""Permitted deviations of other implementations: the conditions of an operator's sections
+`differs`.
 
-A condition is evaluated by the reference from a call's inputs. Where it has an output's sizes, or
-broadcasts to them, it says which elements may differ; else one that holds anywhere says that the
-whole output may.
+The reference evaluates a condition from a call's inputs. A condition with an output's sizes, or
+broadcastable to them, selects the elements that may differ; any other lets the whole output differ
+if it holds anywhere.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from dmlc.testing.compare import find_within
 def find_concerned(
     call: Call, difference: syntax.Difference, inputs: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Which elements of each output a section `differs` concerns: arrays of booleans with the
-    outputs' sizes, by name. Outputs that it does not concern at all are left out. Raises
-    `DmlcError` where the operator does not permit the call, or the condition does not stand."""
+    """Elements of each output that a section `differs` concerns: boolean arrays with the outputs'
+    sizes, by name, without outputs that it does not concern. Raises `DmlcError` for a call that the
+    operator refuses, and for an invalid condition."""
     binding = call.binding
     if difference.tensor is not None and difference.tensor.text not in binding.tensors:
         return {}
@@ -44,8 +45,8 @@ def find_concerned(
 
 
 def find_all_concerned(call: Call, inputs: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
-    """What each section `differs` of the call's operator concerns, by its title; those that do not
-    concern the call are left out. Raises as `find_concerned` does."""
+    """Elements that each section `differs` of the operator concerns, by title, without sections
+    that do not concern the call. Raises as `find_concerned` does."""
     found: dict[str, dict[str, Array]] = {}
     for difference in call.operator.definition.differences:
         concerned = find_concerned(call, difference, inputs)
@@ -55,7 +56,7 @@ def find_all_concerned(call: Call, inputs: Mapping[str, Array]) -> dict[str, dic
 
 
 def _decide(condition: ir.Function | bool, inputs: Mapping[str, Array]) -> Array:
-    """A condition's elements; one without sizes has a single one."""
+    """Elements of a condition; one without sizes has a single element."""
     if isinstance(condition, bool):
         return np.array(condition)
     given = {ir_name(name): array for name, array in inputs.items()}
@@ -64,7 +65,7 @@ def _decide(condition: ir.Function | bool, inputs: Mapping[str, Array]) -> Array
 
 
 def _spread(found: Array, sizes: tuple[int, ...]) -> Array:
-    """A condition for the elements of an output of these sizes."""
+    """Condition broadcast to an output's sizes."""
     alike = found.ndim == len(sizes)
     if alike and all(n in (1, size) for n, size in zip(found.shape, sizes, strict=True)):
         return np.broadcast_to(found, sizes)
@@ -72,9 +73,9 @@ def _spread(found: Array, sizes: tuple[int, ...]) -> Array:
 
 
 def find_faults(case: Case) -> list[str]:
-    """What is wrong with the case of a section `differs`, a sentence each: what others give
-    must be further from what is expected than any right result may be, and the condition must hold
-    at each element that is."""
+    """Errors in the case of a section `differs`, one sentence each: the other implementations'
+    value must be outside the error bound of the expected one, and the condition must hold at each
+    such element."""
     difference = case.difference
     if difference is None:
         return []

@@ -1,4 +1,4 @@
-"""Drafts of calls: data types, sizes and attributes drawn, and what follows from them."""
+"""Drafts of calls: data types, sizes and attributes drawn at random, and their implications."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from dmlc.testing.draw_values import (
 )
 
 MOST_ELEMENTS = 32_768
-"""A tensor has so many elements at most: what is drawn is evaluated in NumPy, too."""
+"""Largest number of elements of a tensor, since NumPy evaluates each call too."""
 
 
 @dataclasses.dataclass(slots=True)
 class Draft:
-    """What is drawn; the other tensors' types and sizes follow."""
+    """Random choices of a call; the other tensors' types and sizes follow from them."""
 
     present: list[TensorDefinition]
-    """With entries in place of arrays of tensors."""
+    """Tensors present, with arrays replaced by their entries."""
     types: dict[str, DataType]
     sizes: dict[str, Shape]
     attributes: dict[str, object]
     fixed: frozenset[str] = frozenset()
-    """The attributes that are wished for."""
+    """Attributes fixed by a wish."""
 
     ranked: str | None = None
-    """The row of a tensor whose number of dimensions is wished for."""
+    """Row of the tensor whose rank is fixed by a wish."""
     rank: int | None = None
 
     def keeps_rank(self) -> bool:
-        """Whether what is drawn has the number of dimensions that is wished for."""
+        """Whether the draft has the rank that is wished for."""
         wanted = [self.sizes.get(t.name) for t in self.present if t.row == self.ranked]
         return all(sizes is None or len(sizes) == self.rank for sizes in wanted)
 
@@ -65,7 +65,7 @@ class Draft:
 
 
 class Drafter:
-    """Drafts calls of one operator."""
+    """Drafter of calls of one operator."""
 
     def __init__(self, operator: Operator, random: Random) -> None:
         self.operator = operator
@@ -76,7 +76,7 @@ class Drafter:
     def choose_types(
         self, draft: Draft, row: str | None = None, wished: DataType | None = None
     ) -> None:
-        """Some data types; those that the tables decide follow."""
+        """Draws data types; those that the tables imply follow."""
         if wished is not None:
             draft.types.update((t.name, wished) for t in draft.present if t.row == row)
         inputs = [t for t in draft.present if not t.output] or draft.present
@@ -105,7 +105,7 @@ class Drafter:
         )
 
     def bind(self, draft: Draft) -> Binding:
-        """What is known by now, worked out no further."""
+        """Binding with what is known so far, without inference."""
         bound = {
             t.name: BoundTensor(
                 t, draft.types.get(t.name), draft.sizes.get(t.name), None, t.name in draft.sizes
@@ -121,10 +121,11 @@ class Drafter:
         return Binding(self.definition, bound, attributes, definitions, False)
 
     def complete(self, draft: Draft) -> Binding:
-        """Draws the sizes of inputs that nothing decides, one after another, into the draft."""
+        """Draws the sizes of inputs that nothing implies, one after another, and adds them to the
+        draft."""
         binding = spread(self.bind(draft))
         named = [t.name for t in draft.present if not t.output]
-        # Where nothing is read, what is written decides.
+        # Without inputs, the outputs decide.
         named = named or [t.name for t in draft.present]
         for name in shuffle(self.random, named):
             tensor = binding.tensors[name]
@@ -134,8 +135,8 @@ class Drafter:
         return binding
 
     def draw_sizes_of(self, tensor: BoundTensor, binding: Binding) -> Shape:
-        """Sizes for one tensor beside those of others: as many dimensions, mostly; and those of a
-        tensor it is broadcastable to, with some of them 1."""
+        """Random sizes for one tensor, mostly of the same rank as the others; if it is
+        broadcastable to another, that one's sizes with some replaced by 1."""
         definition = tensor.definition
         known = [t for t in binding.tensors.values() if t.sizes is not None]
         pattern = definition.dimensions
@@ -143,7 +144,7 @@ class Drafter:
             named = name_sizes(known)
             optional = [d for d in pattern if d.optional]
             spare = 0
-            # What another tensor has is left out only where it is 1.
+            # A dimension of another tensor is omitted only if its size is 1.
             while (
                 spare < len(optional)
                 and named.get(optional[spare].name or "", 1) == 1
@@ -198,7 +199,7 @@ class Drafter:
             draft.attributes[name] = draw_value(self.random, attribute, length)
 
     def _find_length(self, draft: Draft, attribute: AttributeDefinition) -> int | None:
-        """The length of an array where it follows from what is drawn; mostly the tables say it."""
+        """Length of an array attribute if the draft implies it, as tables mostly do."""
         if attribute.length is None:
             return int(self.random.integers(1, 5)) if self.random.random() < 0.3 else None
         if isinstance(attribute.length, syntax.Reference):
@@ -214,7 +215,7 @@ class Drafter:
         return found if found is not None and 0 <= found <= 16 else None
 
     def describe(self, draft: Draft) -> dict[str, TensorDesc]:
-        """The inputs of a draft, and outputs whose sizes are drawn."""
+        """Inputs of a draft, and outputs whose sizes are drawn."""
         binding = infer_types(spread(self.bind(draft)))
         return {
             name: TensorDesc(tensor.dtype or DataType.FLOAT32, tensor.sizes)
@@ -223,7 +224,7 @@ class Drafter:
         }
 
     def resolve(self, draft: Draft) -> Binding | list[Diagnostic]:
-        """What the operator makes of a draft, or what is wrong with it."""
+        """Binding of a draft, or the errors in it."""
         try:
             known = spread(self.bind(draft))
             described: dict[str, TensorDesc | Shape] = {}
@@ -245,7 +246,7 @@ class Drafter:
 
 
 def spread(binding: Binding) -> Binding:
-    """The binding with what follows from what is known."""
+    """Binding with everything that the known types and sizes imply."""
     try:
         return spread_sizes(binding)
     except DmlcError:

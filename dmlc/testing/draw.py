@@ -1,13 +1,13 @@
-"""Draws calls of an operator from its own tables and constraints.
+"""Random calls of an operator, from its own tables and constraints.
 
-A call is first drafted (`drafts`): which tensors take part, the data types and sizes of some, and
-attributes. What the sentences and the `Dimensions` column decide follows from those. A draft that
-breaks constraints is mended (`mend`). Examples of the operator are starting points too. What is
-permitted is for `Operator.resolve` to say.
+A call begins as a draft (`drafts`): the tensors present, the data types and sizes of some, and
+attributes. The sentences and the `Dimensions` column imply more. A draft that breaks constraints is
+mended (`mend`). Examples of the operator are starting points too. `Operator.resolve` decides
+whether a call is permitted.
 
-Each call is given one *wish*, so that rare choices are not left to chance: a data type of a tensor,
-a number of dimensions, an optional tensor there or not, a member of an enum. Those of an operator
-with a recurrence are also given a number of steps, in turn.
+Each call has one *wish*, so that rare choices are not left to chance: a data type of a tensor, a
+rank, an optional tensor present or absent, a member of an enum. For an operator with a recurrence,
+calls also get each number of steps in turn.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from dmlc.testing.mend import Mender
 from dmlc.testing.steps import STEPS, count_steps, has_steps, list_moves
 
 _DRAFTS = 12
-"""So many drafts are begun for one call."""
+"""Number of drafts tried for one call."""
 _STEP_DRAFTS = 4
-"""So many are begun for a call with a number of steps, before that is given up."""
+"""Number of drafts tried for a call with a given number of steps."""
 _MOST_WORK = 1 << 26
-"""The instructions that the reference runs for one call, at most: some seconds."""
+"""Largest work of the reference for one call, in instructions: some seconds."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wish:
-    """One choice that a call is to have."""
+    """Property that a call is to have."""
 
     tensor: str | None = None
     dtype: DataType | None = None
@@ -64,8 +64,8 @@ class Wish:
 
 
 def draw_calls(operator: Operator, random: Random, count: int) -> Iterator[Call]:
-    """So many calls that the operator permits, as different from each other as can be; fewer where
-    none is found in many tries."""
+    """At most `count` permitted calls, as different from each other as possible; fewer if many
+    tries find no more."""
     drawer = Drawer(operator, random)
     wishes = drawer.list_wishes()
     order = shuffle(random, wishes) or [Wish()]
@@ -78,7 +78,7 @@ def draw_calls(operator: Operator, random: Random, count: int) -> Iterator[Call]
 
 
 class Drawer:
-    """Draws calls of one operator."""
+    """Random generator of calls of one operator."""
 
     def __init__(self, operator: Operator, random: Random) -> None:
         self.operator = operator
@@ -88,12 +88,12 @@ class Drawer:
         self.rows = self.drafter.rows
         self.examples = _read_examples(operator)
         self.refused: set[int] = set()
-        """Numbers of steps that no recurrence of the operator seems to be permitted."""
+        """Numbers of steps that no recurrence of the operator seems to permit."""
         self.forbidding: dict[Diagnostic, None] = {}
-        """What forbade the drafts that could not be mended."""
+        """Errors of the drafts that could not be mended."""
 
     def list_wishes(self) -> list[Wish]:
-        """Every single choice that the tables offer."""
+        """Wishes: every single choice that the tables offer."""
         found: list[Wish] = []
         for row in self.rows:
             if row.optional:
@@ -102,14 +102,14 @@ class Drawer:
                 found += [Wish(tensor=row.name, dtype=t) for t in row.dtypes]
                 found += [Wish(tensor=row.name, rank=r) for r in row.ranks]
         for attribute in self.operator.definition.attributes:
-            # How long an array is follows from what is drawn: its entries are left to chance.
+            # The length of an array follows from the draft; its entries are random.
             values = [] if attribute.is_array else list_values(attribute)
             found += [Wish(attribute=attribute.name, value=value) for value in values]
         return found
 
     def draw(self, wish: Wish, steps: int | None = None) -> Call | None:
-        """A call that has what is wished for, with recurrences of so many steps where that is
-        permitted; None where none is found."""
+        """Call with the property wished for, and with recurrences of `steps` steps if permitted;
+        None if none is found."""
         for number in range(_DRAFTS):
             draft = self.begin(wish)
             if draft is None:
@@ -134,8 +134,7 @@ class Drawer:
         return None
 
     def begin(self, wish: Wish) -> Draft | None:
-        """A draft that has what is wished for, whether it is permitted or not; None where none
-        can."""
+        """Draft with the property wished for, permitted or not; None if impossible."""
         if self.examples and self.random.random() < 0.4:
             return self._from_example(wish)
         present = self._choose_present(wish)
@@ -168,7 +167,7 @@ class Drawer:
         return found
 
     def _from_example(self, wish: Wish) -> Draft | None:
-        """An example's call, as few of its sizes kept as decide the others."""
+        """Draft from an example's call, with as few of its sizes as determine the others."""
         call = self.examples[int(self.random.integers(len(self.examples)))]
         binding = call.binding
         present = [
@@ -206,14 +205,14 @@ class Drawer:
         return draft
 
     def _is_open(self, draft: Draft, name: str) -> bool:
-        """Whether nothing decides an output's sizes."""
+        """Whether an output's sizes do not follow from anything."""
         found = self.drafter.resolve(draft)
         return not isinstance(found, Binding) and any(
             f"output '{name}' cannot be inferred" in d.message for d in found
         )
 
     def _vary(self, draft: Draft, binding: Binding) -> tuple[Draft, Binding]:
-        """The draft with one thing changed, where that is permitted; a long size, mostly."""
+        """Draft with one property changed, mostly to a long size, if that is permitted."""
         moved = draft.copy()
         chosen = _list_chosen(binding)
         if chosen and self.random.random() < 0.4:
@@ -243,7 +242,7 @@ class Drawer:
         return (moved, found) if isinstance(found, Binding) else (draft, binding)
 
     def _set_steps(self, draft: Draft, binding: Binding, steps: int) -> tuple[Draft, Binding]:
-        """The draft with recurrences of so many steps, where that is permitted."""
+        """Draft with recurrences of `steps` steps, if that is permitted."""
         if count_steps(binding) == {steps}:
             return draft, binding
         for moved in list_moves(draft, steps):
@@ -253,7 +252,7 @@ class Drawer:
         return draft, binding
 
     def _lay_out(self, draft: Draft, binding: Binding) -> Call:
-        """The call with every tensor described, some of them in other layouts than packed."""
+        """Call with every tensor described, some of them not packed."""
         tensors: dict[str, TensorDesc] = {}
         often = float(self.random.choice([0.0, 0.0, 0.5, 1.0]))
         for name, tensor in binding.tensors.items():
@@ -274,7 +273,7 @@ class Drawer:
 
 
 def _list_chosen(binding: Binding) -> list[str]:
-    """The outputs whose sizes a `require` states as the first of several that they may be."""
+    """Outputs whose sizes a `require` states as the first of several alternatives."""
     evaluator = Evaluator(binding)
     return [
         name
@@ -288,8 +287,8 @@ def _list_chosen(binding: Binding) -> list[str]:
 
 
 def _is_short(call: Call) -> bool:
-    """Whether the reference soon has the results, or refuses the call: an attribute may be a size,
-    and is any number."""
+    """Whether the reference computes or refuses the call quickly: an attribute may be a size, and
+    have any value."""
     try:
         function = call.function
     except Exception:
@@ -298,7 +297,7 @@ def _is_short(call: Call) -> bool:
 
 
 def _grants(wish: Wish, binding: Binding) -> bool:
-    """Whether what was drawn has what was wished for."""
+    """Whether a binding has the property wished for."""
     if wish.attribute is not None:
         return True
     if wish.tensor is None:
@@ -312,7 +311,7 @@ def _grants(wish: Wish, binding: Binding) -> bool:
 
 
 def _read_examples(operator: Operator) -> list[Call]:
-    """The calls of the operator's examples that it permits."""
+    """Permitted calls among the operator's examples."""
     found: list[Call] = []
     for example in operator.definition.examples:
         with contextlib.suppress(DmlcError):

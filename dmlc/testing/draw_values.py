@@ -1,4 +1,4 @@
-"""Numbers to draw: sizes, strides, and values of attributes."""
+"""Random numbers: sizes, strides, and values of attributes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Item = TypeVar("_Item")
 
 SIZES = (1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 7, 8, 9, 12)
 LONG_SIZES = (16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 130, 255, 256, 257, 300, 512, 1000, 1025)
-"""Sizes about those of vectors, groups and pieces."""
+"""Sizes around those of vectors, groups and tiles."""
 _WHOLE = (0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 5)
 _NEGATIVE = (-1, -1, -2, -3)
 _FAR = (7, 16, 100, 2**31 - 1, 2**32 - 1)
@@ -32,17 +32,17 @@ def pick(random: Random, items: Sequence[_Item]) -> _Item:
 
 
 def shuffle(random: Random, items: Sequence[_Item]) -> list[_Item]:
-    """The items in another order."""
+    """Items in random order."""
     return [items[int(k)] for k in random.permutation(len(items))]
 
 
 def whole(sizes: Sequence[object]) -> Shape:
-    """Sizes that are all known, as numbers."""
+    """Sizes, all known, as integers."""
     return tuple(size for size in sizes if isinstance(size, int))
 
 
 def read_items(value: object) -> tuple[object, ...] | None:
-    """The entries of an array attribute's value; None of a single value."""
+    """Entries of an array attribute's value; None for a single value."""
     return cast("tuple[object, ...]", value) if isinstance(value, tuple) else None
 
 
@@ -53,7 +53,7 @@ def draw_size(random: Random) -> int:
 
 
 def draw_sizes(random: Random, rank: int) -> Shape:
-    """Sizes with few elements in all: the more dimensions, the shorter."""
+    """Random sizes with few elements in all: the higher the rank, the shorter the axes."""
     sizes = [draw_size(random) for _ in range(rank)]
     while math.prod(sizes) > _FEW_ELEMENTS:
         longest = sizes.index(max(sizes))
@@ -103,7 +103,7 @@ def draw_strides(random: Random, sizes: Shape, output: bool) -> Shape | None:
 
 
 def list_values(attribute: AttributeDefinition) -> list[object]:
-    """What an attribute may be, where that is a short list."""
+    """Values that an attribute may have, if there are few."""
     if attribute.enum is not None:
         return list(attribute.enum.members)
     if attribute.type.what is What.BOOL:

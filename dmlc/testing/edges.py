@@ -1,4 +1,4 @@
-"""The edges of constraints: where a comparison would just not hold, and where it just does."""
+"""Boundary values of constraints: comparisons that just hold, or just fail."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dmlc.language import syntax
 from dmlc.testing.trace import Comparison
 
 _NEAR = 1e-3
-"""How far apart real numbers are at the edge of a comparison, at most, of 1 or the larger one."""
+"""Largest distance of real numbers at a boundary, relative to 1 or the larger one."""
 _TURNED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
 
 def list_comparisons(
     condition: syntax.Expression, turned: bool
 ) -> Iterator[tuple[syntax.Binary, bool]]:
-    """The comparisons that a condition is made of; whether `!` turns each round."""
+    """Comparisons in a condition, each with whether `!` negates it."""
     match condition:
         case syntax.Binary(operator="&&" | "||"):
             yield from list_comparisons(condition.left, turned)
@@ -39,15 +39,15 @@ def list_comparisons(
 
 
 def turn(comparison: Comparison, turned: bool) -> Comparison:
-    """What has to hold for a comparison, or, turned round, for it not to hold."""
+    """Comparison, or its negation."""
     if not turned:
         return comparison
     return dataclasses.replace(comparison, operation=_TURNED[comparison.operation])
 
 
 def _measure(comparison: Comparison) -> tuple[float, float] | None:
-    """How far the left side is above the right one, and how far apart neighbours are: 1 between
-    whole numbers. None for what is no number."""
+    """Difference of the left side from the right one, and the distance of neighbours: 1 for whole
+    numbers. None for values that are no numbers."""
     left, right = comparison.left, comparison.right
     if not isinstance(left, int | float) or not isinstance(right, int | float):
         return None
@@ -61,12 +61,12 @@ _EDGES: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "ge": ((0,), (-1,)), "le": ((0,), (1,)), "gt": ((1,), (0,)), "lt": ((-1,), (0,)),
     "eq": ((0,), (-1, 1)), "ne": ((-1, 1), (0,)),
 }  # fmt: skip
-"""How many steps the left side is above the right one at the edge, and just beyond."""
+"""Differences in steps of the left side from the right one at the boundary, and just beyond."""
 
 
 def is_at_edge(comparison: Comparison, beyond: bool) -> bool:
-    """Whether a comparison just holds; or, just beyond, whether it just does not. Of values that
-    are no numbers any is as near as another."""
+    """Whether a comparison just holds, or, `beyond`, just fails. Values that are no numbers are
+    always at the boundary."""
     steps = _EDGES[comparison.operation][beyond]
     measured = _measure(comparison)
     if measured is None:

@@ -1,7 +1,7 @@
-"""The examples that stand in operators, as cases: executable documentation.
+"""Examples in operators as cases: executable documentation.
 
-An example gives numbers, and no data type: it is a case with every type of the operator's first
-input that holds all of them and that the operator permits with its attributes.
+An example gives numbers without a data type: it is a case for every type of the operator's first
+input that represents all of them and that the operator permits with its attributes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ from dmlc.testing.case import Call, Case
 
 
 def read_cases(operator: Operator, example: syntax.Example) -> Iterator[Case]:
-    """An example of an operator with every choice of data types that holds its numbers and that
-    the operator permits. Raises `DmlcError` at the example, or at the `expect` that is at fault,
-    where there is none."""
+    """Cases of an example, one per permitted choice of data types that represents its numbers.
+    Raises `DmlcError` at the example, or at the wrong `expect`, if there is none."""
     expect("operator", operator, Operator, "a dmlc.Operator")
     expect("example", example, syntax.Example, "an example of its file")
     found = False
@@ -51,7 +50,7 @@ def read_cases(operator: Operator, example: syntax.Example) -> Iterator[Case]:
             unheld = unheld or error
             continue
         except DmlcError as error:
-            # Of numbers that no type holds, types that do not go together are no cause.
+            # If no type represents the numbers, incompatible types are not the cause.
             refused = refused or ((types, error) if alike or unheld is None else None)
             continue
         found = True
@@ -65,15 +64,15 @@ def read_cases(operator: Operator, example: syntax.Example) -> Iterator[Case]:
 
 
 class _UnheldError(DmlcError):
-    """Numbers that a data type does not hold."""
+    """Raised for numbers that a data type does not represent."""
 
 
 def _choose_types(
     definition: OperatorDefinition, said: Mapping[str, DataType], alike: bool
 ) -> Iterator[tuple[bool, dict[str, DataType]]]:
-    """The data types of the inputs, for every type of the first and every row of `types`: that of
-    the first for all that may have it, where they are to be alike, and else the first of each.
-    What the example says a tensor has, it has."""
+    """Data types of the inputs, for every type of the first and every row of `types`: if `alike`,
+    the first one's type wherever permitted, else the first permitted type of each. Types stated in
+    the example are kept."""
     tensors = definition.newest.tensors
     # An operator that reads nothing goes by its outputs.
     inputs = [t for t in tensors if not t.output] or list(tensors)
@@ -94,7 +93,7 @@ def _choose_types(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Numbers:
-    """An example's numbers, of no data type yet, and where each stands."""
+    """Numbers of an example, without data types, and their spans."""
 
     example: syntax.Example
     attributes: Mapping[str, object]
@@ -127,7 +126,7 @@ class _Numbers:
         return _Numbers(example, attributes, *arrays, instead, items)
 
     def describe(self, types: Mapping[str, DataType]) -> dict[str, Description]:
-        """What binding is told: the data types that are chosen, and the sizes of all."""
+        """Descriptions for the binding: the data types chosen, and the sizes of all tensors."""
         found: dict[str, Description] = {}
         for name, array in (*self.expected.items(), *self.inputs.items()):
             dtype = _find_type(self.items[name]) or types.get(_row(name))
@@ -135,8 +134,8 @@ class _Numbers:
         return found
 
     def bind(self, operator: Operator, types: Mapping[str, DataType]) -> Case:
-        """The case with these data types. Raises `DmlcError` where they do not hold the numbers,
-        or the operator does not permit the call."""
+        """Case with these data types. Raises `DmlcError` for types that do not represent the
+        numbers, and for a call that the operator refuses."""
         said = {n: _find_type(item) for n, item in self.items.items()}
         inputs = {n: self.store(n, a, said[n] or types[_row(n)]) for n, a in self.inputs.items()}
         binding = operator.resolve(self.describe(types), self.attributes)
@@ -153,7 +152,7 @@ class _Numbers:
         try:
             _ = call.function
         except DmlcError:
-            # Of what its constraints permit, an operator is at fault, but for an output's sizes.
+            # If the constraints permit the call, the operator is at fault, except for output sizes.
             if _find_misshapen(operator, self, types) is not None:
                 raise
         title, place = self.example.title, self.example.span
@@ -162,14 +161,14 @@ class _Numbers:
         return Case(call, inputs, title, expected, within, place, places, difference, instead)
 
     def keep(self, name: str, values: Array, dtype: DataType) -> Array:
-        """What is said of an output: exactly where that is floating, and else in its type. Raises
-        as `store` does."""
+        """Expected values of an output: exact for a floating type, else in its type. Raises as
+        `store` does."""
         stored = self.store(name, values, dtype)
         return values.astype(np.float64) if dtype.is_float else stored
 
     def store(self, name: str, values: Array, dtype: DataType) -> Array:
-        """A tensor's numbers in a data type. Raises `_UnheldError` where a whole-number type does
-        not hold them, or a floating one makes infinities of them."""
+        """Numbers of a tensor in a data type. Raises `_UnheldError` for whole-number types that do
+        not represent them, and for floating types that overflow."""
         stored = _store_floats(values, dtype) if dtype.is_float else _store_whole(values, dtype)
         if stored is None:
             message = f"'{name}' is {dtype.name}, which does not hold these numbers"
@@ -178,7 +177,7 @@ class _Numbers:
 
 
 def _store_floats(values: Array, dtype: DataType) -> Array | None:
-    """Numbers in a floating type; None where it makes an infinity of one."""
+    """Numbers rounded to a floating type; None on overflow."""
     exact = values.astype(np.float64)
     with np.errstate(all="ignore"):
         stored = exact.astype(dtype.dtype)
@@ -187,7 +186,7 @@ def _store_floats(values: Array, dtype: DataType) -> Array | None:
 
 
 def _store_whole(values: Array, dtype: DataType) -> Array | None:
-    """Numbers in a whole-number type, or in BOOL; None where it does not hold one."""
+    """Numbers in a whole-number type, or in BOOL; None if not representable."""
     numbers: list[int | float] = values.ravel().tolist()
     least, most = (0, 1) if dtype is DataType.BOOL else _find_limits(dtype)
     # Of NaN and the infinities the remainder is NaN.
@@ -197,26 +196,26 @@ def _store_whole(values: Array, dtype: DataType) -> Array | None:
 
 
 def _find_limits(dtype: DataType) -> tuple[int, int]:
-    """The least and the largest number of an integer type."""
+    """Smallest and largest number of an integer type."""
     limits = np.iinfo(dtype.dtype)
     return int(limits.min), int(limits.max)
 
 
 def _find_type(item: syntax.ExampleItem) -> DataType | None:
-    """The data type that an example says a tensor has."""
+    """Data type that an example states for a tensor."""
     return None if item.dtype is None else find_data_type(item.dtype.text)
 
 
 def _row(name: str) -> str:
-    """The row of the table that a tensor is of."""
+    """Table row of a tensor."""
     return name.partition("[")[0]
 
 
 def _place_refusal(
     operator: Operator, numbers: _Numbers, types: Mapping[str, DataType], error: DmlcError
 ) -> DmlcError:
-    """Why an example cannot be bound, at the place in it that is at fault: the `expect` without
-    whose sizes it can be, or else what binding names, or the example."""
+    """Error of an example that cannot be bound, located at the `expect` whose sizes are wrong, at
+    the tensor that the binding names, or at the example."""
     given = {item.name.text: item.value.span for item in numbers.example.items}
     misshapen = _find_misshapen(operator, numbers, types)
     if misshapen is None:
@@ -234,8 +233,8 @@ def _place_refusal(
 def _find_misshapen(
     operator: Operator, numbers: _Numbers, types: Mapping[str, DataType]
 ) -> tuple[str, tuple[Extent, ...] | None] | None:
-    """The first output without whose expected sizes an example can be bound, and the sizes that it
-    has then, where they follow."""
+    """First output whose expected sizes prevent the binding, and the sizes that follow without
+    them, if any."""
     described = numbers.describe(types)
     for name in numbers.expected:
         others = {n: d for n, d in described.items() if n != name}

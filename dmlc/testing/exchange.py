@@ -1,7 +1,7 @@
-"""Formulas with one operation exchanged, as a slip of the hand would leave them.
+"""Mutants of formulas: one operation exchanged for another, as by a typing error.
 
-An exchange has a place in the source, so that it is the same one in every binding of an operator.
-The formula of an operator with `gradient of` is that of the operator that is differentiated.
+An exchange has a span in the source, so that it is the same in every binding of an operator. For an
+operator with `gradient of`, the formula is that of the forward operator.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _REDUCTIONS: Mapping[str, str] = {
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Exchange:
-    """One part of a formula, and what stands for it instead."""
+    """Exchange of one part of a formula for another."""
 
     part: syntax.Expression
     instead: syntax.Expression = dataclasses.field(repr=False)
     what: str
-    """What is done, as in `'-' for '+'`."""
+    """Description, as in `'-' for '+'`."""
 
     @property
     def place(self) -> Span:
@@ -56,7 +56,7 @@ class Exchange:
 
 
 def list_exchanges(definition: OperatorDefinition) -> tuple[Exchange, ...]:
-    """Every exchange in an operator's formula and in the functions that it calls."""
+    """Exchanges in an operator's formula and in the functions that it calls."""
     found: list[Exchange] = []
     for expression in list_formula(definition):
         parts = list(subexpressions(expression))
@@ -69,7 +69,7 @@ def list_exchanges(definition: OperatorDefinition) -> tuple[Exchange, ...]:
 
 
 def list_formula(definition: OperatorDefinition) -> list[syntax.Expression]:
-    """The expressions of an operator's formula, and the bodies of the functions it calls."""
+    """Expressions of an operator's formula, and the bodies of the functions it calls."""
     while definition.gradient is not None:
         definition = definition.gradient.forward
     found = [e for s in definition.compute or () for e in expressions_of(s)]
@@ -79,7 +79,7 @@ def list_formula(definition: OperatorDefinition) -> list[syntax.Expression]:
 def list_called(
     definition: OperatorDefinition, expressions: list[syntax.Expression]
 ) -> list[syntax.Expression]:
-    """The bodies of the file's functions that expressions call, one through another."""
+    """Bodies of the file's functions that expressions call, directly or through others."""
     called: dict[str, syntax.Expression] = {}
     pending = list(expressions)
     for expression in pending:
@@ -93,8 +93,8 @@ def list_called(
 
 
 def lower_exchanged(binding: Binding, exchange: Exchange) -> ir.Function:
-    """The function of a binding with an exchange. Raises `DmlcError` where it has no meaning, as
-    where a tensor would be read outside its bounds."""
+    """Function of a binding with an exchange. Raises `DmlcError` for an invalid one, such as a read
+    out of bounds."""
     return lower(_put(binding, exchange))
 
 
@@ -116,7 +116,7 @@ def _put(binding: Binding, exchange: Exchange) -> Binding:
 
 
 def _replace(node: _T, old: syntax.Node, new: syntax.Node) -> _T:
-    """A tree with one node of it replaced: itself where that is not in it."""
+    """Tree with one node replaced; the same object if the node is not in it."""
     if node is old:
         return cast("_T", new)
     if not _holds(node.span, old.span):
@@ -181,8 +181,8 @@ def _exchange_literal(part: syntax.Literal) -> Exchange:
 
 
 def _exchange_positions(part: syntax.Index) -> Iterator[Exchange]:
-    """Reads one place on along an axis. A tensor is read where it was at its last place, unless
-    the formula says what stands for what is outside."""
+    """Reads of the next element along an axis; at the last index, the same element, unless the
+    formula has a value for indices out of bounds."""
     otherwise = part.otherwise
     if otherwise is None and isinstance(part.base, syntax.Reference):
         otherwise = part

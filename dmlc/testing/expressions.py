@@ -1,9 +1,9 @@
-"""Formulas over the sizes, strides and attributes of a call: what a kernel of others is given as
-its arguments, how many groups it runs in, and which calls it takes.
+"""Formulas over the sizes, strides and attributes of a call: arguments of a foreign kernel, its
+number of groups, and the calls it takes.
 
 They are written as in Python, over whole and real numbers: `ceil(X.size / 64)`, `X.sizes[-1]`,
 `X.strides[0]`, `X.rank`, `Alpha`, `TransA == NONE`, `present(C)`. `/` is exact division. Names are
-those of tensors, of attributes, and of arguments that are bound already.
+those of tensors, of attributes, and of arguments bound already.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ _NODES = (
 
 
 class OutsideError(Exception):
-    """A call that a formula has no value for: a tensor or a dimension is not there."""
+    """Raised for a call on which a formula has no value: a tensor or a dimension is missing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula that was read."""
+    """Parsed formula."""
 
     text: str
     node: ast.expr
 
     @property
     def names(self) -> set[str]:
-        """The names that it reads."""
+        """Names that it reads."""
         return {n.id for n in ast.walk(self.node) if isinstance(n, ast.Name)}
 
     @property
     def strided(self) -> set[str]:
-        """The tensors whose strides it reads."""
+        """Tensors whose strides it reads."""
         return {
             root
             for n in ast.walk(self.node)
@@ -66,7 +66,7 @@ class Formula:
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """What it says that names are equal to, of a condition whose parts must all hold."""
+        """Values that it fixes by equations, if it is a conjunction."""
         found: dict[str, Any] = {}
         for part in _list_parts(self.node):
             match part:
@@ -80,13 +80,13 @@ class Formula:
         return found
 
     def check(self, what: str, known: Collection[str]) -> None:
-        """Raises `DmlcError` for a name that is not known."""
+        """Raises `DmlcError` for an unknown name."""
         for name in sorted(self.names - set(known) - {*_FUNCTIONS, "present"}):
             said = unknown_name(f"name in {what}", name, sorted(known))
             raise DmlcError([said])
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
-        """Its value for a call. Raises `OutsideError` where there is none."""
+        """Value for a call. Raises `OutsideError` if it has none."""
         try:
             return _evaluate(self.node, values)
         except (IndexError, ZeroDivisionError, TypeError, OverflowError) as error:
@@ -94,7 +94,7 @@ class Formula:
 
 
 def read_formula(text: str, what: str) -> Formula:
-    """A formula. Raises `DmlcError` for what is none; `what` says where it stands."""
+    """Formula of a text. Raises `DmlcError` for a syntax error; `what` names the text's origin."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
@@ -137,7 +137,7 @@ def _check(text: str, node: ast.expr, what: str) -> Formula:
 
 
 def _list_parts(node: ast.expr) -> Iterator[ast.expr]:
-    """The conditions that `and` joins."""
+    """Operands of `and`."""
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
         for part in node.values:
             yield from _list_parts(part)
@@ -146,7 +146,7 @@ def _list_parts(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _is_plain(node: ast.expr) -> bool:
-    """Whether a formula is a number or a text, or some of them."""
+    """Whether a formula is a literal, or a list of literals."""
     if isinstance(node, ast.Tuple):
         return all(map(_is_plain, node.elts))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -162,7 +162,7 @@ def _root(node: ast.expr) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
-    """A tensor as formulas see it."""
+    """Tensor as seen by formulas."""
 
     name: str
     sizes: tuple[int, ...]
@@ -178,8 +178,8 @@ class Shape:
 
 
 def list_values(call: Call) -> dict[str, Any]:
-    """The names that formulas may use for a call, and what they stand for. Absent tensors are
-    None, and members of enums texts."""
+    """Values of the names that formulas may use for a call. Absent tensors are None, and members of
+    enums texts."""
     definition, binding = call.operator.definition, call.binding
     found: dict[str, Any] = dict(_list_members(call))
     for row in definition.newest.tensors:
@@ -200,7 +200,7 @@ def list_values(call: Call) -> dict[str, Any]:
 
 
 def list_names(call_operator: Any) -> set[str]:
-    """The names that formulas may use for an operator."""
+    """Names that formulas may use for an operator."""
     definition = call_operator.definition
     attributes = {a.name for a in definition.attributes}
     members = {m for a in definition.attributes if a.enum is not None for m in a.enum.members}

@@ -1,4 +1,4 @@
-"""Data for a call's inputs: ordinary values, and the kinds that kernels get wrong."""
+"""Data for a call's inputs: ordinary values, and those that kernels often get wrong."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dmlc.scalars import Array, DataType
 from dmlc.testing.case import Call, lay_out
 
 KINDS = ("random", "special", "denormal", "large", "ties", "far")
-"""What `fill` can make: values about 1; zeros of both signs, infinities, NaN and limits among them;
-values about the smallest normal number; values up to the largest; few values that recur; values on
-one side of 0, all about as far from it."""
+"""Kinds of data: values about 1; zeros of both signs, infinities, NaN and limits; values about the
+smallest normal number; values up to the largest; few values that recur; values on one side of 0,
+with similar magnitudes."""
 MILD = "mild"
-"""What `fill` also makes: values from 0.5 to 1.5, where the bounds of most formulas are small."""
+"""Kind of data with values from 0.5 to 1.5, where the error bounds of most formulas are small."""
 
 _SPECIAL = (
     0.0, -0.0, math.nan, math.inf, -math.inf, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-7, -1e-7,
@@ -36,13 +36,12 @@ _LARGEST_EXPONENT = {
 
 
 def fill(call: Call, kind: str, random: np.random.Generator) -> dict[str, Array]:
-    """Arrays for the inputs of a call, laid out as it has them. `kind` is one of `KINDS`, or
-    `MILD`."""
+    """Arrays for the inputs of a call, with its strides. `kind` is one of `KINDS`, or `MILD`."""
     return {name: draw_values(desc, kind, random) for name, desc in call.inputs.items()}
 
 
 def draw_values(desc: TensorDesc, kind: str, random: np.random.Generator) -> Array:
-    """An array of this description, laid out as it says."""
+    """Array of this description, with its strides."""
     sizes = tuple(size for size in desc.sizes or () if isinstance(size, int))
     dtype = desc.data_type
     if dtype is DataType.BOOL:

@@ -1,8 +1,8 @@
-"""What is wrong with an operator though each of its lines is right: found by binding its examples
-and some calls that are drawn from its tables, and by the reference. No kernel is built.
+"""Semantic errors of an operator whose lines are all valid, found by binding its examples and some
+random calls, and by the reference.
 
-`dmlc check`, `dmlc test` and the editor say it. What a call shows is said once, with the smallest
-call that shows it.
+No kernel is built. `dmlc check`, `dmlc test` and the editor report them, each once, with the
+smallest call that shows it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from dmlc.testing.draw_values import shuffle
 from dmlc.testing.examples import read_cases
 
 THOROUGH = 48
-"""Calls to draw where there is time."""
+"""Number of random calls in a thorough check."""
 _FEW = 4
-"""Wishes for calls where there is not, and as many for optional tensors."""
+"""Number of wishes for calls in a quick check, and of those for optional tensors."""
 _RANDOM = 2
-"""Draws of numbers within the range of the examples."""
+"""Number of random inputs within the range of the examples."""
 _MOST_EXAMPLES = 4
 _MOST_TYPES = 3
-"""Choices of data types of an example, of which the one that holds most is taken."""
+"""Number of data types of an example that are tried; the widest one is taken."""
 _MOST_SHOWN = 8
 _SMALL = 2.0**-10
 _BESIDE = 0.97
@@ -47,9 +47,9 @@ _MOST_FOUND = 20
 
 
 def find_mistakes(operator: Operator, calls: int = 0) -> tuple[Diagnostic, ...]:
-    """What is wrong with an operator, or may well be. `calls` are so many that are drawn; without
-    that only a few are, to show what no optional tensor, the fewest and the most dimensions do.
-    Raises nothing for what is wrong with the operator."""
+    """Errors and warnings about an operator. `calls` is the number of random calls; with 0, only a
+    few are tried: without optional tensors, with the fewest and with the most dimensions. Does not
+    raise for errors of the operator."""
     if not operator.definition.has_formula or operator.definition.broken:
         return ()
     finder = _Finder(operator)
@@ -65,10 +65,9 @@ class _Finder:
         seed = hashlib.sha256(f"findings {operator.name}".encode()).digest()
         self.random = np.random.default_rng(list(seed))
         self.refused: dict[Span | None, tuple[Diagnostic, Call]] = {}
-        """What the formula says of calls that the constraints permit, a place once, with the
-        smallest such call."""
+        """Errors of the formula on permitted calls, one per span, with the smallest such call."""
         self.warnings: list[tuple[Diagnostic, ...]] = []
-        """Those of each call that could be bound."""
+        """Warnings of each call that was bound."""
 
     def run(self, calls: int) -> None:
         self.check_defaults()
@@ -86,7 +85,7 @@ class _Finder:
     # Tables and examples ------------------------------------------------------------------
 
     def check_defaults(self) -> None:
-        """Holds defaults that depend on nothing to the types of their attributes."""
+        """Checks constant defaults against the types of their attributes."""
         evaluator = Evaluator(Binding(self.definition, {}, {}, {}, False))
         for attribute in self.definition.attributes:
             if attribute.default is None:
@@ -105,7 +104,7 @@ class _Finder:
                 self.found.append(Diagnostic(message, place, (cure,), code="E0503"))
 
     def check_examples(self) -> list[Case]:
-        """The first case of each example, as far as there is one; what keeps others from it."""
+        """First case of each example that has one; errors of the others are recorded."""
         found: list[Case] = []
         for example in (*self.definition.examples, *self.definition.differences):
             try:
@@ -119,7 +118,7 @@ class _Finder:
     # Calls --------------------------------------------------------------------------------
 
     def try_calls(self, count: int, examples: Sequence[Call]) -> None:
-        """Binds calls of the examples, and calls that are drawn."""
+        """Binds the examples' calls, and random calls."""
         drawer = Drawer(self.operator, self.random)
         tried = 0
         for call in itertools.chain(examples, self.draw_calls(drawer, count)):
@@ -137,8 +136,8 @@ class _Finder:
             self.report_unmet(list(drawer.forbidding))
 
     def draw_calls(self, drawer: Drawer, count: int) -> Iterator[Call]:
-        """Calls that the constraints permit. Sizes of outputs may follow from the formula: it is
-        asked for those of drafts that no constraint forbids, too."""
+        """Permitted random calls. Sizes of outputs may follow from the formula, so drafts that no
+        constraint forbids are bound too."""
         wishes = self.list_wishes()
         if count:
             every = shuffle(self.random, drawer.list_wishes())
@@ -160,15 +159,15 @@ class _Finder:
                 yield call
 
     def list_small(self, call: Call) -> Iterator[Call]:
-        """The call with sizes of 1, where that is permitted."""
+        """Permitted variants of a call with sizes of 1."""
         tensors = {name: _cut(desc, 1) for name, desc in call.tensors.items()}
         with contextlib.suppress(DmlcError):
             self.operator.resolve(tensors, call.attributes)
             yield dataclasses.replace(call, tensors=tensors)
 
     def is_of_formula(self, diagnostic: Diagnostic) -> bool:
-        """Whether a diagnostic is of the formula, and of no table or constraint; nor does it ask
-        for the sizes of an output, which a call may have to give."""
+        """Whether a diagnostic is about the formula: not about a table, a constraint, or output
+        sizes that a call must give."""
         own, span = self.definition.compute or (), diagnostic.span
         outputs = self.definition.newest.outputs
         if diagnostic.code == "E0805" and any(f"'{o.name}'" in diagnostic.message for o in outputs):
@@ -178,7 +177,7 @@ class _Finder:
         )
 
     def list_wishes(self) -> list[Wish]:
-        """The choices that formulas forget most often."""
+        """Wishes for the properties that formulas forget most often."""
         rows = self.definition.newest.tensors
         wishes = [
             Wish(tensor=row.name, present=present)
@@ -190,9 +189,9 @@ class _Finder:
         return [*wishes[:_FEW], *few[:_FEW]]
 
     def report_refused(self, thorough: bool) -> None:
-        """What the formula says of calls that the constraints permit: a mistake where it takes
-        none, and else a warning. Tables often leave out which dimension counts there are: unless
-        the look is thorough, that is passed over, and optional tensors are not."""
+        """Reports the errors of the formula on permitted calls: an error if it takes no call, else
+        a warning. Tables often omit the ranks, so a quick check passes over those, but not over
+        optional tensors."""
         first = next(iter(self.definition.newest.inputs), self.definition.newest.tensors[0])
         settled = not self.warnings and len(first.ranks) <= 2
         for diagnostic, large in self.refused.values():
@@ -214,8 +213,8 @@ class _Finder:
             self.found.append(made)
 
     def list_guards(self, name: str, place: Span) -> Iterator[Fix]:
-        """The fix that reads an optional tensor at a place only where it is there; what changes
-        nothing stands in for it: 1 as a factor or a divisor, and else 0."""
+        """Fix that reads an optional tensor only if it is present, with the neutral element in its
+        place: 1 as a factor or a divisor, and else 0."""
         for whole in itertools.chain.from_iterable(
             map(expressions_of, self.definition.compute or ())
         ):
@@ -238,7 +237,7 @@ class _Finder:
                     return
 
     def report_unmet(self, forbidding: Sequence[Diagnostic]) -> None:
-        """That no call was found which the constraints permit, at the one that forbids most."""
+        """Reports that no permitted call was found, at the constraint that forbids most."""
         counts: dict[Span | None, list[Diagnostic]] = {}
         for diagnostic in forbidding:
             counts.setdefault(diagnostic.span, []).append(diagnostic)
@@ -259,8 +258,8 @@ class _Finder:
     # Numbers ------------------------------------------------------------------------------
 
     def check_numbers(self, cases: Sequence[Case]) -> None:
-        """Warns of outputs that are NaN or infinite for finite inputs, as the examples have them
-        or within their range, where no example expects such."""
+        """Warns of outputs that are NaN or infinite for finite inputs, those of the examples or
+        within their range, if no example expects such."""
         expected = {
             name for case in cases for name, array in case.expected.items()
             if array.dtype.kind == "f" and not np.all(np.isfinite(array))
@@ -279,7 +278,7 @@ class _Finder:
     def draw_within(
         self, case: Case, ranges: Mapping[str, tuple[float, float]]
     ) -> Iterator[dict[str, Array]]:
-        """Inputs of a case with other numbers, from the range that the examples have."""
+        """Inputs of a case with other numbers within the examples' range."""
         for _ in range(_RANDOM):
             yield {
                 name: self.random.uniform(*ranges[name], array.shape).astype(array.dtype)
@@ -314,14 +313,14 @@ class _Finder:
 
 
 def _at(diagnostic: Diagnostic, span: Span) -> Diagnostic:
-    """A diagnostic with a place and a code."""
+    """Diagnostic with a span and a code."""
     notes = (*diagnostic.notes, Note("mend the example, or the row or sentence that it breaks"))
     code, place = diagnostic.code or "E0506", diagnostic.span or span
     return dataclasses.replace(diagnostic, span=place, notes=notes, code=code)
 
 
 def _find_absent(diagnostic: Diagnostic, call: Call) -> str | None:
-    """The optional input that a formula reads though a call does not give it."""
+    """Optional input that a formula reads and a call omits."""
     rows = call.operator.definition.newest.inputs
     absent = [
         row.name for row in rows
@@ -331,7 +330,7 @@ def _find_absent(diagnostic: Diagnostic, call: Call) -> str | None:
 
 
 def _shrink(call: Call, diagnostic: Diagnostic) -> Call:
-    """A call with packed tensors, and sizes of 2 at most where the same is said of these."""
+    """Call with packed tensors, and sizes of at most 2 if they show the same error."""
     tried = call
     for most in (None, 3, 2, 1):
         tensors = {name: _cut(desc, most) for name, desc in tried.tensors.items()}
@@ -353,14 +352,15 @@ def _cut(desc: TensorDesc, most: int | None) -> TensorDesc:
 
 
 def _measure(call: Call) -> int:
-    """How large a call is to read."""
+    """Size of a call's text."""
     sizes = [d.sizes or () for d in call.tensors.values()]
     counts = [math.prod(e if isinstance(e, int) else 1 for e in s) + len(s) for s in sizes]
     return sum(counts) + len(call.attributes)
 
 
 def _count_bits(case: Case) -> tuple[int, int]:
-    """How wide the floats of a case are: FLOAT32, which formulas are written for, comes first."""
+    """Sort key of a case by the width of its floats: FLOAT32, which formulas are written for, comes
+    first."""
     floats = [d.data_type for d in case.call.tensors.values() if d.data_type.is_float]
     usual = sum(t is DataType.FLOAT32 for t in floats)
     return usual, min((t.bytes for t in floats), default=0)
@@ -371,7 +371,7 @@ def _is_finite(array: Array) -> bool:
 
 
 def _find_ranges(cases: Sequence[Case]) -> dict[str, tuple[float, float]]:
-    """The least and the largest finite number that examples give each input."""
+    """Range of the finite numbers that examples give each input."""
     found: dict[str, tuple[float, float]] = {}
     for case in cases:
         for name, array in case.inputs.items():
@@ -384,7 +384,7 @@ def _find_ranges(cases: Sequence[Case]) -> dict[str, tuple[float, float]]:
 
 
 def _find_infinite(case: Case, expected: set[str]) -> tuple[str, float] | None:
-    """An output of a case that is NaN or infinite somewhere, and what it is there."""
+    """Output of a case that is NaN or infinite somewhere, with that value."""
     with contextlib.suppress(DmlcError):
         given = {ir_name(name): array for name, array in case.inputs.items()}
         found = evaluate(case.call.function, given)
@@ -411,7 +411,7 @@ def _find_infinite(case: Case, expected: set[str]) -> tuple[str, float] | None:
 
 
 def _scale(given: Mapping[str, Array], by: float) -> dict[str, Array]:
-    """Arrays with their floats times a number."""
+    """Arrays with their floats multiplied by a number."""
     return {n: (a * by).astype(a.dtype) if a.dtype.kind == "f" else a for n, a in given.items()}
 
 

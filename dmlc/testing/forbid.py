@@ -1,8 +1,6 @@
-"""Draws calls that an operator forbids: each breaks one constraint, or one row of a table.
-
-That a constraint is broken is worked out here, from the words of the call alone; the operator is
-not asked, since what it says is what is tested.
-"""
+"""Random forbidden calls, each of which breaks one constraint, or one row of a table. This module
+evaluates the constraints itself, from the call alone, since the operator's answer is what is
+tested."""
 
 from __future__ import annotations
 
@@ -34,24 +32,24 @@ from dmlc.testing.draw_values import (
 )
 
 _DRAWN = 4
-"""So many permitted calls are drawn for one that is forbidden."""
+"""Number of permitted calls drawn for a forbidden one."""
 _CHANGED = 24
-"""So many changes of one are tried."""
+"""Number of changes tried on each."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Refused:
-    """A call that a table or a constraint forbids: to bind it must raise `DmlcError`."""
+    """Call that a table or a constraint forbids: its binding must raise `DmlcError`."""
 
     call: Call
     span: Span
-    """What forbids it."""
+    """Span of the table row or constraint."""
     why: str
 
 
 def draw_refused(operator: Operator, random: Random, count: int) -> Iterator[Refused]:
-    """At most so many calls, each forbidden by one table or constraint and little else: each
-    constraint in turn, and the types, dimension counts and tensors that the tables ask for."""
+    """At most `count` calls, each forbidden by little more than one table row or constraint: each
+    constraint in turn, and the types, ranks and tensors that the tables require."""
     drawer = _Forbidder(operator, random)
     turns = drawer.list_forbidding()
     if not turns:
@@ -64,7 +62,7 @@ def draw_refused(operator: Operator, random: Random, count: int) -> Iterator[Ref
 
 
 class _Forbidder:
-    """Changes permitted calls of one operator."""
+    """Generator of forbidden calls of one operator, by changes of permitted ones."""
 
     def __init__(self, operator: Operator, random: Random) -> None:
         self.operator = operator
@@ -77,7 +75,7 @@ class _Forbidder:
         return [*self.definition.constraints, *self.rows]
 
     def draw_refused(self, turn: syntax.Constraint | TensorDefinition) -> Refused | None:
-        """A permitted call changed until that constraint, or that row of the table, forbids it."""
+        """Permitted call, changed until that constraint or table row forbids it."""
         for _ in range(_DRAWN):
             call = self.drawer.draw(Wish())
             if call is None:
@@ -92,8 +90,8 @@ class _Forbidder:
         return None
 
     def _forbid_row(self, call: Call, row: TensorDefinition) -> Refused | None:
-        """A tensor of a type or with a number of dimensions that its row does not list, or that is
-        missing."""
+        """Call with a tensor of a type or rank that its row does not list, or without the
+        tensor."""
         names = [n for n in call.tensors if n.partition("[")[0] == row.name]
         if not names:
             return None
@@ -121,8 +119,8 @@ class _Forbidder:
         return Refused(Call(self.operator, tensors, call.attributes), row.span, why)
 
     def _forbid(self, call: Call, constraint: syntax.Constraint) -> Refused | None:
-        """The call with a size, a type or an attribute changed so that the constraint is broken, as
-        far as can be said here without binding it."""
+        """Call with a size, a type or an attribute changed so that the constraint is broken, as far
+        as decidable without a binding."""
         moved = self._disturb(call, constraint)
         if moved is None:
             return None
@@ -130,7 +128,7 @@ class _Forbidder:
         return None if why is None else Refused(moved, constraint.span, why)
 
     def _disturb(self, call: Call, constraint: syntax.Constraint) -> Call | None:
-        """The call with one thing changed that the constraint speaks of."""
+        """Call with one property changed that the constraint reads."""
         parts = subexpressions(constraint.condition) if isinstance(
             constraint, syntax.Require
         ) else ()  # fmt: skip
@@ -169,7 +167,7 @@ class _Forbidder:
         return dataclasses.replace(call, tensors={**call.tensors, name: changed})
 
     def _step(self, attribute: AttributeDefinition, value: object) -> object:
-        """A value just beside one, or any other."""
+        """Value next to another one, or any other."""
         found = read_items(value)
         if found:
             items = list(found)
@@ -184,8 +182,8 @@ class _Forbidder:
 
 
 def _find_broken(call: Call, constraint: syntax.Constraint) -> str | None:
-    """Why a constraint does not hold of a call, worked out from the call's own words; None where it
-    does, or where that cannot be said."""
+    """Reason that a call breaks a constraint, from the call alone; None if it does not, or if
+    undecidable."""
     described = call.tensors
     if isinstance(constraint, syntax.Require):
         return _find_false(call, constraint)
@@ -220,7 +218,7 @@ def _find_broken(call: Call, constraint: syntax.Constraint) -> str | None:
 
 
 def _find_false(call: Call, constraint: syntax.Require) -> str | None:
-    """Whether a condition is false of what a call says, with every default in its place."""
+    """Reason that a condition is false of a call with all defaults; None if it is not."""
     rows = {t.name: t for t in call.operator.definition.newest.tensors}
     bound: dict[str, BoundTensor] = {}
     for name, desc in call.tensors.items():

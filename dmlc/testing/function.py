@@ -1,4 +1,4 @@
-"""A Python function that claims to be an operator."""
+"""Python functions as candidate implementations of an operator."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from dmlc.testing.draw_values import whole
 from dmlc.testing.expressions import OutsideError, list_names, list_values, read_formula
 
 _MOST_BYTES = 1 << 20
-"""Of a file."""
+"""Largest size of a file in bytes."""
 
 
 class Function:
-    """A Python function that claims to be an operator. It is called with the inputs as arrays, in
-    the order of the table, None for those that take no part, and with the attributes that it has
-    parameters for, by name. It returns an array for each output, or a mapping of them by name."""
+    """Python function as an implementation of an operator.
+
+    It is called with the inputs as arrays in table order, None for absent ones, and with the
+    attributes that it has parameters for, by name. It returns an array per output, or a mapping of
+    them by name.
+    """
 
     def __init__(
         self,
@@ -38,8 +41,8 @@ class Function:
         title: str = "",
         restore: Callable[[Any], Any] = np.asarray,
     ) -> None:
-        """`convert` makes of an array what the function takes, such as a tensor of PyTorch, and
-        `restore` an array of what it returns."""
+        """`convert` turns an array into the function's argument, such as a tensor of PyTorch, and
+        `restore` turns its result into an array."""
         self.operator = operator
         self.kept: Mapping[str, str] = {}
         self._function = function
@@ -88,7 +91,7 @@ class Function:
         return Runs({"": first, "a second run": self.run_once(case)}, stray)
 
     def run_once(self, case: Case) -> dict[str, Array]:
-        """The outputs of one call, by name."""
+        """Outputs of one call, by name."""
         rows = self.operator.definition.newest.tensors
         given: list[Any] = []
         for row in (r for r in rows if not r.output):
@@ -146,8 +149,8 @@ class Function:
 
 
 def read_function(path: Path, entry: str, operator: Operator, where: str) -> Function:
-    """The function of that name that a file of Python defines; the only one where none is named.
-    The file runs as it is imported. Raises `DmlcError` where there is none."""
+    """Function of that name in a Python file; without a name, the only one. The file runs as it is
+    imported. Raises `DmlcError` if there is none."""
     made: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
     text = read_bounded(path, _MOST_BYTES)
     try:
@@ -170,7 +173,7 @@ def read_function(path: Path, entry: str, operator: Operator, where: str) -> Fun
 
 
 def _list_parameters(function: Callable[..., Any]) -> set[str]:
-    """The names that a function can be called with."""
+    """Names of a function's parameters."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):

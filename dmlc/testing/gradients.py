@@ -1,7 +1,7 @@
-"""Checks gradients against differences of the forward function, in float64.
+"""Finite differences of a forward function in float64, to check gradients.
 
-The operators of the library compute in 32 bits at most, in which differences drown in rounding.
-So a bound function is widened: the same stages, with every float a FLOAT64.
+The operators of the library compute in at most 32 bits, where rounding drowns the differences. So a
+bound function is widened: the same stages, with FLOAT64 for every float.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _Tensor = TypeVar("_Tensor", Parameter, Stage)
 
 
 def widen_floats(function: Function, least: DataType = DataType.FLOAT64) -> Function:
-    """The same function with every floating tensor and value in FLOAT64, or those of smaller types
-    in `least`; constants keep the value they have."""
+    """Function with every floating tensor and value in FLOAT64, or with types below `least`
+    replaced by `least`; constants keep their values."""
     expect("function", function, Function, "an ir.Function")
     expect("least", least, DataType, "a data type")
     widened = dataclasses.replace(
@@ -84,11 +84,9 @@ def difference_gradient(
     with_respect_to: str,
     step: float = 1e-5,
 ) -> Array:
-    """The gradient of `sum(weight * result)`, over the results that have weights, with respect to
-    one input: central differences, element by element, with errors of about `step` squared.
-
-    Floating inputs and weights are given in any float type.
-    """
+    """Gradient of `sum(weight * result)`, over the results that have weights, with respect to one
+    input: central differences, element by element, with errors of about `step` squared. Floating
+    inputs and weights may have any float type."""
     moving = _Moving(function, inputs, weights, with_respect_to)
     expect("step", step, float, "a small number")
     above, below = moving.sample(step), moving.sample(-step)
@@ -97,7 +95,7 @@ def difference_gradient(
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Slopes:
-    """A gradient by differences, and what it may be off by: infinite at a kink."""
+    """Gradient by finite differences, with its error: infinite at a kink."""
 
     gradient: Array
     allowed: Array
@@ -110,8 +108,8 @@ def measure_gradient(
     with_respect_to: str,
     step: float = 1e-5,
 ) -> Slopes:
-    """The same, and how far to trust it: by how much it changes when the step is doubled, by what
-    is lost to rounding, and whether the slopes to both sides agree."""
+    """Gradient as in `difference_gradient`, with an error estimate from three sources: the change
+    when the step is doubled, rounding, and the difference of the one-sided slopes."""
     moving = _Moving(function, inputs, weights, with_respect_to)
     expect("step", step, float, "a small number")
     above, below, middle = moving.sample(step), moving.sample(-step), moving.find()
@@ -126,7 +124,7 @@ def measure_gradient(
 
 
 class _Moving:
-    """A weighted sum of a widened function's results, as one of its inputs moves."""
+    """Weighted sum of a widened function's results, as a function of one input."""
 
     def __init__(
         self,
@@ -152,17 +150,17 @@ class _Moving:
         self.moved = self.given[moved]
 
     def find(self) -> float:
-        """The sum where the inputs are."""
+        """Sum at the unchanged inputs."""
         results = evaluate(self.function, self.given)
         return sum(float((w * results[name]).sum()) for name, w in self.weights.items())
 
     def size(self) -> float:
-        """What the terms of the sum come to without their signs."""
+        """Sum of the terms' magnitudes."""
         results = evaluate(self.function, self.given)
         return sum(float(np.abs(w * results[name]).sum()) for name, w in self.weights.items())
 
     def sample(self, offset: float) -> Array:
-        """The sum where each element of the input, one at a time, is so far away."""
+        """Sum with each element of the input, one at a time, moved by `offset`."""
         found = np.zeros(self.moved.shape)
         for place in np.ndindex(self.moved.shape):
             kept = self.moved[place]

@@ -1,11 +1,13 @@
-"""The harness: which cases an operator is run on, and what came of each.
+"""Harness: selects the cases of an operator, and collects their outcomes.
 
 An operator's examples come first, with every choice of data types; then calls that its tables and
 constraints permit, with several kinds of data each; then calls that they forbid. A case is made
-once, whatever devices it runs on, and the same seed makes the same cases of an operator, whatever
-others run beside it. Whatever goes wrong in a case, an exception of any kind too, is its outcome,
-and the run goes on. What one case is held to is in `outcome`; what shrinks and keeps one that
-fails in `shrink` and `replay`. A function that is handed in may write the cases for other tools.
+once for all devices, and the same seed makes the same cases of an operator, independently of other
+operators.
+
+Any exception in a case is its outcome, and the run goes on. `outcome` has the checks of a case;
+`shrink` and `replay` shrink and keep a failure. A given function may export the cases to other
+tools.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from dmlc.language import syntax
 from dmlc.parameters import expect, expect_integer, expect_items, expect_text
 from dmlc.source import DmlcError, UnavailableError
 from dmlc.testing.case import Call, Case
-from dmlc.testing.coverage import Coverage, Row
+from dmlc.testing.coverage import Coverage, CoverageItem
 from dmlc.testing.draw import draw_calls
 from dmlc.testing.examples import read_cases
 from dmlc.testing.fill import KINDS, MILD, fill
@@ -35,7 +37,7 @@ from dmlc.testing.forbid import draw_refused
 from dmlc.testing.outcome import (
     CHECKS,
     Cause,
-    Kind,
+    CheckKind,
     Outcome,
     Status,
     check_export,
@@ -51,68 +53,68 @@ from dmlc.testing.replay import as_file_name, write_failure
 from dmlc.testing.shrink import SECONDS, TRIES, shrink
 
 CASES = 24
-"""How many cases are made of an operator where nothing else is said, besides its examples."""
+"""Default number of cases per operator, besides its examples."""
 VARIANTS = 1
-"""How many of the drawn calls also run as variants, where nothing else is said."""
+"""Default number of random calls that also run as variants."""
 _KINDS_EACH = 3
-"""Kinds of data that each call is given."""
+"""Number of kinds of data for each call."""
 _PLAIN_KINDS = (KINDS[0], "ties", MILD)
-"""Kinds of data whose bounds are to be small. Of the others large bounds are said, and they are
-kept: infinities and large numbers are what they are there for."""
+"""Kinds of data whose error bounds should be small. The others have infinities and large numbers on
+purpose; their large bounds are reported, and the cases kept."""
 _WEAK_TRIES, _WEAK_SECONDS = 60, 3.0
-"""How much is tried to make a weak case smaller."""
+"""Limits on shrinking a weak case, in tries and seconds."""
 _VARIED_DATA = "random data"
-"""What variants run on."""
+"""Data of variants."""
 _GRADIENT_DATA = ("random data", "ties data")
-"""What gradients are held to their forward operators on."""
-_CALLED = (Kind.EXAMPLE, Kind.CALL)
-"""Cases whose memory is checked, the first of each, and that are exported."""
+"""Data of comparisons with the forward operator."""
+_CALLED = (CheckKind.EXAMPLE, CheckKind.CALL)
+"""Kinds of cases whose memory accesses are checked, the first of each, and which are exported."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """How much is run, and where."""
+    """Settings of a run: devices, and amount of work."""
 
     devices: tuple[str, ...] = ("opencl",)
     seed: int = 0
     cases: int = CASES
     failures: Path | None = None
-    """The folder that failures are kept in, each in a folder of its own; None keeps none."""
+    """Folder of kept failures, with a folder for each; None keeps none."""
     variants: int = VARIANTS
-    """How many of the calls that are drawn also run as variants, which many kernels are built
-    for."""
+    """Number of random calls that also run as variants, for which many kernels are built."""
     check_memory: bool = False
-    """Whether memory is checked of the first example and the first drawn call that a device
-    runs."""
+    """Whether memory accesses are checked for the first example and the first random call on each
+    device."""
     export: Export | None = None
-    """Writes every example and drawn call, and what failures are shrunk to, for other tools."""
+    """Export of every example, every random call, and every shrunk failure to other tools."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Export:
-    """Where cases are exported to, and what does it."""
+    """Function that exports cases, and its folder."""
 
     folder: Path
     write: Callable[[Case, Path], object]
-    """Writes a case into a folder. Raises `UnsupportedError` where the tool's files cannot express
-    it."""
+    """Writes a case into a folder. Raises `UnsupportedError` for a case that the tool's files
+    cannot express."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Summary:
-    """What the cases of an operator have come by, and what they would notice."""
+    """Coverage of an operator by its cases, and their strength."""
 
-    rows: tuple[Row, ...]
-    """Its coverage."""
+    rows: tuple[CoverageItem, ...]
+    """Coverage items."""
     weak: int
-    """Drawn cases that would let a wrong result pass, for which no better one was found, and
-    examples whose bounds are larger than their results."""
+    """Number of random cases that let a wrong result pass after all tries for a better one, and of
+    examples whose bounds exceed their results."""
     weakest: Outcome | None
-    """The smallest of these, kept in a folder for `dmlc test --replay`; None of none."""
+    """Smallest of these, kept in a folder for `dmlc test --replay`; None if there is none."""
     told_apart: int
-    """Formulas with one operation exchanged that some case tells from the operator's own."""
+    """Number of formulas with an exchanged operation that some case distinguishes from the
+    operator's own."""
     exchanges: int
-    """All such formulas that compute something else where a case has come to them."""
+    """Number of all such formulas that differ from it on some case."""
 
     @property
     def hit(self) -> int:
@@ -128,10 +130,10 @@ def run_tests(
     variants: int = VARIANTS,
     check_memory: bool = False,
 ) -> Iterator[Outcome]:
-    """Runs the harness on operators, and gives what came of each case as it comes.
+    """Runs the harness on operators, and yields the outcome of each case.
 
-    Raises `UnavailableError` at once where there is no such device, and where memory is to be
-    checked and a tool for it is not installed.
+    Raises `UnavailableError` at once for a missing device, and for a missing tool if memory is to
+    be checked.
     """
     named = expect_items("devices", devices, "a list of devices' names")
     chosen = tuple(expect_text("each of devices", device) for device in named)
@@ -150,12 +152,12 @@ def run_tests(
 
 
 class OperatorTest:
-    """The tests of one operator."""
+    """Tests of one operator."""
 
     shrinking = (TRIES, SECONDS)
-    """How many steps are tried to make a failure smaller, and for how many seconds."""
+    """Limits on shrinking a failure, in tries and seconds."""
     candidate: Mapping[str, str] = MappingProxyType({})
-    """What is kept with a failure of a kernel of others, to make it again."""
+    """Description of the candidate that a kept failure recreates."""
 
     def __init__(self, operator: Operator, settings: Settings) -> None:
         self.operator = expect("operator", operator, Operator, "a dmlc.Operator")
@@ -165,36 +167,35 @@ class OperatorTest:
         self.power = Power(operator)
         self._weak: dict[Case, Weakness] = {}
         self._varied = 0
-        self._kept: set[tuple[Kind, Cause | None]] = set()
-        self._watched: set[tuple[Kind, str]] = set()
-        self._exported: Counter[Kind] = Counter()
+        self._kept: set[tuple[CheckKind, Cause | None]] = set()
+        self._watched: set[tuple[CheckKind, str]] = set()
+        self._exported: Counter[CheckKind] = Counter()
         self._last_exported: Case | None = None
 
     def run(self) -> Iterator[Outcome]:
-        """What came of each case, as it comes."""
+        """Outcomes of all cases, as they arise."""
         definition = self.operator.definition
         for example in (*definition.examples, *definition.differences):
             yield from self.run_example(example)
         yield from self.run_drawn()
 
     def run_example(self, example: syntax.Example) -> Iterator[Outcome]:
-        """What came of one of the operator's examples, with each choice of data types."""
+        """Outcomes of one of the operator's examples, with each choice of data types."""
         return self._finish(self._check_example(example))
 
     def run_drawn(self) -> Iterator[Outcome]:
-        """What came of the cases that are drawn."""
+        """Outcomes of the random cases."""
         return self._finish(self._check_drawn())
 
     def run_examples(self) -> Iterator[Outcome]:
-        """What came of each example, without what they cover: nothing asks for it."""
+        """Outcomes of the examples, without a record of coverage."""
         definition = self.operator.definition
         for example in (*definition.examples, *definition.differences):
             cases = read_cases(self.operator, example)
-            yield from self._check_all(Kind.EXAMPLE, example.title, cases)
+            yield from self._check_all(CheckKind.EXAMPLE, example.title, cases)
 
     def _finish(self, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
-        """The outcomes with the time that each took, failures shrunk and kept, and what came of
-        exporting the cases."""
+        """Outcomes with their times, failures shrunk and kept, and the outcomes of exports."""
         start = time.perf_counter()
         for outcome in outcomes:
             seconds = time.perf_counter() - start
@@ -205,22 +206,22 @@ class OperatorTest:
 
     def _check_example(self, example: syntax.Example) -> Iterator[Outcome]:
         cases = self._cover(self._read_cases(example))
-        return self._check_all(Kind.EXAMPLE, example.title, cases)
+        return self._check_all(CheckKind.EXAMPLE, example.title, cases)
 
     def _read_cases(self, example: syntax.Example) -> Iterator[Case]:
-        """The cases of an example that are run."""
+        """Cases of an example to be run."""
         return read_cases(self.operator, example)
 
     def _draw_calls(self, count: int) -> Iterator[Call]:
-        """The drawn calls that are run."""
+        """Random calls to be run."""
         return draw_calls(self.operator, self._draw("calls"), count)
 
-    def _try(self, kind: Kind, case: Case, device: str) -> Outcome:
-        """What comes of one case on a device."""
+    def _try(self, kind: CheckKind, case: Case, device: str) -> Outcome:
+        """Outcome of one case on a device."""
         return CHECKS[kind](case, device)
 
     def _explain(self, outcome: Outcome) -> Outcome:
-        """A failure with what more can be said of its cause."""
+        """Failure with more about its cause."""
         return outcome
 
     def _cover(self, cases: Iterator[Case]) -> Iterator[Case]:
@@ -234,19 +235,19 @@ class OperatorTest:
             yield case
 
     def _check_drawn(self) -> Iterator[Outcome]:
-        yield from self._check_all(Kind.CALL, "calls that are drawn", self._draw_cases())
+        yield from self._check_all(CheckKind.CALL, "calls that are drawn", self._draw_cases())
         refused = self._draw_refused()
-        yield from self._check_all(Kind.REFUSED, "calls that are refused", refused)
+        yield from self._check_all(CheckKind.REFUSED, "calls that are refused", refused)
 
     def summarize(self) -> Summary:
-        """What the cases so far have come by."""
+        """Coverage and strength of the cases so far."""
         fates = self.power.count()
         killed, survived = fates[Fate.KILLED], fates[Fate.SURVIVED]
         rows, weak = self.coverage.rows(), len(self._weak)
         return Summary(rows, weak, self._keep_weak(), killed, killed + survived)
 
-    def _check_all(self, kind: Kind, title: str, cases: Iterator[Case]) -> Iterator[Outcome]:
-        """What comes of cases, and of making them."""
+    def _check_all(self, kind: CheckKind, title: str, cases: Iterator[Case]) -> Iterator[Outcome]:
+        """Outcomes of some cases, and of making them."""
         try:
             for case in cases:
                 yield from self._check(kind, case)
@@ -262,25 +263,25 @@ class OperatorTest:
                 message=say(error), span=place,
             )  # fmt: skip
 
-    def _check(self, kind: Kind, case: Case) -> Iterator[Outcome]:
-        """What comes of one case on every device, or before it comes to any."""
+    def _check(self, kind: CheckKind, case: Case) -> Iterator[Outcome]:
+        """Outcomes of one case on every device, or its failure before any."""
         for device in self.settings.devices:
             outcome = self._check_on(kind, case, device)
             yield outcome
             if outcome.device is None:
                 return
             if self._is_watched(outcome, device):
-                yield self._check_on(Kind.MEMORY, case, device)
+                yield self._check_on(CheckKind.MEMORY, case, device)
 
-    def _check_on(self, kind: Kind, case: Case, device: str) -> Outcome:
+    def _check_on(self, kind: CheckKind, case: Case, device: str) -> Outcome:
         with warnings.catch_warnings():
-            # Of what kernels do slowly, or leave to drivers: no mistakes.
+            # Warnings about slow kernels or drivers are no errors.
             warnings.simplefilter("ignore", UserWarning)
             outcome = self._try(kind, case, device)
         return dataclasses.replace(outcome, weakness=str(self._weak.get(case, "")))
 
     def _is_watched(self, outcome: Outcome, device: str) -> bool:
-        """Whether memory is checked too of what ran: of the first of its kind on a device."""
+        """Whether memory accesses of a case are checked: the first of its kind on a device."""
         place = (outcome.kind, device)
         runs = outcome.kind in _CALLED and outcome.status is not Status.UNSUPPORTED
         if not (self.settings.check_memory and runs) or place in self._watched:
@@ -288,24 +289,23 @@ class OperatorTest:
         self._watched.add(place)
         return True
 
-    def _list_further(self, kind: Kind, case: Case) -> Iterator[Kind]:
-        """What else a case that was drawn is held to."""
-        if kind is not Kind.CALL or not is_bindable(case.call):
+    def _list_further(self, kind: CheckKind, case: Case) -> Iterator[CheckKind]:
+        """Further checks of a random case."""
+        if kind is not CheckKind.CALL or not is_bindable(case.call):
             return
         if is_pair(self.operator) and case.title in _GRADIENT_DATA:
-            yield Kind.GRADIENT
+            yield CheckKind.GRADIENT
         if self._varied < self.settings.variants and case.title == _VARIED_DATA:
             self._varied += 1
-            yield Kind.VARIANT
+            yield CheckKind.VARIANT
 
     def _draw_cases(self) -> Iterator[Case]:
-        """Calls that the operator permits, each with several kinds of data: its kernels are built
-        once for all."""
+        """Permitted calls, each with several kinds of data: its kernels are built once for all."""
         count = -(-self.settings.cases // _KINDS_EACH)
         drawn = 0
         for number, call in enumerate(self._draw_calls(count)):
             kinds = _choose_kinds(number)[: self.settings.cases - drawn]
-            # What cannot be bound needs data of no other kind.
+            # A call that cannot be bound needs no other kinds of data.
             for kind in kinds if is_bindable(call) else kinds[:1]:
                 drawn += 1
                 case = self._fill(call, kind, number)
@@ -314,9 +314,9 @@ class OperatorTest:
                 yield case
 
     def _fill(self, call: Call, kind: str, number: int) -> Case:
-        """A case with data of one kind: others are drawn where it would let wrong results pass, of
-        that kind, of one with small bounds and of the plainest. Where none will do it is the one
-        that lets the least pass, of several the last."""
+        """Case with data of one kind. If it lets wrong results pass, other data are drawn: of that
+        kind, of one with small bounds, and of the plainest. If none is strong enough, the strongest
+        is taken, the last one of equals."""
         weak: list[tuple[Case, Weakness]] = []
         for attempt, drawn in enumerate((kind, kind, MILD, KINDS[0]), 1):
             inputs = fill(call, drawn, self._draw(f"{drawn} data of call {number}, {attempt}"))
@@ -343,15 +343,15 @@ class OperatorTest:
             yield Case(drawn.call, {}, drawn.why, span=drawn.span)
 
     def _draw(self, what: str) -> np.random.Generator:
-        """Random numbers that depend on the seed, the operator and what is drawn, alone."""
+        """Random generator that depends on the seed, the operator and `what` alone."""
         text = f"{self.settings.seed} {self.operator.name} {what}"
         return np.random.default_rng(list(hashlib.sha256(text.encode()).digest()))
 
     # Failures -----------------------------------------------------------------------------
 
     def _keep(self, outcome: Outcome) -> Outcome:
-        """A failure with the smallest case that fails so, written down. Of failures that look
-        alike, the first is enough."""
+        """Failure with the smallest failing case, kept in a folder. Only the first of similar
+        failures is kept."""
         case, alike = outcome.case, (outcome.kind, outcome.cause)
         if outcome.status is not Status.FAILED or case is None or alike in self._kept:
             return outcome
@@ -362,14 +362,14 @@ class OperatorTest:
             found = self._try(outcome.kind, candidate, device)
             return found.status is Status.FAILED and found.cause is outcome.cause
 
-        # What an example expects is of its numbers, and no others.
+        # An example's expected values are valid for its own inputs only.
         smallest = case
         if outcome.cause not in (Cause.EXPECTED, Cause.ALIKE):
             plain = case.plain
             smallest = shrink(plain, fails, *self.shrinking)
             smallest = case if smallest is plain else smallest
         if smallest is not case:
-            # What depends on time may not fail again.
+            # A failure that depends on timing may not be repeatable.
             found = self._try(outcome.kind, smallest, device)
             if found.status is Status.FAILED:
                 outcome = dataclasses.replace(found, seconds=outcome.seconds)
@@ -384,8 +384,8 @@ class OperatorTest:
         return dataclasses.replace(outcome, folder=folder)
 
     def _keep_weak(self) -> Outcome | None:
-        """The smallest of the weak cases, written down. One whose bounds are large is shrunk
-        first: of other reasons, zeros in place of its inputs are one more."""
+        """Smallest of the weak cases, kept in a folder. A case with large bounds is shrunk first;
+        for other reasons shrinking would replace the inputs by zeros, which are weak as well."""
         if not self._weak:
             return None
         case = min(self._weak, key=lambda c: sum(array.size for array in c.inputs.values()))
@@ -393,7 +393,7 @@ class OperatorTest:
         if folder is not None and weakness.loose and not case.expected:
             case = shrink(case, _is_loose, _WEAK_TRIES, _WEAK_SECONDS)
             weakness = find_loose(case) or weakness
-        kind = Kind.EXAMPLE if case.span is not None else Kind.CALL
+        kind = CheckKind.EXAMPLE if case.span is not None else CheckKind.CALL
         kept = Outcome(
             self.operator.name, kind, case.title, Status.PASSED, message=str(weakness),
             span=case.span, call=str(case.call), weakness=str(weakness), data=show_inputs(case),
@@ -408,8 +408,8 @@ class OperatorTest:
     # Other tools --------------------------------------------------------------------------
 
     def _export(self, outcome: Outcome, kept: Outcome) -> Iterator[Outcome]:
-        """What came of exporting the case of an outcome, once whatever devices it ran on, and what
-        a failure was shrunk to, beside that."""
+        """Outcome of exporting a case, once for all devices, and of exporting its shrunk
+        failure."""
         export, case = self.settings.export, outcome.case
         if export is None or case is None:
             return
@@ -423,7 +423,7 @@ class OperatorTest:
         if kept.folder is not None and kept.case is not None:
             chosen.append((kept.case, kept.folder / "export"))
         for each, folder in chosen:
-            # Of a call that its formula cannot take there is nothing to write.
+            # A call that the formula does not take cannot be exported.
             if has_truth(each):
                 start = time.perf_counter()
                 found = check_export(each, export.write, folder)
@@ -435,15 +435,15 @@ def _is_loose(case: Case) -> bool:
 
 
 def _choose_kinds(number: int) -> list[str]:
-    """The kinds of data that a call is given: the plainest, and others in turn."""
+    """Kinds of data of a call: the plainest, and others in turn."""
     first, *others = KINDS
     turn = number * (_KINDS_EACH - 1)
     return [first, *(others[(turn + k) % len(others)] for k in range(_KINDS_EACH - 1))]
 
 
 def run_examples(operator: Operator, device: str = "opencl") -> Iterator[Outcome]:
-    """Every example of an operator with every choice of data types that holds its numbers and
-    that the operator permits. Raises as `run_tests` does."""
+    """Outcomes of every example of an operator, with every permitted choice of data types that
+    represents its numbers. Raises as `run_tests` does."""
     expect("operator", operator, Operator, "a dmlc.Operator")
     find_trusted(expect_text("device", device, "the name of a device"))
     yield from OperatorTest(operator, Settings((device,))).run_examples()

@@ -1,8 +1,8 @@
-"""What pytest collects of a `.dml` file: an item for each example of each operator, and one for the
-cases that are drawn of an operator on a device.
+"""Pytest items of a `.dml` file: one for each example of each operator, and one for the random
+cases of an operator on each device.
 
-A file with mistakes is an error of collection, which shows them. A failure is reported as
-`dmlc test` reports it, without a traceback, and kept in a folder that runs again.
+A file with errors is an error of collection, which shows them. A failure is reported as `dmlc test`
+reports it, without a traceback, and kept in a folder that can be run again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Node = TypeVar("_Node", bound=pytest.Item | pytest.Collector)
 
 
 class DmlFile(pytest.File):
-    """A file and its operators, without those that it imports."""
+    """File with its operators, without those that it imports."""
 
     def collect(self) -> Iterator[DmlOperator]:
         try:
@@ -69,18 +69,18 @@ class DmlOperator(pytest.Collector):
 
 
 def _make(kind: type[_Node], parent: pytest.Collector, **given: object) -> _Node:
-    """A node, as pytest wants them made."""
+    """Node made in pytest's way."""
     maker: Any = kind
     made: _Node = maker.from_parent(parent, **given)
     return made
 
 
 class Failed(Exception):
-    """Cases that failed: what pytest shows is the report, and no traceback."""
+    """Raised for cases that failed: pytest shows the report, and no traceback."""
 
 
 class DmlItem(pytest.Item):
-    """Some cases of an operator."""
+    """Item of some cases of an operator."""
 
     def __init__(self, *, operator: Operator, devices: list[str], **given: Any) -> None:
         base: Any = super()
@@ -111,7 +111,7 @@ class DmlItem(pytest.Item):
             pytest.skip(f"nothing of it can be run: {reason or 'there are no cases'}")
 
     def run_cases(self, test: OperatorTest) -> Iterator[Outcome]:
-        """What came of the item's cases."""
+        """Outcomes of the item's cases."""
         raise NotImplementedError
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
@@ -124,12 +124,13 @@ class DmlItem(pytest.Item):
 
     @property
     def line(self) -> int:
-        """The line of the file that pytest names."""
+        """Line of the file in pytest's reports."""
         return self.operator.definition.syntax.name.span.line
 
 
 class ExampleItem(DmlItem):
-    """An example, with each choice of data types that holds its numbers, on each device."""
+    """Item of an example, with each choice of data types that represents its numbers, on each
+    device."""
 
     def __init__(self, *, example: syntax.Example, **given: Any) -> None:
         super().__init__(**given)
@@ -144,7 +145,7 @@ class ExampleItem(DmlItem):
 
 
 class DrawnItem(DmlItem):
-    """Calls drawn from an operator's tables and constraints, on one device."""
+    """Item of random calls from an operator's tables and constraints, on one device."""
 
     def run_cases(self, test: OperatorTest) -> Iterator[Outcome]:
         return test.run_drawn()

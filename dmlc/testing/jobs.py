@@ -1,8 +1,5 @@
-"""Runs the harness on operators in several processes: building kernels takes one core each.
-
-A process is told which operators to test and reads them itself, so that nothing but names goes to
-it, and what came of each case, without its arrays, comes back.
-"""
+"""Harness in several processes, since building kernels occupies one core each. A process gets the
+names of operators and reads them itself, and returns the outcomes without their arrays."""
 
 from __future__ import annotations
 
@@ -23,15 +20,15 @@ from dmlc.testing.outcome import Outcome
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """An operator by name: of the library, or of a file."""
+    """Operator by name, of the library or of a file."""
 
     name: str
     path: str | None = None
     folders: tuple[str, ...] = ()
-    """Which a file may import from."""
+    """Folders that a file may import from."""
 
     def find(self) -> Operator:
-        """The operator. Raises `DmlcError` as reading it does."""
+        """Operator itself. Raises `DmlcError` for errors in its file."""
         if self.path is None:
             return operator(self.name)
         return load(self.path, self.folders).operators[self.name]
@@ -39,17 +36,17 @@ class Target:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Done:
-    """What came of one operator."""
+    """Outcomes of one operator."""
 
     name: str
     outcomes: tuple[Outcome, ...]
     summary: Summary
     findings: tuple[Diagnostic, ...] = ()
-    """What may well be wrong though no case fails."""
+    """Warnings about an operator without a failed case."""
 
 
 def run_targets(targets: Sequence[Target], settings: Settings, jobs: int) -> Generator[Done]:
-    """What came of each operator's cases, in the order of the operators, whichever ends first."""
+    """Outcomes of each operator's cases, in the order of the operators."""
     if jobs == 1 or len(targets) == 1:
         for target in targets:
             yield _run(target, settings)
@@ -72,13 +69,13 @@ def run_targets(targets: Sequence[Target], settings: Settings, jobs: int) -> Gen
 
 
 def _ignore_warnings() -> None:
-    """The first process has said what there is to say of the devices."""
+    """Silences warnings about devices, which the first process has shown already."""
     warnings.simplefilter("ignore")
 
 
 def _run(target: Target, settings: Settings) -> Done:
     test = OperatorTest(target.find(), settings)
     outcomes = tuple(outcome.without_arrays() for outcome in test.run())
-    # What is wrong with an example, or with every call, is a case that failed.
+    # An error in an example, or in every call, is a failed case already.
     found = [d for d in find_mistakes(test.operator) if d.warning or d.code == "E0503"]
     return Done(test.operator.name, outcomes, test.summarize(), tuple(found))

@@ -1,9 +1,10 @@
-"""Judges a kernel or a Python function that claims to be an operator, by the harness's own cases.
+"""Judges a kernel or a Python function as an implementation of an operator, with the harness's own
+cases.
 
-The operator's examples and the calls that its tables permit are drawn as for dmlc's own kernels,
-as far as the candidate takes them, and results are held to the reference within the same computed
-bounds. A kernel runs between words that nothing may change, twice, and once more with its work
-items in reverse order.
+The operator's examples and random calls are those for dmlc's own kernels, restricted to calls that
+the candidate takes, and results are compared with the reference within the same error bounds. A
+kernel runs with guard words around its tensors, twice, and once more with its work items in reverse
+order.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from dmlc.testing.function import Function, read_function
 from dmlc.testing.harness import CASES, OperatorTest, Settings
 from dmlc.testing.jobs import Done
 from dmlc.testing.mistakes import explain
-from dmlc.testing.outcome import Cause, Kind, Maker, Outcome, find_span, is_bindable, say
+from dmlc.testing.outcome import Cause, CheckKind, Maker, Outcome, find_span, is_bindable, say
 from dmlc.testing.replay import Replay
 from dmlc.testing.report import Report
 from dmlc.testing.roofline import Roofline, measure_roofline
@@ -49,33 +50,32 @@ from dmlc.testing.shrink import with_sizes
 from dmlc.testing.verify import Verdict
 
 _DRAWN_FOR_EACH = 16
-"""So many calls are drawn, at most, for each that the candidate is to take."""
+"""Largest number of calls drawn for each one that the candidate takes."""
 _SHRINKING = (80, 8.0)
 _STRIDE_TRIES = 8
 _GROUP = 64
-"""What a group has where there are none."""
+"""Assumed group size of a candidate without groups."""
 _BEYOND = (1, 3, 67)
 _LONGEST = 1024
 _MOST_WORK = 1 << 22
-"""The instructions of the reference for a call that was made longer, at most."""
+"""Largest work of the reference for a lengthened call, in instructions."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Judgement:
-    """What came of a candidate; it prints as the command line shows it."""
+    """Result of judging a candidate; its text is that of the command line."""
 
     name: str
-    """The candidate and its device."""
+    """Candidate and device."""
     described: tuple[str, ...]
-    """How it is bound, a line each."""
+    """Bindings of the candidate, one per line."""
     report: Report = dataclasses.field(repr=False)
     outside: Mapping[str, int] = dataclasses.field(default_factory=dict[str, int])
-    """Why calls that the operator permits are none of the candidate's, and how many of those
-    drawn."""
+    """Reasons that the candidate does not take permitted calls, with the number of calls drawn."""
     roofline: Roofline | None = None
-    """How fast it is, where all is right and it could be timed."""
+    """Speed, if all cases pass and the candidate can be timed."""
     untimed: str = ""
-    """Why there is no roofline."""
+    """Reason for a missing roofline."""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -83,16 +83,16 @@ class Judgement:
 
     @property
     def failures(self) -> tuple[Outcome, ...]:
-        """The cases that it fails."""
+        """Failed cases."""
         return tuple(self.report.failures)
 
     @property
     def passed(self) -> bool:
-        """Whether it fails no case."""
+        """Whether no case failed."""
         return not self.report.failures
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain data for JSON."""
+        """Plain data for JSON."""
         return self.report.as_json() | {
             "candidate": list(self.described),
             "outside": dict(self.outside),
@@ -128,22 +128,21 @@ def judge(
     group_size: str = "",
     where: str = "",
 ) -> Judgement:
-    """Judges what claims to be an operator, by the operator's examples and by calls drawn from its
-    tables: NaN and infinities, strides, sizes of 1 and primes, large values.
+    """Judges an implementation of an operator with the operator's examples and with random calls
+    from its tables: NaN and infinities, strides, sizes of 1 and primes, large values.
 
     `candidate` is a kernel's file (`.hlsl`, `.spv`, `.cl`, `.wgsl`), or a Python function, also in
-    a file (`.py`), from
-    arrays to an array, one for each output, or a mapping by name; its parameters are the operator's
-    inputs in the order of the table, then any of its attributes by name. `device` is where a kernel
-    runs: usually the first that takes its language. `failures` is a folder that failures are kept
-    in; `roofline` says whether what passes is timed.
+    a file (`.py`), that takes arrays and returns an array, one per output, or a mapping by name;
+    its parameters are the operator's inputs in table order, then any of its attributes by name.
+    `device` runs a kernel: by default, the first one for its language. `failures` is a folder for
+    failures; `roofline` says whether a candidate that passes is timed.
 
     The other parameters are the options of `dmlc test --kernel` and may stand in the kernel's file:
     its function, `NAME=TENSOR` for buffers and `NAME=FORMULA` for arguments, the groups of a launch
     and the work items of a group along x, y and z, and a condition on the calls that it takes.
 
-    Raises `DmlcError` for a kernel that does not compile or cannot be bound, and for one that
-    takes none of the operator's calls; `UnavailableError` without a device for it.
+    Raises `DmlcError` for a kernel that does not compile or cannot be bound, and for one that takes
+    none of the operator's calls; `UnavailableError` without a device for it.
     """
     found = find_operator(operator) if isinstance(operator, str) else operator
     expect("operator", found, Operator, "an operator, or the name of one of the library")
@@ -178,7 +177,7 @@ def judge(
 def make_candidate(
     candidate: object, operator: Operator, device: str | None, options: Options
 ) -> Candidate:
-    """What is judged, from what `judge` is given."""
+    """Candidate of `judge`'s argument."""
     if isinstance(candidate, Kernel | Function):
         return candidate
     is_file = isinstance(candidate, str | Path)
@@ -194,22 +193,22 @@ def make_candidate(
 
 
 class Judging(OperatorTest):
-    """The tests of one candidate."""
+    """Tests of one candidate."""
 
     shrinking = _SHRINKING
 
     def __init__(self, judged: Candidate, settings: Settings) -> None:
         if not judged.kept:
-            # What cannot be made again is not kept.
+            # A candidate that cannot be recreated is not kept.
             settings = dataclasses.replace(settings, failures=None)
         super().__init__(judged.operator, settings)
         self.judged = judged
         self.candidate = judged.kept
         self.outside: dict[str, int] = {}
         self.taken: list[Call] = []
-        """The calls that it takes, of those drawn."""
+        """Calls drawn that the candidate takes."""
         self.mistake: DmlcError | None = None
-        """What is wrong with a formula of the candidate's."""
+        """Error in one of the candidate's formulas."""
 
     def _read_cases(self, example: syntax.Example) -> Iterator[Case]:
         for case in super()._read_cases(example):
@@ -227,7 +226,7 @@ class Judging(OperatorTest):
             yield (self._spread(longer) if number % 3 else None) or longer
 
     def _fill(self, call: Call, kind: str, number: int) -> Case:
-        """A case with data of one kind; of special ones, NaN and an infinity are in every input,
+        """Case with data of one kind; special data have a NaN and an infinity in every input,
         however small."""
         case = super()._fill(call, kind, number)
         if case.title != "special data":
@@ -246,16 +245,16 @@ class Judging(OperatorTest):
         return dataclasses.replace(case, inputs=inputs)
 
     def _fix(self, call: Call) -> Call:
-        """The call with the attributes and the tensors that the candidate is for, where the
-        operator permits that: few are drawn with them by chance."""
+        """Call with the attributes and tensors that the candidate is for, if permitted, since
+        random calls rarely have them."""
         known = {attribute.name for attribute in self.operator.definition.attributes}
         wanted = {name: value for name, value in self.judged.fixed.items() if name in known}
         made = Call(call.operator, self.judged.fit(call), {**call.attributes, **wanted})
         return made if is_bindable(made) else call
 
     def _spread(self, call: Call) -> Call | None:
-        """The call with strides for every tensor, where all are packed and the operator permits it.
-        Those that the candidate does not read, it is not given."""
+        """Call with strides for every tensor, if all are packed and the operator permits it. The
+        candidate gets only the strides that it reads."""
         if any(map(_is_moved, call.tensors.values())):
             return None
         random = self._draw(f"strides of {call}")
@@ -273,8 +272,8 @@ class Judging(OperatorTest):
         return None
 
     def _lengthen(self, call: Call) -> Call | None:
-        """The call with one size longer than a group of work items, and no multiple of it; None
-        where none can be."""
+        """Call with one size longer than a group of work items, and not a multiple of it; None if
+        impossible."""
         random = self._draw(f"longer sizes of {call}")
         sizes = {name: whole(desc.sizes or ()) for name, desc in call.tensors.items()}
         items = self.judged.count_group() or _GROUP
@@ -296,7 +295,7 @@ class Judging(OperatorTest):
 
     @staticmethod
     def _lay_out(desc: TensorDesc, like: TensorDesc, random: Random, output: bool) -> TensorDesc:
-        """A tensor with strides of its own, where one like it has some."""
+        """Tensor with strides of its own, where a similar one has some."""
         sizes = whole(desc.sizes or ())
         if like.strides is None or 0 in sizes:
             return desc
@@ -313,13 +312,13 @@ class Judging(OperatorTest):
             self.outside[str(outside)] = self.outside.get(str(outside), 0) + 1
             return None
         except DmlcError as error:
-            # Of what is said of the kernel, no case's own.
+            # Messages about the kernel belong to no single case.
             self.mistake = self.mistake or error
             return None
         self.taken.append(found)
         return found
 
-    def _try(self, kind: Kind, case: Case, device: str) -> Outcome:
+    def _try(self, kind: CheckKind, case: Case, device: str) -> Outcome:
         return check_candidate(case, self.judged, kind)
 
     def _explain(self, outcome: Outcome) -> Outcome:
@@ -336,7 +335,7 @@ class Judging(OperatorTest):
         said = explain(case, outcome, results, self.judged.count_items(case.call), run)
         return dataclasses.replace(outcome, message="\n".join([outcome.message, *said]))
 
-    def _list_further(self, kind: Kind, case: Case) -> Iterator[Kind]:
+    def _list_further(self, kind: CheckKind, case: Case) -> Iterator[CheckKind]:
         return iter(())
 
     def _draw_refused(self) -> Iterator[Case]:
@@ -344,15 +343,15 @@ class Judging(OperatorTest):
 
 
 def replay(kept: Replay) -> Outcome:
-    """What comes now of a failure that a candidate had: of the same file, mended perhaps."""
+    """Outcome of running a kept failure again, of the same file, which may have changed."""
     options = dict(kept.candidate)
     path, device = options.pop("path", ""), options.pop("device", None)
     judged = make_candidate(Path(path), kept.case.call.operator, device, Options(**options))
     return check_candidate(kept.case, judged, kept.kind)
 
 
-def check_candidate(case: Case, candidate: Candidate, kind: Kind = Kind.CALL) -> Outcome:
-    """Runs a candidate on a case, and holds each of its runs to what the case must give."""
+def check_candidate(case: Case, candidate: Candidate, kind: CheckKind = CheckKind.CALL) -> Outcome:
+    """Runs a candidate on a case, and compares each of its runs with the expected results."""
     make, operator, device = Maker(kind, case), case.call.operator, candidate.name
     try:
         _ = case.call.function, case.reference
@@ -391,7 +390,7 @@ def _list_wrong(verdicts: Mapping[str, Verdict]) -> list[str]:
 
 
 def _list_differing(runs: Runs) -> list[str]:
-    """The first element of each output in which a run differs from the plain one."""
+    """First element of each output in which a run differs from the plain one."""
     lines: list[str] = []
     for how, found in runs.results.items():
         for name, one in runs.results[""].items():
@@ -404,14 +403,14 @@ def _list_differing(runs: Runs) -> list[str]:
 
 
 def _is_moved(desc: TensorDesc) -> bool:
-    """Whether a tensor's elements lie elsewhere than packed ones."""
+    """Whether a tensor is not packed."""
     sizes, strides = whole(desc.sizes or ()), desc.strides or ()
     steps = zip(sizes, strides, packed(sizes), strict=False)
     return any(size > 1 and step != tight for size, step, tight in steps)
 
 
 def _weigh(call: Call) -> tuple[int, int]:
-    """How much of a call is in 32-bit floats, and how many elements there are."""
+    """Numbers of elements of a call that are 32-bit floats, and of all."""
     tensors = call.tensors.values()
     plain = sum(desc.data_type is DataType.FLOAT32 for desc in tensors)
     return plain, sum(math.prod(whole(desc.sizes or ())) for desc in tensors)

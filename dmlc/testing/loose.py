@@ -1,8 +1,8 @@
-"""Bounds that are larger than the results they stand beside, which show nothing.
+"""Error bounds that exceed the results beside them, and so test nothing.
 
-Where digits cancel, as in `1 - tanh(x)^2` times a large number, or a value may be too large for its
-type, a bound is honest and yet so wide that any wrong result would pass. Such an element is
-*loose*. A case with many of them is weak, and the harness draws other inputs.
+After cancellation, as in `1 - tanh(x)^2` times a large number, or near overflow, a correct bound
+may be so wide that any wrong result passes. Such an element is *loose*. A case with many of them is
+weak, and the harness draws other inputs.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import numpy as np
 from dmlc.scalars import Array
 
 MOST_LOOSE = 0.25
-"""A case is weak where more than this part of its inexact elements is loose."""
+"""Part of its inexact elements that must be loose for a case to be weak."""
 _SMALL_PART = 1e-3
-"""A bound is not loose that is no more than this part of the largest result of its output: a result
-near 0 among larger ones."""
+"""Bound, relative to the largest result of the output, up to which an element is not loose: it is a
+result near 0 among larger ones."""
 _SMALL = 1e-5
-"""Nor is one of a result that is 0, where it is no more than this."""
+"""Bound up to which an element whose result is 0 is not loose."""
 _FLUSHED = 1e-36
-"""Nor is what flushing denormals to zero may cost."""
+"""Bound up to which no element is loose: that of flushing denormals."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Looseness:
-    """How many elements have bounds that are larger than their results."""
+    """Numbers of elements with bounds that exceed their results."""
 
     loose: int = 0
     inexact: int = 0
-    """Those that are finite and have a bound above 0; the others must be exact."""
+    """Number of finite elements with a bound above 0; the others must be exact."""
 
     @property
     def share(self) -> float:
-        """The loose part of the inexact elements."""
+        """Loose part of the inexact elements."""
         return self.loose / self.inexact if self.inexact else 0.0
 
     @property
@@ -50,8 +50,7 @@ class Looseness:
 
 
 def find_looseness(expected: Array, allowed: Array) -> Looseness:
-    """How many elements of an output are loose: `allowed` is what each may differ by from what is
-    `expected`. Neither NaN nor an infinity is."""
+    """Looseness of an output with error bounds `allowed`. NaN and infinities are not counted."""
     judged = (allowed > 0) & np.isfinite(expected.astype(np.float64))
     inexact = int(np.count_nonzero(judged))
     loose = int(np.count_nonzero(judged & _is_beyond(expected, allowed))) if inexact else 0
@@ -59,7 +58,7 @@ def find_looseness(expected: Array, allowed: Array) -> Looseness:
 
 
 def show_loosest(expected: Array, allowed: Array) -> str:
-    """The loose element with the largest bound: where it is, its result and its bound."""
+    """Index, result and bound of the loose element with the largest bound."""
     finite = np.isfinite(expected.astype(np.float64))
     places = np.where(finite & _is_beyond(expected, allowed), allowed, -1.0)
     place = np.unravel_index(int(np.argmax(places)), places.shape)
@@ -68,7 +67,7 @@ def show_loosest(expected: Array, allowed: Array) -> str:
 
 
 def _is_beyond(expected: Array, allowed: Array) -> Array:
-    """Where a bound is larger than its result, and too large to be that of a result near 0."""
+    """Elements whose bound exceeds the result, and is too large for a result near 0."""
     size = np.abs(expected.astype(np.float64))
     size = np.where(np.isfinite(size), size, 0.0)
     small = np.where(size == 0, _SMALL, _FLUSHED)
@@ -78,5 +77,5 @@ def _is_beyond(expected: Array, allowed: Array) -> Array:
 
 
 def add_up(found: Iterable[Looseness]) -> Looseness:
-    """Of several outputs, or cases."""
+    """Sum over several outputs, or cases."""
     return sum(found, Looseness())

@@ -1,10 +1,9 @@
-"""What a run does in memory that it may not: stray stores, reads out of bounds, races.
+"""Checks of memory accesses: stray stores, reads out of bounds, races.
 
-Two things look for them. Guard words around every tensor show what was stored beside it, on any
-device (`dmlc.runtime.fences`). A tool watches every single access: the runtime's own, Oclgrind for
-OpenCL and the validation layer for Vulkan, or else the interpreter of the kernels that the text was
-made from. Each program that the function can become for the device's language is checked, such as
-that for CPUs and that for GPUs.
+Guard words around every tensor reveal stores beside it, on any device (`dmlc.runtime.fences`). A
+tool checks every access: Oclgrind for OpenCL, the validation layer for Vulkan, or else the
+interpreter of the kernels that the text was generated from. Each program that the function compiles
+to for the device's language is checked, such as that for CPUs and that for GPUs.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ INTERPRETER = "the interpreter of kernels"
 
 
 def name_tool(device: str) -> str:
-    """What watches the accesses of runs on a device; empty for the reference."""
+    """Tool that checks memory accesses of a device; empty for the reference."""
     found = find_device(device)
     if found is None:
         return ""
@@ -36,8 +35,7 @@ def name_tool(device: str) -> str:
 
 
 def check_memory(case: Case, device: str) -> list[str]:
-    """What goes wrong in memory when a device runs a case, a sentence each; nothing where all is
-    well. Raises as `check_run` does."""
+    """Faulty accesses of a case on a device, one sentence each. Raises as `check_run` does."""
     call = case.call
     outputs = {name: make_output(desc) for name, desc in call.outputs.items()}
     return check_run(call.operator, case.inputs, call.attributes, outputs, device)
@@ -57,13 +55,10 @@ def check_run(
     *,
     steps: Steps = USUAL,
 ) -> list[str]:
-    """What goes wrong in memory in what `dmlc.run` does when it is called so, a sentence each. The
-    arrays are looked at, and not written to. `steps` are those of what is compiled for the sizes
-    alone.
-
-    Raises as `dmlc.run` does; `UnsupportedError` for the reference, which has no kernels, and
-    `UnavailableError`, with the cure, where Vulkan's validation layer is not installed.
-    """
+    """Faulty accesses of a call of `dmlc.run`, one sentence each. The arrays are not written to.
+    `steps` are those of the program compiled for the sizes alone. Raises as `dmlc.run` does;
+    `UnsupportedError` for the reference, which has no kernels, and `UnavailableError`, with the
+    cure, if Vulkan's validation layer is not installed."""
     plan = plan_run(
         subject, inputs, attributes, outputs, device, dims, schedule, matrix_instructions,
         gpu_class, schedules,
@@ -71,7 +66,7 @@ def check_run(
     if plan.device is None or plan.executable is None:
         raise UnsupportedError("the reference has no kernels whose memory could be checked")
     used = plan.device
-    # What ran may serve all sizes, so that it is checked beside what serves these alone.
+    # The program that ran may serve all sizes; the one for these sizes is checked too.
     programs = {plan.executable.program: (plan.compiled, plan.steps)}
     # A schedule is for the kernels that ran.
     for profile in list_profiles(used) if schedule is None else ():
@@ -92,7 +87,7 @@ def check_run(
 
 
 def _interpret(program: Program, function: Function, steps: Steps, plan: PlannedRun) -> list[str]:
-    """The first thing that the kernels of a program do and no device may, by the interpreter."""
+    """First faulty access of a program's kernels, found by the interpreter."""
     fused, kernels = make_kernels(function, program.target, program.profile, steps=steps)
     sizes, _ = bind_symbols(program, plan.inputs, plan.outputs)
     try:

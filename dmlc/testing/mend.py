@@ -1,8 +1,6 @@
-"""Mends drafts: moves one, a little at a time, until the operator permits it.
-
-A move draws a size or an attribute that a broken constraint reads again, or sets what an equation
-asks for; one after which more is wrong is not made.
-"""
+"""Local search that changes a draft until the operator permits it. A move redraws a size or an
+attribute that a broken constraint reads, or sets the value that an equation requires; a move that
+breaks more is undone."""
 
 from __future__ import annotations
 
@@ -30,11 +28,11 @@ from dmlc.testing.draw_values import (
 )
 
 _MOVES = 60
-"""A draft is moved so often before another is begun."""
+"""Number of moves before another draft is begun."""
 
 
 class Mender:
-    """Moves the drafts of one operator."""
+    """Local search on the drafts of one operator."""
 
     def __init__(self, drafter: Drafter) -> None:
         self.drafter = drafter
@@ -42,7 +40,7 @@ class Mender:
         self.random = drafter.random
 
     def mend(self, draft: Draft) -> tuple[Draft, Binding | list[Diagnostic]]:
-        """The draft moved until nothing forbids it, or what still does in the end."""
+        """Draft after moves until nothing forbids it, or with the remaining errors."""
         found = self.drafter.resolve(draft)
         for _ in range(_MOVES):
             if isinstance(found, Binding):
@@ -62,7 +60,8 @@ class Mender:
         return draft, found
 
     def _move(self, draft: Draft, wrong: Diagnostic) -> None:
-        """One small change that may mend what is wrong, or bring what is broken nearer to it."""
+        """One small change that may fix an error, or bring the broken constraint closer to
+        holding."""
         constraint = self._find_constraint(wrong)
         condition = constraint.condition if isinstance(constraint, syntax.Require) else None
         if condition is not None and self.random.random() < 0.7 and self._solve(draft, condition):
@@ -99,7 +98,7 @@ class Mender:
     def _list_names(
         self, draft: Draft, wrong: Diagnostic, condition: syntax.Expression | None
     ) -> list[str]:
-        """The attributes and the drawn tensors that a mistake speaks of."""
+        """Attributes and drawn tensors that an error names."""
         movable = [a.name for a in self.definition.attributes
                    if not self.definition.arrays_of_length(a.name)]  # fmt: skip
         movable += list(draft.sizes)
@@ -111,7 +110,8 @@ class Mender:
         return said or movable
 
     def _solve(self, draft: Draft, condition: syntax.Expression) -> bool:
-        """Sets what an equation states: a tensor's sizes, one of them, or an attribute."""
+        """Sets the values that an equation states: a tensor's sizes, one of them, or an
+        attribute."""
         known = spread(self.drafter.bind(draft))
         evaluator = Evaluator(
             dataclasses.replace(known, attributes=complete_attributes(known, (), []))
@@ -186,7 +186,7 @@ class Mender:
             return False  # It depends on what is not known.
 
     def _move_type(self, draft: Draft, condition: syntax.Expression) -> bool:
-        """Draws the data type again of a tensor whose type is asked for."""
+        """Redraws the data type of a tensor whose type the condition reads."""
         asked = {
             _name_entry(part.base)
             for part in subexpressions(condition)
@@ -230,7 +230,7 @@ class Mender:
         others = [s for n, s in draft.sizes.items() if n != name]
         roll = self.random.random()
         if roll < 0.25 and others:
-            # As another tensor has it, there or throughout.
+            # Sizes of another tensor, along this axis or along all.
             other = others[int(self.random.integers(len(others)))]
             axis = int(self.random.integers(len(sizes)))
             if self.random.random() < 0.5:
@@ -246,7 +246,7 @@ class Mender:
 
 
 def _find_root(draft: Draft, known: Binding, name: str) -> str | None:
-    """The tensor whose drawn sizes are those of a tensor: itself, or one that it is like."""
+    """Tensor whose drawn sizes a tensor has: itself, or one equated with it."""
     if name in draft.sizes:
         return name
     tensor = known.tensors.get(name)
@@ -255,7 +255,7 @@ def _find_root(draft: Draft, known: Binding, name: str) -> str | None:
 
 
 def _name_entry(expression: syntax.Expression) -> str:
-    """The tensor that an expression names, an entry of an array of them as `InputTensors[0]`."""
+    """Tensor that an expression names, with an entry of an array as `InputTensors[0]`."""
     match expression:
         case syntax.Reference(name=name):
             return name

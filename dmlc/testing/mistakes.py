@@ -1,8 +1,8 @@
-"""The kind of mistake that a failing kernel makes, where trials decide it.
+"""Likely cause of a failing kernel, found by trials.
 
-The smallest case that fails is changed in one way (packed, without NaN, with numbers whose sums are
-exact, with an attribute's default) and run again. Where it passes then, that way is what is said,
-and otherwise nothing.
+The smallest failing case is changed in one way (packed, without NaN, with numbers whose sums are
+exact, with an attribute's default) and run again. If it passes, that change is reported as the
+cause.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Run = Callable[[Case], Outcome]
 def explain(
     case: Case, outcome: Outcome, results: Mapping[str, Array], items: int | None, run: Run
 ) -> list[str]:
-    """What a failure comes from, a line each. `results` are those of the case, and `items` the work
+    """Causes of a failure, one per line. `results` are those of the case, and `items` the work
     items that it runs."""
     if outcome.cause is Cause.RACE:
         return ["likely: work items depend on each other's order: a barrier is missing, or several "
@@ -57,7 +57,7 @@ def _passes(run: Run, case: Case) -> bool:
 
 
 def _explain_nan(case: Case, results: Mapping[str, Array], run: Run) -> Iterator[str]:
-    """NaN and infinities that do not come through."""
+    """NaN and infinities that are not propagated."""
     wanted = find_wanted(case.plain)
     for name, found in results.items():
         if not case.call.tensors[name].data_type.is_float:
@@ -109,7 +109,7 @@ def _explain_rounding(case: Case, results: Mapping[str, Array], run: Run) -> Ite
 
 
 def _pack(case: Case, names: list[str]) -> Case:
-    """The case with some tensors packed."""
+    """Case with some tensors packed."""
     call = case.call
     tensors = {
         n: TensorDesc(d.data_type, d.sizes) if n in names else d for n, d in call.tensors.items()
@@ -120,7 +120,7 @@ def _pack(case: Case, names: list[str]) -> Case:
 
 
 def _with_values(case: Case, change: Callable[[Array], Array]) -> Case:
-    """The case with other numbers in its floating inputs."""
+    """Case with other numbers in its floating inputs."""
     inputs = {
         name: lay_out(change(np.array(array)), case.call.tensors[name])
         if case.call.tensors[name].data_type.is_float

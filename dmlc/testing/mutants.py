@@ -1,7 +1,7 @@
-"""Whether cases find out that a kernel of a program is broken, and which breaks change nothing.
+"""Detection of mutants of a program's kernels by cases, and proofs of equivalence.
 
-A broken kernel is refused by the verifier, does what no device may do, or gives wrong results. One
-that none of it is said of is either equivalent, which can be shown, or a gap in the cases.
+A mutant is refused by the verifier, makes a faulty access, or gives wrong results. One that is not
+detected is either provably equivalent, or a gap in the cases.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Statements: TypeAlias = tuple[k.Statement, ...]
 
 
 class Finder(enum.Enum):
-    """What finds out that a kernel is broken."""
+    """Means by which a mutant is detected."""
 
     VERIFIER = "the verifier"
     FAULT = "the interpreter"
@@ -49,10 +49,10 @@ class Finder(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """The kernels of a function, to be interpreted."""
+    """Kernels of a function for the interpreter."""
 
     function: ir.Function
-    """As it was bound."""
+    """Function as bound."""
     fused: ir.Function
     kernels: tuple[k.Kernel, ...]
 
@@ -63,7 +63,7 @@ class Program:
         return Program(function, *make_kernels(function, target, profile, steps=steps))
 
     def run(self, case: Case, kernels: Sequence[k.Kernel] | None = None) -> dict[str, Array]:
-        """The results of a case, by these kernels or others. Raises `KernelFault`."""
+        """Results of a case with these kernels or others. Raises `KernelFault`."""
         spelt = {ir_name(name): array for name, array in case.inputs.items()}
         given = {p.name: spelt[p.name] for p in self.function.parameters}
         made = self.kernels if kernels is None else kernels
@@ -72,15 +72,15 @@ class Program:
 
 
 class Trial:
-    """A program and cases of its function, for mutants to be tried. Cases that the program itself
-    does not pass are none."""
+    """Program with cases of its function, on which mutants are tried. Cases that the program itself
+    fails are dropped."""
 
     def __init__(self, program: Program, cases: Sequence[Case]) -> None:
         self.program = program
         self.results: list[tuple[Case, dict[str, Array]]] = []
-        """Cases, with what the whole program gives."""
+        """Cases with the unchanged program's results."""
         self._passed: tuple[Mutant | None, list[dict[str, Array]]] = (None, [])
-        """The latest mutant that nothing found out, with what it gives."""
+        """Latest undetected mutant, with its results."""
         for case in cases:
             found = program.run(case)
             if all(verdict.holds for verdict in judge(case, found).values()):
@@ -90,7 +90,7 @@ class Trial:
         return self.program.run(case, mutant.replace_in(self.program.kernels))
 
     def find_out(self, mutant: Mutant) -> Finder | None:
-        """What finds out that a kernel is broken, in the first of the cases that shows it."""
+        """Means by which a mutant is detected, in the first case that shows it."""
         try:
             verify_kernel(mutant.broken, "mutant", find_sizes(self.program.fused, mutant.broken))
         except InternalError:
@@ -110,8 +110,7 @@ class Trial:
     # Equivalence ------------------------------------------------------------------------------
 
     def show_equivalent(self, mutant: Mutant) -> str:
-        """Why a broken kernel computes what the whole one does, for the sizes of these cases;
-        nothing where that is not shown."""
+        """Reason that a mutant is equivalent for the sizes of these cases; empty if unproved."""
         path = find_difference(mutant.whole.body, mutant.broken.body)
         if path is not None and _takes_same_turns(mutant, path):
             return "its loop takes the same turns"
@@ -126,8 +125,8 @@ class Trial:
         return "every element is computed and stored as before" if same else ""
 
     def _is_reached(self, mutant: Mutant, path: Sequence[int]) -> bool:
-        """Whether a work item comes to the statement that is changed: with a store that is a fault
-        before it, the kernel faults."""
+        """Whether a work item executes the changed statement, tested by a faulting store before
+        it."""
         buffer = next(b for b in mutant.whole.buffers if b.access is not k.Access.READ)
         dtype = buffer.dtype.compute
         value = k.Literal(k.Type(dtype), dtype.dtype.type(0).item())
@@ -142,8 +141,7 @@ class Trial:
         return False
 
     def _is_unused(self, mutant: Mutant, path: Sequence[int]) -> bool:
-        """Whether results stay the same with NaN for the value that is changed, which all that is
-        computed from it would be."""
+        """Whether the changed value is unused, tested by NaN in its place."""
         before, after = (_find(kernel.body, path) for kernel in (mutant.whole, mutant.broken))
         if before is None or after is None or type(before) is not type(after):
             return False
@@ -162,8 +160,8 @@ class Trial:
         return self._is_same(trap)
 
     def _is_same(self, mutant: Mutant) -> bool:
-        """Whether results are the same bits. Where positions alone are changed, and no data decides
-        about these, numbers without a pattern that give the same bits tell that all do."""
+        """Whether results have the same bits. If only indices are changed, and do not depend on
+        data, equality on random numbers implies equality on all."""
         passed, known = self._passed
         found = known if passed is mutant else (self._run(case, mutant) for case, _ in self.results)
         return all(
@@ -174,15 +172,15 @@ class Trial:
 
 
 def _is_alike(one: Array, two: Array) -> bool:
-    """Whether two arrays hold the same bits, but for those of NaN."""
+    """Whether two arrays have the same bits, except those of NaN."""
     if not np.array_equal(one, two, equal_nan=one.dtype.kind != "b"):
         return False
     return bool(np.all((np.signbit(one) == np.signbit(two)) | np.isnan(one)))
 
 
 def find_difference(before: Statements, after: Statements) -> tuple[int, ...] | None:
-    """The path to the first statement that differs, by its number in each body on the way; None
-    where all are equal."""
+    """Path to the first statement that differs, as indices into nested bodies; None if all are
+    equal."""
     for at, (one, two) in enumerate(zip(before, after, strict=False)):
         if one == two:
             continue
@@ -196,7 +194,7 @@ def find_difference(before: Statements, after: Statements) -> tuple[int, ...] | 
 
 
 def _find(body: Statements, path: Sequence[int]) -> k.Statement | None:
-    """The statement at the end of a path, if there is one."""
+    """Statement at a path, or None."""
     for at in path[:-1]:
         body = find_body(body[at])
     return body[path[-1]] if path[-1] < len(body) else None
@@ -218,7 +216,7 @@ def _replace(body: Statements, path: Sequence[int], statement: k.Statement) -> S
 
 
 def _takes_same_turns(mutant: Mutant, path: Sequence[int]) -> bool:
-    """Whether a loop whose bounds are numbers goes through the same ones."""
+    """Whether a loop with constant bounds has the same iterations."""
     turns: list[range] = []
     for kernel in (mutant.whole, mutant.broken):
         loop = _find(kernel.body, path)
@@ -233,7 +231,7 @@ def _takes_same_turns(mutant: Mutant, path: Sequence[int]) -> bool:
 
 
 def _is_taken_once(statement: k.Statement) -> bool:
-    """Whether what stands in a statement is done once, at most."""
+    """Whether a statement's body runs at most once."""
     if not isinstance(statement, k.For):
         return True
     start, stop = _evaluate(statement.start), _evaluate(statement.stop)
@@ -244,8 +242,8 @@ _IDENTITIES = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
 
 
 def _takes_one_term(mutant: Mutant, path: Sequence[int]) -> bool:
-    """Whether what an accumulator forgets is the identity: it starts as that, nothing else is
-    assigned to it before, and no loop around the assignment is in its sight."""
+    """Whether the accumulator's dropped value is the identity: it starts as that, nothing is
+    assigned to it before, and no loop between its declaration and the assignment repeats it."""
     body = mutant.whole.body
     one, two = _find(body, path), _find(mutant.broken.body, path)
     if not isinstance(one, k.Assign) or not isinstance(two, k.Assign):
@@ -269,7 +267,7 @@ def _takes_one_term(mutant: Mutant, path: Sequence[int]) -> bool:
 
 
 def _evaluate(expression: k.Expression) -> int | None:
-    """The number that an expression of numbers is."""
+    """Value of a constant expression."""
     if isinstance(expression, k.Literal):
         return int(expression.value)
     if isinstance(expression, k.Operate):
@@ -280,7 +278,7 @@ def _evaluate(expression: k.Expression) -> int | None:
 
 
 def _is_positional(mutant: Mutant, path: Sequence[int]) -> bool:
-    """Whether it is positions, loops or guards alone that are changed."""
+    """Whether only indices, loops or guards are changed."""
     one, two = (_find(kernel.body, path) for kernel in (mutant.whole, mutant.broken))
     if one is None or two is None or type(one) is not type(two):
         return isinstance(one, k.If | k.For | k.Barrier)
@@ -289,7 +287,7 @@ def _is_positional(mutant: Mutant, path: Sequence[int]) -> bool:
 
 
 def _list_changed(one: k.Expression, two: k.Expression) -> Iterator[k.Expression]:
-    """The smallest parts of two expressions that differ."""
+    """Smallest parts of two expressions that differ."""
     first, second = list_operands(one), list_operands(two)
     if type(one) is type(two) and len(first) == len(second):
         changed = [(a, b) for a, b in zip(first, second, strict=True) if a != b]
@@ -300,13 +298,13 @@ def _list_changed(one: k.Expression, two: k.Expression) -> Iterator[k.Expression
 
 
 def _is_position(expression: k.Expression) -> bool:
-    """Whether an expression is a position, or a condition of positions alone."""
+    """Whether an expression is an index, or a condition on indices alone."""
     kinds = (k.INDEX.dtype, k.BOOL.dtype)
     return all(part.type.dtype in kinds for part in walk(expression))
 
 
 def _follows_data(kernel: k.Kernel) -> bool:
-    """Whether values decide where a kernel reads, or which way it goes."""
+    """Whether a kernel's indices or branches depend on data."""
     return any(_is_position_of_data(s) for s in _list_all(kernel.body))
 
 

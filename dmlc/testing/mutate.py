@@ -1,5 +1,5 @@
-"""Ways to break a kernel, each at one place: what a mistake in a schedule or in a formula would
-leave behind. Cases that let a broken kernel pass are too weak."""
+"""Mutations of a kernel, each at one place, as errors in a schedule or a formula cause them. Cases
+that a mutant passes are too weak."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dmlc.transform.fuse import Group
 
 Statements: TypeAlias = tuple[k.Statement, ...]
 OfStatement: TypeAlias = Callable[[k.Statement], Statements | None]
-"""What stands in place of a statement; None where it does not apply."""
+"""Replacement of a statement; None if not applicable."""
 OfExpression: TypeAlias = Callable[[k.Expression], k.Expression | None]
 OfKernel: TypeAlias = Callable[[k.Kernel], k.Kernel | None]
 
@@ -39,7 +39,7 @@ OfKernel: TypeAlias = Callable[[k.Kernel], k.Kernel | None]
 
 
 def change_statements(kernel: k.Kernel, change: OfStatement) -> Iterator[k.Kernel]:
-    """The kernel with one statement changed, for each statement that the change applies to."""
+    """Kernels with one statement changed, for each statement that the change applies to."""
     for body in _change_each(kernel.body, change):
         yield dataclasses.replace(kernel, body=body)
 
@@ -55,7 +55,7 @@ def _change_each(statements: Statements, change: OfStatement) -> Iterator[Statem
 
 
 def change_expressions(kernel: k.Kernel, change: OfExpression) -> Iterator[k.Kernel]:
-    """The kernel with one expression changed, for each that the change applies to."""
+    """Kernels with one expression changed, for each that the change applies to."""
 
     def inside(statement: k.Statement) -> Iterator[k.Statement]:
         for root in list_expressions(statement):
@@ -87,12 +87,12 @@ def _replace(part: k.Expression, changed: k.Expression) -> Callable[[k.Expressio
 
 
 def step(index: k.Expression, by: int) -> k.Expression:
-    """A position so many elements on."""
+    """Index moved by `by` elements."""
     return k.Operate(OPERATIONS["add"], (index, k.Literal(k.INDEX, by)), k.INDEX)
 
 
 def exchange(before: str, after: str) -> OfExpression:
-    """One operation in place of another."""
+    """Replaces one operation by another."""
 
     def change(expression: k.Expression) -> k.Expression | None:
         if isinstance(expression, k.Operate) and expression.operation.name == before:
@@ -103,7 +103,7 @@ def exchange(before: str, after: str) -> OfExpression:
 
 
 def turn(name: str) -> OfExpression:
-    """An operation with its operands in the other order."""
+    """Swaps the operands of an operation."""
 
     def change(expression: k.Expression) -> k.Expression | None:
         if isinstance(expression, k.Operate) and expression.operation.name == name:
@@ -114,7 +114,7 @@ def turn(name: str) -> OfExpression:
 
 
 def move(kind: type[k.Load] | type[k.LoadLocal]) -> OfExpression:
-    """A read one element on."""
+    """Reads the next element."""
 
     def change(expression: k.Expression) -> k.Expression | None:
         if isinstance(expression, kind):
@@ -161,7 +161,7 @@ def _negate_guard(statement: k.Statement) -> Statements | None:
 
 
 def _guard_barrier(statement: k.Statement) -> Statements | None:
-    """A barrier for some items of the group."""
+    """Makes a barrier conditional for some work items of the group."""
     if not isinstance(statement, k.Barrier):
         return None
     lane, one = k.Position(k.Geometry.LANE), k.Literal(k.INDEX, 1)
@@ -169,21 +169,21 @@ def _guard_barrier(statement: k.Statement) -> Statements | None:
 
 
 def _stale(statement: k.Statement) -> Statements | None:
-    """An accumulator that starts from what is not its identity."""
+    """Initialises an accumulator with another value than its identity."""
     if isinstance(statement, k.Variable) and statement.local.type == k.Type(DataType.FLOAT32):
         return (k.Variable(statement.local, k.Literal(statement.local.type, 3.0)),)
     return None
 
 
 def _forget(statement: k.Statement) -> Statements | None:
-    """What is added takes the place of the sum so far."""
+    """Overwrites an accumulator instead of adding to it."""
     if isinstance(statement, k.Assign) and isinstance(statement.value, k.Operate):
         return (k.Assign(statement.local, statement.value.operands[-1]),)
     return None
 
 
 def _fewer_lanes(statement: k.Statement) -> Statements | None:
-    """A vector loop that steps by half its lanes."""
+    """Halves the step of a vector loop."""
     if isinstance(statement, k.For) and statement.step == 16:
         return (dataclasses.replace(statement, step=8),)
     return None
@@ -213,14 +213,14 @@ def _plain(expression: k.Expression) -> k.Expression | None:
 
 
 def _narrow(expression: k.Expression) -> k.Expression | None:
-    """A read of one lane where there are several."""
+    """Reads one lane instead of several."""
     if isinstance(expression, k.Load) and expression.type.lanes > 1:
         return k.Load(expression.buffer, expression.index, k.Type(expression.type.dtype))
     return None
 
 
 def _off(expression: k.Expression) -> k.Expression | None:
-    """A constant of floats that is half as large again, and one more."""
+    """Changes a float constant c to 1.5 c + 1."""
     if not isinstance(expression, k.Literal) or not expression.type.dtype.is_float:
         return None
     value = float(expression.value)
@@ -228,7 +228,7 @@ def _off(expression: k.Expression) -> k.Expression | None:
 
 
 def first_of(name: str) -> OfExpression:
-    """The first operand alone, of an operation on floats."""
+    """Replaces an operation on floats by its first operand."""
 
     def change(expression: k.Expression) -> k.Expression | None:
         if isinstance(expression, k.Operate) and expression.operation.name == name:
@@ -348,7 +348,7 @@ OF_EXPRESSIONS: dict[str, OfExpression] = {
 
 
 def _widen_barrier(kernel: k.Kernel) -> k.Kernel | None:
-    """A barrier that stood after a guard, in it."""
+    """Moves a barrier after a guard into it."""
     body = kernel.body
     for at, (first, second) in enumerate(itertools.pairwise(body)):
         if isinstance(first, k.If) and isinstance(second, k.Barrier):
@@ -376,7 +376,7 @@ KINDS: tuple[str, ...] = (*OF_STATEMENTS, *OF_EXPRESSIONS, *OF_KERNELS)
 
 
 def list_mutants(kernel: k.Kernel, kind: str) -> list[k.Kernel]:
-    """The kernel, broken one way at each place where that can be."""
+    """Mutants of a kernel by one kind of mutation, one for each place where it applies."""
     if kind in OF_STATEMENTS:
         return list(change_statements(kernel, OF_STATEMENTS[kind]))
     if kind in OF_EXPRESSIONS:
@@ -387,23 +387,23 @@ def list_mutants(kernel: k.Kernel, kind: str) -> list[k.Kernel]:
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """One of the kernels of a program, broken at one place."""
+    """Mutant: a kernel of a program, changed at one place."""
 
     kind: str
     number: int
-    """Of the kernel, in execution order."""
+    """Index of the kernel in execution order."""
     place: int
-    """Of those where it can be broken so."""
+    """Index among the places where the mutation applies."""
     whole: k.Kernel
     broken: k.Kernel
 
     def replace_in(self, kernels: Sequence[k.Kernel]) -> tuple[k.Kernel, ...]:
-        """The kernels of the program, with this one in the place of the whole one."""
+        """Kernels of the program, with the mutant in place of the original."""
         return tuple(self.broken if kernel == self.whole else kernel for kernel in kernels)
 
     @property
     def steps(self) -> Steps:
-        """The compiler's steps, but for one kernel that comes out broken."""
+        """Compiler's steps with the mutant in place of one kernel."""
         return Steps(lower=self._lower)
 
     def _lower(
@@ -412,7 +412,7 @@ class Mutant:
         return self.replace_in(lower_group(function, group, profile, limits))
 
     def __str__(self) -> str:
-        """How the broken kernel differs, in lines."""
+        """Lines in which the mutant differs."""
         before, after = (print_kernel(made).splitlines() for made in (self.whole, self.broken))
         shown = [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
         return "\n".join([f"{self.kind}, kernel {self.number}:", *shown])
@@ -421,7 +421,7 @@ class Mutant:
 def draw_mutants(
     kernels: Sequence[k.Kernel], random: Random, most: int | None = None
 ) -> Iterator[Mutant]:
-    """The kernels of a program, each broken in each way, at so many places of it at most."""
+    """Mutants of a program's kernels by every mutation, at no more than `most` places each."""
     for number, kernel in enumerate(kernels):
         for kind in KINDS:
             made = list(enumerate(list_mutants(kernel, kind)))

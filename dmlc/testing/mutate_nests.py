@@ -1,5 +1,5 @@
-"""Ways to break a nest, each at one place: what a mistake in a rule, a primitive or a script would
-leave behind. What lets a broken nest pass is too weak."""
+"""Mutations of a nest, each at one place, as errors in a rule, a primitive or a script cause them.
+A check that a mutant passes is too weak."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from dmlc.loops.vectorize import Joint, Vectorization
 from dmlc.matrices import INSTRUCTIONS
 
 Change: TypeAlias = Callable[[Any], Iterator[Any]]
-"""What may stand in place of a value: for a node, several nodes too."""
+"""Replacements of a value; for a node, possibly several nodes."""
 Mutation: TypeAlias = Callable[[Nest], Iterator[Nest]]
 
 
 def list_mutants(nest: Nest, kind: str) -> Iterator[Nest]:
-    """The nest broken in one way, at each place where it applies."""
+    """Mutants of a nest by one kind of mutation, one for each place where it applies."""
     return KINDS[kind](nest)
 
 
@@ -50,7 +50,7 @@ def list_mutants(nest: Nest, kind: str) -> Iterator[Nest]:
 
 
 def _vary(value: Any, kind: type, change: Change) -> Iterator[Any]:
-    """A value with one instance of a class changed, for each that there is in it."""
+    """Copies of a value with one instance of a class changed, for each instance in it."""
     if isinstance(value, kind):
         yield from change(value)
     if isinstance(value, tuple):
@@ -66,7 +66,7 @@ def _vary(value: Any, kind: type, change: Change) -> Iterator[Any]:
 
 
 def _nodes(kind: type, change: Callable[[Any], Any]) -> Mutation:
-    """Changes each value of a class for which `change` gives one, or several in a list."""
+    """Changes each value of a class for which `change` gives a replacement, or a list of them."""
 
     def each(value: Any) -> Iterator[Any]:
         made = change(value)
@@ -79,7 +79,7 @@ def _nodes(kind: type, change: Callable[[Any], Any]) -> Mutation:
 
 
 def _field(kind: type, name: str, change: Callable[[Any], Any]) -> Mutation:
-    """Changes a field of each value of a class; where that gives None, it stays."""
+    """Changes a field of each value of a class, unless `change` gives None."""
 
     def each(value: Any) -> Any:
         new = change(getattr(value, name))
@@ -94,12 +94,12 @@ def _loops(of: Kind, **changes: Any) -> Mutation:
 
 
 def _lose(kind: type, name: str) -> Mutation:
-    """A flag, or what else is there, is no more: it is the other way, or empty."""
+    """Inverts a flag, or empties a field."""
     return _field(kind, name, lambda v: not v if isinstance(v, bool) else type(v)() if v else None)
 
 
 def _substitute(value: Any, old: Any, new: Any) -> Any:
-    """A value with one thing for another; what it does not touch stays itself."""
+    """Value with one object replaced by another; unchanged parts stay the same objects."""
     if isinstance(value, type(old)) and value == old:
         return new
     if isinstance(value, tuple):
@@ -117,7 +117,7 @@ def _substitute(value: Any, old: Any, new: Any) -> Any:
 def _everywhere(
     listing: Callable[[Nest], Any], name: str, change: Callable[[Any], Any]
 ) -> Mutation:
-    """Changes a field of a dimension or of a buffer, wherever that is named."""
+    """Changes a field of a dimension or of a buffer, wherever it is referenced."""
 
     def mutate(nest: Nest) -> Iterator[Nest]:
         for old in listing(nest):
@@ -129,7 +129,7 @@ def _everywhere(
 
 
 def _clear(listing: Callable[[Nest], Any], name: str) -> Mutation:
-    """The same of a field that may be None, and is."""
+    """Sets such a field to None where it may be."""
 
     def mutate(nest: Nest) -> Iterator[Nest]:
         for old in listing(nest):
@@ -338,4 +338,4 @@ KINDS: Mapping[str, Mutation] = {
     "a piece is of a longer dimension": _everywhere(
         list_dims, "piece", lambda p: (p[0], p[1] + 1) if p and isinstance(p[1], int) else None),
 }  # fmt: skip
-"""What is wrong, and all ways to have it so."""
+"""Mutations by the name of the error they make."""

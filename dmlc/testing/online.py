@@ -1,9 +1,9 @@
-"""Sums that a kernel computes online, written out as the stages of its order.
+"""Online softmax-weighted sums of a kernel, written as stages in the order of the kernel.
 
-What rounds there, and how often, is then for the same error analysis to say as of all other stages:
-each block of keys has weights by the largest score so far, and its part of a sum is scaled by
-`exp(m - m')` wherever a later block has a larger one. Sums by weights that are known are as they
-were, but for what masks leave out.
+The error analysis then treats their roundings as those of all other stages: each block of keys has
+weights relative to the largest score so far, and its partial sum is scaled by `exp(m - m')`
+wherever a later block has a larger score. Sums with known weights are unchanged, except for masked
+keys.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ _INDEX, _FLOAT, _BOOL = DataType.INDEX, DataType.FLOAT32, DataType.BOOL
 
 
 def write_online(function: Function) -> Function | None:
-    """The function with its softmax-weighted sums as a kernel computes them online; None where it
-    has none."""
+    """Function with its softmax-weighted sums computed online; None if it has none."""
     if not may_be_online(function):
         return None
     drawn = inline_producers(recompute(function, _BUDGET), {}, (), _BUDGET)
@@ -61,7 +60,7 @@ def write_online(function: Function) -> Function | None:
 
 
 class _Body:
-    """A body in the making, of the instructions of another."""
+    """Body under construction from the instructions of another."""
 
     def __init__(self, instructions: tuple[Instruction, ...] = ()) -> None:
         self.made = list(instructions)
@@ -77,20 +76,19 @@ class _Body:
         return self.add(Apply(OPERATIONS[name], operands, dtype))
 
     def keep(self, body: Body, inside: int) -> int:
-        """What is so inside, and for keys that masks leave in: those left out may be read, or
-        not."""
+        """Value masked to `inside`: a kernel may or may not read masked keys."""
         for condition, holds in _list_masks(body):
             kept = condition if holds else self.apply("not", condition, dtype=_BOOL)
             inside = self.apply("and", inside, kept, dtype=_BOOL)
         return inside
 
     def choose(self, condition: int, value: float, otherwise: int) -> int:
-        """A number where a condition holds."""
+        """Number where a condition holds, and `otherwise` elsewhere."""
         return self.add(Select(condition, self.add(Constant(_FLOAT, value)), otherwise, _FLOAT))
 
 
 class _Writer:
-    """Writes the stages of one pattern."""
+    """Writer of the stages of one pattern."""
 
     def __init__(
         self, function: Function, found: Online, largest: Member, names: dict[str, None]
@@ -103,14 +101,14 @@ class _Writer:
         self._keys = found.sizes[found.rows]
         self._blocks = -(-self._keys // KEYS)
         self._extents = (*self._largest.extents, self._blocks)
-        """Of what each block of each row has."""
+        """Extents of a value per row and block."""
         self._block = Index(len(self._largest.extents))
         self._top = take_name(f"{self._largest.name}_so_far", names)
         self._scale = take_name(f"{self._largest.name}_scale", names)
 
     def write_largest(self) -> list[Stage]:
-        """The largest score, that of each block and those before it, and what the parts of each
-        block are scaled by in the end."""
+        """Stages of the largest score, of the running maximum of each block, and of the final scale
+        of each block's partial sums."""
         whole = self._largest
         reduction = whole.reduction or Reduction("max", ())
         ((label, _),) = reduction.axes
@@ -135,7 +133,7 @@ class _Writer:
         return [whole, running, scales]
 
     def write_sum(self, member: Member) -> list[Stage]:
-        """A sum of the parts of the blocks, which are stages of their own."""
+        """Stages of a sum: the partial sums of the blocks, and their combination."""
         whole, axes = self._stages[member.stage], dict(member.axes)
         reduction = whole.reduction or Reduction("sum", ())
         ((label, _),) = reduction.axes
@@ -182,7 +180,7 @@ class _Writer:
         return [part, total, Stage(whole.name, whole.dtype, whole.extents, body, span=whole.span)]
 
     def _place_rows(self, made: _Body, own: list[int], axes: dict[Index, int]) -> list[int]:
-        """Where a row is, by the indices of a sum."""
+        """Index of a row in the indices of a sum."""
         places = {
             dimension: own[index.axis] for index, dimension in axes.items() if not index.reduced
         }
@@ -194,7 +192,7 @@ class _Writer:
 
 
 def _leave_out(stage: Stage) -> Stage:
-    """A sum by weights that are known, without what masks leave out."""
+    """Sum with known weights, without masked keys."""
     if not any(_list_masks(stage.body)):
         return stage
     made = _Body(stage.body.instructions)
@@ -203,7 +201,7 @@ def _leave_out(stage: Stage) -> Stage:
 
 
 def _list_masks(body: Body) -> Iterator[tuple[int, bool]]:
-    """The conditions that a score is kept by, and whether they are to hold."""
+    """Conditions that mask a score, each with whether it must hold."""
     made = body.instructions
     distances = [
         made[i.operands[0]] for i in made if isinstance(i, Apply) and i.operation.name == "exp"

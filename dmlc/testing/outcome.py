@@ -1,7 +1,6 @@
-"""What comes of one case on one device: whether it passes, and if not, what is at fault and where.
+"""Checks of one case on one device, and their outcomes: pass or failure, with cause and location.
 
-Nothing here raises for what a case does: an exception of any kind is an outcome. A tool that is
-not installed is no matter of a case, and stops the run.
+Any exception in a case is an outcome. Only a tool that is not installed raises, and stops the run.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from dmlc.testing.variants import try_variants
 from dmlc.testing.verify import Verdict
 
 _MOST_SHOWN = 16
-"""Inputs with more elements are not shown."""
+"""Largest number of elements of an input that is shown."""
 
 
 class Status(enum.StrEnum):
-    """What came of a case."""
+    """Result of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
     UNSUPPORTED = "unsupported"
-    """A device, or this version, cannot express it, and says so."""
+    """A device, or this version, cannot express the case, and says so."""
 
 
-class Kind(enum.StrEnum):
-    """What a case is to show."""
+class CheckKind(enum.StrEnum):
+    """Kind of check."""
 
     EXAMPLE = "example"
     CALL = "drawn call"
@@ -53,7 +52,7 @@ class Kind(enum.StrEnum):
 
 
 class Cause(enum.StrEnum):
-    """Why a case fails, in a few words."""
+    """Cause of a failure in a few words."""
 
     NO_CASE = "it cannot be run"
     FORMULA = "the constraints permit this call, and the formula cannot take it"
@@ -72,53 +71,52 @@ class Cause(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one case."""
+    """Outcome of one check of a case."""
 
     operator: str
-    kind: Kind
+    kind: CheckKind
     title: str
     status: Status
     device: str | None = None
-    """None where it did not come to a device."""
+    """Device, or None for a check without one."""
     cause: Cause | None = None
-    """Of a failure."""
+    """Cause of a failure."""
     message: str = ""
-    """What was found, where it is not passed."""
+    """Explanation, unless it passed."""
     span: Span | None = None
-    """What is at fault in the operator's file, as far as that is known."""
+    """Location of the fault in the operator's file, if known."""
     verdicts: Mapping[str, Verdict] = dataclasses.field(default_factory=dict[str, Verdict])
-    """How near each output is, where it ran."""
+    """Comparison of each output, if it ran."""
     case: Case | None = None
-    """What was run; of a failure that was kept the smallest case that was found. None where it was
-    run in another process."""
+    """Case; for a kept failure, the smallest failing one. None if it ran in another process."""
     call: str = ""
-    """The call in the words of the command line."""
+    """Call in the words of the command line."""
     weakness: str = ""
-    """What wrong results the case would let pass."""
+    """Wrong results that the case would let pass."""
     data: str = ""
-    """The inputs of a failure, a line each, where they are few."""
+    """Inputs of a failure, one per line, if they are small."""
     share: float = 0.0
-    """The largest part of its bound that any element's error takes up."""
+    """Largest error of an element relative to its bound."""
     looseness: Looseness = dataclasses.field(default_factory=Looseness)
-    """How many elements have bounds that are larger than their results, where it ran."""
+    """Number of elements with bounds that exceed their results, if it ran."""
     folder: Path | None = None
-    """Where a failure is kept, for `dmlc test --replay`."""
+    """Folder of a kept failure, for `dmlc test --replay`."""
     seconds: float = 0.0
 
     @property
     def place(self) -> str:
-        """`FILE:LINE`, or nothing."""
+        """Location `FILE:LINE`, or empty."""
         return "" if self.span is None else f"{self.span.source.name}:{self.span.line}"
 
     def without_arrays(self) -> Outcome:
-        """What a report needs of it."""
+        """Outcome without arrays, as a report needs it."""
         return dataclasses.replace(self, case=None, verdicts={})
 
 
 class Maker:
-    """Makes the outcomes of one case."""
+    """Maker of the outcomes of one case."""
 
-    def __init__(self, kind: Kind, case: Case) -> None:
+    def __init__(self, kind: CheckKind, case: Case) -> None:
         self.operator = case.call.operator
         name, call = self.operator.name, str(case.call)
         self.plain = Outcome(name, kind, case.title, Status.PASSED, case=case, call=call)
@@ -153,9 +151,9 @@ class Maker:
         )  # fmt: skip
 
 
-def check_case(case: Case, device: str, kind: Kind = Kind.CALL) -> Outcome:
-    """Runs a case on a device and holds the results to what it must give. A call that the
-    constraints permit and the formula cannot take fails before that."""
+def check_case(case: Case, device: str, kind: CheckKind = CheckKind.CALL) -> Outcome:
+    """Runs a case on a device and compares the results with the expected ones. A permitted call
+    that the formula does not take fails before that."""
     make, operator = Maker(kind, case), case.call.operator
     try:
         _ = case.call.function, case.reference
@@ -182,12 +180,12 @@ def check_case(case: Case, device: str, kind: Kind = Kind.CALL) -> Outcome:
 
 
 def check_example(case: Case, device: str) -> Outcome:
-    """An example, as any case. Of what a section `differs` says, the reference shows that it does
-    differ, and that its condition holds."""
-    found = check_case(case, device, Kind.EXAMPLE)
+    """Checks an example. For a section `differs`, also checks with the reference that the results
+    differ and that its condition holds."""
+    found = check_case(case, device, CheckKind.EXAMPLE)
     if case.difference is None or found.status is not Status.PASSED:
         return found
-    make = Maker(Kind.EXAMPLE, case)
+    make = Maker(CheckKind.EXAMPLE, case)
     try:
         faults = find_faults(case)
     except UnsupportedError as error:
@@ -198,9 +196,9 @@ def check_example(case: Case, device: str) -> Outcome:
 
 
 def check_refusal(case: Case, device: str) -> Outcome:
-    """Holds a call that a constraint, which is the place of the case, forbids to being refused."""
+    """Checks that a call forbidden by a constraint, whose span the case has, is refused."""
     del device  # It is not come to.
-    make, operator = Maker(Kind.REFUSED, case), case.call.operator
+    make, operator = Maker(CheckKind.REFUSED, case), case.call.operator
     place = case.span or operator.definition.syntax.name.span
     try:
         _ = case.call.binding
@@ -212,9 +210,9 @@ def check_refusal(case: Case, device: str) -> Outcome:
 
 
 def check_gradient(case: Case, device: str) -> Outcome:
-    """Holds a gradient that is written by hand to its forward operator."""
+    """Compares a hand-written gradient with its forward operator."""
     del device  # Both are computed by the reference.
-    make, operator = Maker(Kind.GRADIENT, case), case.call.operator
+    make, operator = Maker(CheckKind.GRADIENT, case), case.call.operator
     try:
         found = check_pair(case)
     except DmlcError as error:
@@ -234,8 +232,9 @@ def check_gradient(case: Case, device: str) -> Outcome:
 
 
 def check_variants(case: Case, device: str) -> Outcome:
-    """Holds the variants of a case, drawn from its own words, to what it gives on a device."""
-    make, operator = Maker(Kind.VARIANT, case), case.call.operator
+    """Compares the variants of a case, which are determined by its text, with its results on a
+    device."""
+    make, operator = Maker(CheckKind.VARIANT, case), case.call.operator
     random = np.random.default_rng(list(hashlib.sha256(str(case.call).encode()).digest()))
     try:
         tried = list(try_variants(case, device, run_case(case, device), random))
@@ -253,9 +252,9 @@ def check_variants(case: Case, device: str) -> Outcome:
 
 
 def check_accesses(case: Case, device: str) -> Outcome:
-    """Looks for what a device does in memory that it may not, when it runs a case. Raises
-    `UnavailableError`, with the cure, where a tool that looks is not installed."""
-    make, operator = Maker(Kind.MEMORY, case), case.call.operator
+    """Checks the memory accesses of a case on a device. Raises `UnavailableError`, with the cure,
+    for a tool that is not installed."""
+    make, operator = Maker(CheckKind.MEMORY, case), case.call.operator
     try:
         found = check_memory(case, device)
     except UnsupportedError as error:
@@ -270,9 +269,9 @@ def check_accesses(case: Case, device: str) -> Outcome:
 
 
 def check_export(case: Case, write: Callable[[Case, Path], object], folder: Path) -> Outcome:
-    """Has a case written into a folder for a tool on other machines. Raises `DmlcError` where
-    nothing can be written there."""
-    make = Maker(Kind.EXPORT, case)
+    """Exports a case into a folder for a tool on other machines. Raises `DmlcError` if the folder
+    cannot be written to."""
+    make = Maker(CheckKind.EXPORT, case)
     try:
         write(case, folder)
     except UnsupportedError as error:
@@ -286,20 +285,19 @@ def check_export(case: Case, write: Callable[[Case, Path], object], folder: Path
 
 Check: TypeAlias = Callable[[Case, str], Outcome]
 
-CHECKS: Mapping[Kind, Check] = {
-    Kind.EXAMPLE: check_example,
-    Kind.CALL: check_case,
-    Kind.REFUSED: check_refusal,
-    Kind.GRADIENT: check_gradient,
-    Kind.VARIANT: check_variants,
-    Kind.MEMORY: check_accesses,
+CHECKS: Mapping[CheckKind, Check] = {
+    CheckKind.EXAMPLE: check_example,
+    CheckKind.CALL: check_case,
+    CheckKind.REFUSED: check_refusal,
+    CheckKind.GRADIENT: check_gradient,
+    CheckKind.VARIANT: check_variants,
+    CheckKind.MEMORY: check_accesses,
 }
-"""What a case of each kind is held to; an export is made, and no check."""
+"""Check of each kind of case; an export has none."""
 
 
 def is_bindable(call: Call) -> bool:
-    """Whether the formula of an operator takes a call. Whatever is wrong is found again where the
-    call is run, and reported there."""
+    """Whether a call can be bound. Its errors are reported when it runs."""
     try:
         _ = call.function
     except Exception:
@@ -308,8 +306,7 @@ def is_bindable(call: Call) -> bool:
 
 
 def has_truth(case: Case) -> bool:
-    """Whether the reference gives what a case must give. Why it does not is found where the case is
-    run, and reported there."""
+    """Whether the reference computes a case. Its errors are reported when the case runs."""
     try:
         _ = case.reference
     except Exception:
@@ -318,7 +315,7 @@ def has_truth(case: Case) -> bool:
 
 
 def say(error: Exception) -> str:
-    """An exception as a report has it."""
+    """Text of an exception in a report."""
     if isinstance(error, DmlcError):
         return str(error)
     if isinstance(error, InternalError):
@@ -327,7 +324,7 @@ def say(error: Exception) -> str:
 
 
 def find_span(error: Exception, operator: Operator) -> Span:
-    """Where in the operator an error says that it arose, or else its formula."""
+    """Location of an error in the operator, or else its formula."""
     if isinstance(error, DmlcError):
         for diagnostic in error.diagnostics:
             if diagnostic.span is not None:
@@ -336,14 +333,14 @@ def find_span(error: Exception, operator: Operator) -> Span:
 
 
 def find_formula(operator: Operator) -> Span:
-    """The formula of an operator, or else its name."""
+    """Span of an operator's formula, or else of its name."""
     syntax = operator.definition.syntax
     formula = [span for kind, span in syntax.sections if kind in ("compute", "gradient of")]
     return formula[0] if formula else syntax.name.span
 
 
 def show_inputs(case: Case) -> str:
-    """The inputs of a case, a line each, where they have few elements."""
+    """Inputs of a case, one per line, if they have few elements."""
     lines: list[str] = []
     for name, array in case.inputs.items():
         if array.size > _MOST_SHOWN:

@@ -1,13 +1,10 @@
-"""Holds gradients that are written by hand to the operators that they are gradients of.
+"""Comparison of hand-written gradients with their forward operators.
 
-An operator that names its `forward` operator is put behind that operator, so that both make one
-function of the forward operator's inputs and of the gradients that arrive: what the gradient is
-given of the forward operator's results is what that gives for these inputs, whatever stands in the
-case. The function that `transform.differentiate` derives from the forward operator has the same
-inputs and must give the same: both are computed in float64, and may differ by what the rounding of
-the operator's own types makes of either.
-
-What the rows of the gradient's tables stand for, `building.partner` says.
+The gradient is composed with its `forward` operator into one function of the forward inputs and of
+the incoming gradients, so that forward results that the gradient reads are recomputed. The function
+that `transform.differentiate` derives has the same inputs and must give the same results: both are
+computed in float64, and may differ by the rounding of the operator's own types. `building.partner`
+matches the gradient's rows with the forward operator's tensors.
 """
 
 from __future__ import annotations
@@ -38,24 +35,25 @@ from dmlc.transform.differentiate import differentiate
 from dmlc.transform.simplify import drop_marks
 
 _SEED = 20
-"""What the inputs of a forward operator that its gradient is not given are drawn from."""
+"""Seed of forward inputs that the gradient does not have."""
 _STEP = 1e-7
-"""How far data are moved to see whether a gradient jumps there, as a part of their size."""
+"""Relative step used to detect a jump of the gradient."""
 _JUMP = 1e-4
-"""The part of its size by which a gradient changes over a step only where it jumps."""
+"""Relative change of the gradient over a step that counts as a jump."""
 _MOST_PLACES = 64
-"""Elements that are looked at one by one, for each output."""
+"""Largest number of elements of an output that are examined one by one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PairVerdict:
-    """One output of a gradient, held to what its forward operator implies."""
+    """Comparison of one output of a gradient with its forward operator."""
 
     verdict: Verdict
     of: str
-    """The input of the forward operator that it is the gradient with respect to."""
+    """Forward input that it is the gradient with respect to."""
     judged: int
-    """Elements that were compared: neither at a kink, nor where the gradient is not finite."""
+    """Number of elements compared: those at kinks and those with a gradient that is not finite are
+    left out."""
 
     @property
     def holds(self) -> bool:
@@ -75,25 +73,25 @@ class PairVerdict:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """A forward operator, and its gradient as it is written and as it is derived: functions of the
-    same inputs."""
+    """Forward operator with its written and its derived gradient, as functions of the same
+    inputs."""
 
     forward: ir.Function
     written: ir.Function
     derived: ir.Function
     inputs: Mapping[str, Array]
     arriving: Mapping[str, str]
-    """Of each result of the forward function, the input that holds its gradient."""
+    """Input with the gradient of each result of the forward function."""
     outputs: Mapping[str, str]
-    """Of each result of both gradients, the forward function's input that it is for."""
+    """Forward input of each result of both gradients."""
     shown: Mapping[str, str]
-    """What tables call results and inputs of the forward operator, by the names here."""
+    """Table names of the forward operator's results and inputs, by their names here."""
     marked: bool = False
-    """Whether the forward operator has functions with gradients of their own, or stops some: its
-    differences are something else then."""
+    """Whether the forward operator has functions with gradients of their own, or stops some, so
+    that finite differences do not apply."""
 
     def widen(self, least: DataType) -> Pair:
-        """The same with floats of `least` where they are of smaller types."""
+        """Pair with floats of types below `least` replaced by `least`."""
         floats = {p.name for p in (*self.forward.parameters, *self.written.parameters)
                   if p.dtype.is_float and p.dtype.bytes < least.bytes}  # fmt: skip
         return dataclasses.replace(
@@ -105,30 +103,27 @@ class Pair:
         )
 
     def with_inputs(self, inputs: Mapping[str, Array]) -> Pair:
-        """The same functions of other data."""
+        """Pair with other input data."""
         return dataclasses.replace(self, inputs=inputs)
 
     def evaluate(self, function: ir.Function) -> dict[str, Array]:
-        """What the reference gives for a function of the pair."""
+        """Reference results of a function of the pair."""
         return find_expected(function, self.take(function))
 
     def bound(self, function: ir.Function) -> dict[str, Array]:
-        """What each element of the results may be off by."""
+        """Error bound of each element of the results."""
         with np.errstate(all="ignore"):
             return bound_errors(function, self.take(function))
 
     def take(self, function: ir.Function) -> dict[str, Array]:
-        """The inputs that one of the functions has."""
+        """Inputs that one of the functions takes."""
         return {p.name: self.inputs[p.name] for p in function.parameters}
 
 
 def check_pair(case: Case) -> dict[str, PairVerdict]:
-    """Holds a gradient written by hand to the one derived from its forward operator, on the data of
-    a case of the gradient; gives a verdict for each output.
-
-    Where the derived gradient jumps, any value between those at its sides is as good. Raises
-    `DmlcError` where the two cannot be compared: it says why.
-    """
+    """Compares a hand-written gradient with the one derived from its forward operator, on the data
+    of a case; returns a verdict per output. Where the derived gradient jumps, any value between the
+    one-sided limits passes. Raises `DmlcError`, with the reason, if the two cannot be compared."""
     made = make_pair(case)
     pair, narrow = made.widen(DataType.FLOAT64), made.widen(DataType.FLOAT32)
     written, derived = pair.evaluate(pair.written), pair.evaluate(pair.derived)
@@ -149,9 +144,8 @@ def check_pair(case: Case) -> dict[str, PairVerdict]:
 
 
 def check_derived(case: Case) -> dict[str, PairVerdict]:
-    """Holds the gradient derived from an operator to differences of it, on the data of a case of
-    that operator; gives a verdict for each input. Raises `UnsupportedError` where the case has no
-    gradient."""
+    """Compares the gradient derived from an operator with finite differences, on the data of a
+    case; returns a verdict per input. Raises `UnsupportedError` for a case without a gradient."""
     function = widen_floats(case.call.function)
     wanted = {p.name: f"gradient_{p.name}" for p in function.parameters if p.dtype.is_float}
     tensors = function.tensors()
@@ -179,9 +173,9 @@ def check_derived(case: Case) -> dict[str, PairVerdict]:
 
 
 def check_differences(case: Case) -> dict[str, PairVerdict]:
-    """The same by differences of the forward operator in place of the derived gradient: slower,
-    less exact, and independent of how dmlc differentiates. There is no verdict where the forward
-    operator has gradients of its own."""
+    """Compares a gradient with finite differences of the forward operator instead of the derived
+    gradient: slower, less accurate, and independent of dmlc's differentiation. There is no verdict
+    if the forward operator has gradients of its own."""
     made = make_pair(case)
     if made.marked:
         return {}
@@ -201,7 +195,7 @@ def check_differences(case: Case) -> dict[str, PairVerdict]:
 
 
 def _judge(written: Array, expected: Array, allowed: Array, settled: Array, of: str) -> PairVerdict:
-    """Compares what is not settled."""
+    """Compares the elements that are not excluded."""
     actual = np.where(settled, expected, written)
     verdict = Verdict.of(actual, expected, np.where(settled, 0.0, allowed))
     return PairVerdict(verdict, of, int(settled.size - np.count_nonzero(settled)))
@@ -211,8 +205,8 @@ def _judge(written: Array, expected: Array, allowed: Array, settled: Array, of: 
 
 
 def _find_kinks(pair: Pair, name: str, written: Array, allowed: Array, wrong: Array) -> Array:
-    """Where the derived gradient jumps close to the data, and what is written lies between the
-    values at the sides."""
+    """Elements where the derived gradient jumps close to the data, and the written value is between
+    the one-sided limits."""
     low, high = (np.full(written.shape, fill) for fill in (np.inf, -np.inf))
     places = np.argwhere(wrong)[:_MOST_PLACES]
     for inputs in _move(pair, pair.outputs[name], places):
@@ -226,7 +220,7 @@ def _find_kinks(pair: Pair, name: str, written: Array, allowed: Array, wrong: Ar
 
 
 def _move(pair: Pair, of: str, places: Array) -> Iterator[dict[str, Array]]:
-    """The inputs, moved a little: all floats at random, and one element at a time."""
+    """Inputs with small changes: of all floats at random, and of one element at a time."""
     random = np.random.default_rng(_SEED)
     floats = [p.name for p in pair.forward.parameters if p.dtype.is_float]
     for _ in range(4):
@@ -246,13 +240,13 @@ def _move(pair: Pair, of: str, places: Array) -> Iterator[dict[str, Array]]:
 
 
 def is_pair(operator: Operator) -> bool:
-    """Whether an operator is a gradient written by hand, of an operator that it names."""
+    """Whether an operator is a hand-written gradient with a `forward` operator."""
     definition = operator.definition
     return definition.forward is not None and definition.compute is not None
 
 
 def find_forward(operator: Operator) -> OperatorDefinition:
-    """The forward operator of a gradient. Raises `DmlcError` where there is none."""
+    """Forward operator of a gradient. Raises `DmlcError` if there is none."""
     definition = operator.definition
     if definition.forward is None:
         raise DmlcError(f"'{operator.name}' names no 'forward' operator, and is no gradient")
@@ -270,17 +264,15 @@ def find_forward(operator: Operator) -> OperatorDefinition:
 
 
 def make_pair(case: Case) -> Pair:
-    """The functions of a gradient's case and its forward operator.
-
-    Raises `DmlcError` where the rows of the tables cannot be matched, and `UnsupportedError` where
-    it is this case that has none: its numbers are whole, or the forward operator refuses the call.
-    """
+    """Functions of a gradient's case and its forward operator. Raises `DmlcError` if the rows of
+    the tables do not match, and `UnsupportedError` for a case without a gradient: of whole numbers,
+    or refused by the forward operator."""
     expect("case", case, Case, "a Case")
     return _Matching(case).make()
 
 
 class _Matching:
-    """What the tensors of a case stand for, of its forward operator."""
+    """Correspondence of a case's tensors with those of its forward operator."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -290,7 +282,7 @@ class _Matching:
         self.binding, self.forward = self.bind()
 
     def fail(self, reason: DmlcError | str) -> DmlcError:
-        """The error of what cannot be compared."""
+        """Error of a comparison that is impossible."""
         said = reason if isinstance(reason, str) else reason.diagnostics[0].message
         declared = self.operator.definition.syntax.forward
         message = f"'{self.operator.name}' cannot be held to '{self.theirs.name}': {said}"
@@ -298,7 +290,7 @@ class _Matching:
         return kind(message, None if declared is None else declared.operator.span)
 
     def match(self) -> GradientDefinition:
-        """Which row stands for what."""
+        """Matches table rows with forward tensors."""
         use_dst = self.case.call.binding.attributes.get("use_dst") is True
         try:
             return match_partner(self.operator.definition, self.theirs, use_dst=use_dst)
@@ -306,10 +298,10 @@ class _Matching:
             raise self.fail(error) from None
 
     def bind(self) -> tuple[Binding, Binding]:
-        """The gradient and its forward operator, bound."""
+        """Bindings of the gradient and its forward operator."""
         made = dataclasses.replace(self.operator.definition, compute=None, gradient=self.definition)
         call = self.case.call
-        # How a tensor lies in memory is nothing of its value.
+        # Strides do not affect values.
         packed = {n: TensorDesc(d.data_type, d.sizes) for n, d in call.tensors.items()}
         try:
             binding = Operator(made).resolve(packed, call.attributes)
@@ -368,7 +360,7 @@ class _Matching:
         )
 
     def find_rows(self, names: Iterable[str], rows: Mapping[str, str]) -> dict[str, str]:
-        """The tensors at hand that stand for some of the forward function."""
+        """Tensors of the case that stand for some tensors of the forward function."""
         present = {ir_name(t.name) for t in self.binding.tensors.values()}
         theirs = {ir_name(t.name): t.definition for t in self.forward.tensors.values()}
         found: dict[str, str] = {}
@@ -387,7 +379,7 @@ class _Matching:
         arriving: Mapping[str, str],
         wanted: Mapping[str, str],
     ) -> None:
-        """Refuses what is read of inputs that stand for nothing, and a case without gradients."""
+        """Raises for reads of inputs without a counterpart, and for a case without gradients."""
         known = (*values.values(), *arriving.values())
         if not arriving or not wanted:
             missing = "given" if not arriving else "wanted"
@@ -398,7 +390,7 @@ class _Matching:
                 raise self.fail(f"its input '{parameter.name}' stands for nothing of that")
 
     def list_inputs(self, forward: ir.Function, written: ir.Function) -> dict[str, Array]:
-        """The data of the case, and numbers for what of the forward operator it does not have."""
+        """Data of the case, and random numbers for the forward inputs that it lacks."""
         given = {ir_name(name): array for name, array in self.case.inputs.items()}
         random = np.random.default_rng(_SEED)
         found: dict[str, Array] = {}
@@ -416,7 +408,7 @@ class _Matching:
 
 
 def _join(forward: ir.Function, own: ir.Function, known: Mapping[str, str]) -> ir.Function:
-    """The function behind its forward function: what is `known` there it reads from that."""
+    """Composition of a function with its forward function: it reads `known` tensors from that."""
     parameters = tuple(
         dataclasses.replace(p, strides=None) for p in own.parameters if p.name not in known
     )

@@ -1,5 +1,5 @@
-"""The same function over tensors whose axes lie in another order: every tensor may have one of its
-own, and each element is computed as before."""
+"""Function over tensors with permuted axes, a permutation for each tensor; every element is
+computed as before."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from dmlc.ir import (
 from dmlc.ir.nodes import POSITIONAL_COMBINERS
 
 Order: TypeAlias = tuple[int, ...]
-"""Which axis stands at each place now, by where it stood."""
+"""Permutation: old axis at each new position."""
 _T = TypeVar("_T")
 
 
 def draw_orders(function: Function, random: Random) -> dict[str, Order]:
-    """An order for each tensor of a function: not as it is, where it has axes to exchange."""
+    """Random permutations of a function's tensors, none the identity for tensors with axes to
+    exchange."""
     found: dict[str, Order] = {}
     looped = {name for loop in function.loops for name in loop.stages}
     for name, tensor in function.tensors().items():
@@ -47,13 +48,13 @@ def draw_orders(function: Function, random: Random) -> dict[str, Order]:
 
 
 def invert(order: Order) -> Order:
-    """The order that takes axes back to where they stood."""
+    """Inverse permutation."""
     return tuple(order.index(axis) for axis in range(len(order)))
 
 
 def permute_axes(function: Function, orders: Mapping[str, Order], random: Random) -> Function:
-    """The function with the axes of each tensor in its order, and those of its reductions in any,
-    unless these give positions. What is packed is packed in the new order."""
+    """Function with the axes of each tensor permuted, and those of its reductions at random, except
+    in argmin and argmax. Packed tensors are packed in the new order."""
     made = dataclasses.replace(
         function,
         parameters=tuple(_permute_parameter(p, orders[p.name]) for p in function.parameters),

@@ -1,7 +1,7 @@
-"""The pytest plugin: collects `.dml` files, so that plain `pytest` tests a project's operators.
+"""Pytest plugin: collects `.dml` files, so that plain `pytest` tests a project's operators.
 
-Pytest imports this module whenever it starts where dmlc is installed, so it imports nothing else of
-dmlc: what collects and runs is `items`, which is imported when there is a file to collect.
+Pytest imports this module at every start if dmlc is installed, so it imports nothing else of dmlc:
+`items`, which collects and runs, is imported when there is a file to collect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _FILES = ("*.dml",)
 _KEPT = "case.npz"
-"""What stands beside the operator of a failure that is kept: it is no operator of the project."""
+"""File beside the operator of a kept failure, which is no operator of the project."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

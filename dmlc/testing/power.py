@@ -1,10 +1,9 @@
-"""How much a case would notice: which wrong results its bounds would let pass.
+"""Strength of a case: the wrong results that its bounds would let pass.
 
-A result of zeros, a copy of an input and a formula with one operation exchanged are wrong, unless
-the formula itself gives the same. A case that lets one of the first two pass whole is weak, and so
-is one that lets every exchange pass that it could tell, or whose bounds are larger than its results
-(`loose`): the harness draws another. `Power` keeps, over all cases of an operator, which exchanges
-some case told apart, and which none did.
+Zeros, a copy of an input and a formula with one operation exchanged are wrong results, unless the
+formula itself gives the same. A case that lets zeros or a copy pass is weak, and so is one that
+lets every detectable exchange pass, or whose bounds exceed its results (`loose`): the harness draws
+another. `Power` records, over all cases of an operator, which exchanges some case distinguished.
 """
 
 from __future__ import annotations
@@ -29,34 +28,35 @@ from dmlc.testing.loose import find_looseness, show_loosest
 from dmlc.testing.trace import trace_formula
 
 MOST_EXCHANGES = 24
-"""The exchanges that one case is tried with, at most; fewer where its arrays are large."""
+"""Largest number of exchanges tried on one case; fewer for large arrays."""
 _MOST_KNOWN = 4
-"""Of these, so many at most that need no further try."""
+"""Largest number among these whose fate is already known."""
 _ENOUGH = 6
-"""An exchange that no case told apart in so many tries is tried no more often than one that some
-case did."""
+"""Number of tries after which an exchange that no case distinguished gets no more tries than
+others."""
 _FRESH = ("random", "ties", "random")
-"""The other values that are tried, to tell whether the formula gives what it gives always."""
+"""Kinds of other data, to test whether a formula's result depends on them."""
 _FEW = 3
-"""Of fewer exchanges than these nothing is said: a case is there for one branch of a formula."""
+"""Number of detectable exchanges below which a case is not judged: it may be for one branch of a
+formula."""
 _FREELY = 1 << 18
-"""Work that is not looked at: so many instructions, over all points."""
+"""Work that is not limited, in instructions over all points."""
 _MOST_GROWN = 8
-"""How many times the work of the formula an exchange may take."""
+"""Largest work of an exchange, relative to the formula."""
 _MOST_WORK = 1 << 25
-"""The work of all exchanges of one case."""
+"""Largest work of all exchanges of one case."""
 _MOST_LENGTH = 1 << 12
-"""The instructions of all exchanged formulas of one case, the first few apart."""
+"""Largest number of instructions of all exchanged formulas of one case, except the first few."""
 _LEAST = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Weakness:
-    """What a case would let pass, a sentence for each."""
+    """Wrong results that a case would let pass, one sentence each."""
 
     reasons: tuple[str, ...]
     loose: float = 0.0
-    """The part of the inexact elements that is loose, where that is too large."""
+    """Loose part of the inexact elements, if too large."""
 
     def __str__(self) -> str:
         return "; ".join(self.reasons)
@@ -64,11 +64,11 @@ class Weakness:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Accepted:
-    """How much of a wrong result the bounds of a case let pass."""
+    """Elements of a wrong result within the bounds of a case."""
 
     output: str
     what: str
-    """What the result is: zeros, NaN, or a copy of an input."""
+    """Name of the result: zeros, NaN, or a copy of an input."""
     accepted: int
     elements: int
 
@@ -79,37 +79,37 @@ class Accepted:
 
 
 class Fate(enum.Enum):
-    """What became of an exchange over the cases of an operator."""
+    """State of an exchange over the cases of an operator."""
 
     KILLED = "told apart"
     SURVIVED = "let pass"
-    """It computes something else, and no case noticed."""
+    """It computes something else, and no case detected it."""
     EQUIVALENT = "the same formula"
-    """In every binding that evaluates the place, what is computed is the same."""
+    """It computes the same in every binding that evaluates its span."""
     REFUSED = "refused"
-    """No binding permits it: it is an error that is reported before anything runs."""
+    """No binding permits it: it is reported as an error before anything runs."""
     UNTRIED = "not tried yet"
     UNREACHED = "not reached"
-    """No case evaluates its place."""
+    """No case evaluates its span."""
 
 
 @dataclasses.dataclass(slots=True)
 class Standing:
-    """What is known of one exchange by now."""
+    """Record of one exchange."""
 
     exchange: Exchange
     fate: Fate = Fate.UNREACHED
     tries: int = 0
     killer: str | None = None
-    """The title of the case that told it apart first."""
+    """Title of the first case that detected it."""
     accepted: int = 0
     elements: int = 0
-    """Of the case that came nearest: how many elements let it pass, of how many."""
+    """Numbers of the closest case: elements within bounds, and all elements."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Trial:
-    """One exchange in one case."""
+    """Exchange on one case."""
 
     fate: Fate
     accepted: int = 0
@@ -117,12 +117,9 @@ class _Trial:
 
 
 def find_weakness(case: Case, power: Power | None = None) -> Weakness | None:
-    """What a case would let pass that it should not; None where it is fit for its work. With the
-    record of its operator also whether it tells formulas apart that other cases do. What any
-    values would give the formula is not held against these.
-
-    Raises `DmlcError` where the operator does not permit the call.
-    """
+    """Wrong results that a case lets pass; None for a strong one. With the record of its operator,
+    also formulas that other cases distinguish. Results that the formula gives for any data are not
+    counted. Raises `DmlcError` for a call that the operator refuses."""
     reasons = [
         f"{found} of '{found.output}' would also pass as {found.what}"
         for found in count_accepted(case)
@@ -137,9 +134,9 @@ def find_weakness(case: Case, power: Power | None = None) -> Weakness | None:
 
 
 def find_loose(case: Case) -> Weakness | None:
-    """That the bounds of a case are larger than its results at too many elements; None where they
-    are not. What a device may do to denormals is not held against a case: other devices keep them.
-    Raises `DmlcError` where the operator does not permit the call."""
+    """Weakness of a case whose bounds exceed its results at too many elements, or None. The
+    flushing of denormals is not counted, since other devices keep them. Raises `DmlcError` for a
+    call that the operator refuses."""
     wanted = find_wanted(case, KEEPING)
     found = {
         name: find_looseness(expected, wanted.allowed[name])
@@ -159,8 +156,8 @@ def find_loose(case: Case) -> Weakness | None:
 
 
 def count_accepted(case: Case) -> tuple[Accepted, ...]:
-    """How many elements of each output would also pass as zeros, as NaN, and as each input that has
-    its sizes, or 1 in their place."""
+    """Numbers of elements of each output that would also pass as zeros, as NaN, and as each input
+    that has its sizes, or 1 in their place."""
     wanted = find_wanted(case)
     return tuple(
         Accepted(name, what, int(np.count_nonzero(within)), within.size)
@@ -171,7 +168,7 @@ def count_accepted(case: Case) -> tuple[Accepted, ...]:
 
 
 def _list_candidates(case: Case, expected: Array) -> Iterable[tuple[str, Array]]:
-    """Wrong results that are worth a try, with what they are."""
+    """Wrong results to try, with their names."""
     if not expected.size:
         return
     dtype = data_type_of(expected.dtype)
@@ -188,8 +185,8 @@ def _list_candidates(case: Case, expected: Array) -> Iterable[tuple[str, Array]]
 
 
 def _gives_always(case: Case, name: str, what: str) -> bool:
-    """Whether the formula gives such a result whatever its inputs hold: a gradient of zeros, a
-    window of one element."""
+    """Whether the formula gives such a result for all inputs: a gradient of zeros, a window of one
+    element."""
     random = np.random.default_rng(0)
     for kind in _FRESH:
         fresh = Case(case.call, fill(case.call, kind, random), case.title)
@@ -204,7 +201,7 @@ def _gives_always(case: Case, name: str, what: str) -> bool:
 
 
 class Power:
-    """Which exchanges in an operator's formula its cases tell apart."""
+    """Record of the exchanges in an operator's formula that its cases distinguish."""
 
     def __init__(self, operator: Operator, most: int = MOST_EXCHANGES) -> None:
         self.operator = operator
@@ -212,10 +209,11 @@ class Power:
         self._most = most
         self._standings = [Standing(e) for e in list_exchanges(operator.definition)]
         self._last: tuple[Case, dict[int, _Trial]] | None = None
-        """What came of the last case, by the number of the exchange."""
+        """Outcomes on the last case, by the number of the exchange."""
 
     def add(self, case: Case) -> None:
-        """Takes a case into the record. Raises `DmlcError` where its call is not permitted."""
+        """Tries the exchanges on a case. Raises `DmlcError` for a call that the operator
+        refuses."""
         self.cases += 1
         visited = trace_formula(case.call).log.visited
         for standing in self._standings:
@@ -232,7 +230,7 @@ class Power:
                 standing.accepted, standing.elements = trial.accepted, trial.elements
 
     def compare_with_others(self, case: Case) -> list[str]:
-        """What is to be said of a case that lets pass what other cases tell apart."""
+        """Sentences about a case that lets pass what other cases distinguish."""
         trials = self._try(case)
         known = [
             trial
@@ -254,8 +252,8 @@ class Power:
         return self._last[1]
 
     def _try_anew(self, case: Case) -> dict[int, _Trial]:
-        """Tries the exchanges whose place the case evaluates, those with the fewest tries first;
-        only a few of those that are settled. Without elements there is nothing to tell apart."""
+        """Tries the exchanges whose span the case evaluates, those with the fewest tries first, and
+        only a few of known fate. A case without elements distinguishes nothing."""
         if not any(array.size for array in case.reference.values()):
             return {}
         visited = trace_formula(case.call).log.visited
@@ -279,14 +277,14 @@ class Power:
         return tuple(self._standings)
 
     def survivors(self) -> tuple[Standing, ...]:
-        """The exchanges that compute something else, and that every case so far let pass."""
+        """Exchanges that compute something else, and that no case has detected."""
         return tuple(s for s in self._standings if s.fate is Fate.SURVIVED)
 
     def count(self) -> dict[Fate, int]:
         return {fate: sum(s.fate is fate for s in self._standings) for fate in Fate}
 
     def __str__(self) -> str:
-        """A line of counts, and the exchanges that were let pass or not reached."""
+        """Line of counts, and the exchanges that were not detected or not reached."""
         counts = self.count()
         shown = ", ".join(f"{n} {fate.value}" for fate, n in counts.items() if n)
         lines = [
@@ -330,11 +328,11 @@ _RANK: Mapping[Fate, int] = {
     Fate.UNREACHED: 0, Fate.UNTRIED: 1, Fate.REFUSED: 2, Fate.EQUIVALENT: 3, Fate.SURVIVED: 4,
     Fate.KILLED: 5,
 }  # fmt: skip
-"""Of what one exchange came to in several cases, the highest counts."""
+"""Precedence of states when one exchange has several."""
 
 
 class _Tester:
-    """Tries exchanges in one case."""
+    """Trials of exchanges on one case."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -345,7 +343,7 @@ class _Tester:
 
     @property
     def most(self) -> int:
-        """How many exchanges may be tried: fewer where each takes long."""
+        """Number of exchanges to try: fewer if each takes long."""
         length = sum(len(stage.body.instructions) for stage in self._function.stages)
         return min(_MOST_WORK // max(1, self._work), max(_LEAST, _MOST_LENGTH // length))
 
@@ -357,7 +355,7 @@ class _Tester:
         if function == self._function:
             return _Trial(Fate.EQUIVALENT)
         if find_work(function) > _FREELY:
-            # On paper a reduction takes points that its guard leaves out.
+            # The count of a reduction's points includes those that its guard excludes.
             function = shorten(function)
         if find_work(function) > max(_MOST_GROWN * self._work, _FREELY):
             return _Trial(Fate.UNTRIED)

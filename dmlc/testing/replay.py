@@ -1,9 +1,9 @@
-"""A failure, or a weak case, as a folder that runs again: the call, the data, and the operator
+"""Failure, or weak case, as a folder that can be run again: the call, the data, and the operator
 itself.
 
-`case.json` says what was called where, `case.npz` has the arrays, `operator.dml` the operator with
-all that it needs (of one of the library, its name alone), `command.txt` how to run it again. The
-arrays are stored as bytes with their types beside them, and nothing is ever unpickled.
+`case.json` has the call and its origin, `case.npz` the arrays, `operator.dml` the operator with its
+dependencies (only the name of a library operator), `command.txt` the command that runs it again.
+The arrays are stored as bytes with their types beside them, and nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -35,37 +35,36 @@ from dmlc.processes import spell_command
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError
 from dmlc.testing.case import Call, Case, lay_out, show_tensor
-from dmlc.testing.outcome import CHECKS, Kind, Outcome
+from dmlc.testing.outcome import CHECKS, CheckKind, Outcome
 from dmlc.testing.power import Weakness, find_loose, find_weakness
 
 _MOST_BYTES = 64 << 20
-"""No file of a failure that is larger is read, and no arrays that are larger together."""
+"""Largest file that is read, and largest total of its arrays, in bytes."""
 _MOST_MEMORY = 1 << 30
-"""The most bytes that a tensor of a failure may reach over."""
+"""Largest span of a tensor in bytes."""
 _MOST_ARRAYS = 4096
 _VERSION = 1
-_WEAKNESSES: Mapping[Kind, Callable[[Case], Weakness | None]] = {
-    Kind.EXAMPLE: find_loose,
-    Kind.CALL: find_weakness,
+_WEAKNESSES: Mapping[CheckKind, Callable[[Case], Weakness | None]] = {
+    CheckKind.EXAMPLE: find_loose,
+    CheckKind.CALL: find_weakness,
 }
-"""What is said of cases that are held to the reference, as the harness does: an example may be
-there for one branch of a formula."""
+"""Weakness tests by kind of case, as in the harness: an example may be for one branch of a
+formula."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Replay:
-    """A failure that was kept."""
+    """Kept failure."""
 
     case: Case
-    kind: Kind
+    kind: CheckKind
     device: str
     seed: int
     candidate: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """What is judged, as `dmlc.testing.judging` makes it again; empty for dmlc's own kernels."""
+    """Candidate in the form of `dmlc.testing.judging`; empty for dmlc's own kernels."""
 
     def run(self, device: str | None = None) -> Outcome:
-        """What comes of it now, on the device that it failed on or another, and whether it is
-        weak."""
+        """Outcome now, on the device of the failure or another, and its weakness."""
         outcome = CHECKS[self.kind](self.case, device or self.device)
         find = _WEAKNESSES.get(self.kind)
         weakness = None if find is None or not outcome.verdicts else find(self.case)
@@ -79,8 +78,8 @@ def write_failure(
     seed: int,
     candidate: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
-    """Keeps a failure in a folder of its own in this one, and gives that. `candidate` says what is
-    judged, where that is a kernel of others. Raises `DmlcError` where it cannot be written."""
+    """Keeps a failure in a new folder inside `folder`, and returns that. `candidate` describes a
+    foreign kernel. Raises `DmlcError` if it cannot be written."""
     case = outcome.case
     if case is None:
         raise DmlcError(f"nothing was run of '{outcome.operator}' that could be kept")
@@ -122,13 +121,13 @@ def write_failure(
 
 
 def replay_command(folder: Path) -> str:
-    """What a shell is told to run a failure again."""
+    """Shell command that runs a failure again."""
     return spell_command("dmlc", "test", "--replay", folder)
 
 
 def read_failure(folder: str | Path, others: Sequence[Operator] | None = None) -> Replay:
-    """The failure that a folder keeps; of the operator of that name among `others` where these are
-    given, which was mended since, perhaps. Raises `DmlcError` where the folder holds none."""
+    """Failure in a folder; with `others`, of the operator of that name among them, which may have
+    been corrected. Raises `DmlcError` if the folder holds none."""
     path = expect_path("folder", folder)
     found = _read_json(path / "case.json")
     name = _text(found, "operator", path)
@@ -176,7 +175,7 @@ def _is_built_in(operator: Operator) -> bool:
 
 
 def as_file_name(text: str) -> str:
-    """A text as a part of a file's name on any system."""
+    """Text as part of a file name that every system permits."""
     return name_file(re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:80])
 
 
@@ -191,7 +190,8 @@ def _load(path: Path, name: str) -> Operator:
 
 
 def write_operator(definition: OperatorDefinition) -> str:
-    """A file that defines an operator, with the enums, functions and operators that it needs."""
+    """Text of a file that defines an operator, with the enums, functions and operators that it
+    needs."""
     needed = list(_list_needed(definition))
     module = definition.name.rpartition(".")[0]
     lines = [f"module {module}"] if module else []
@@ -206,7 +206,7 @@ def write_operator(definition: OperatorDefinition) -> str:
 
 
 def _list_needed(definition: OperatorDefinition) -> Iterator[OperatorDefinition]:
-    """The operators of its module that an operator is the gradient of, first those, then it."""
+    """Operators of its module that an operator needs: those it is the gradient of, then itself."""
     gradient = definition.gradient
     forward = definition.partner if gradient is None else gradient.forward
     if forward is not None and not _is_built_in(Operator(forward)):
@@ -218,7 +218,7 @@ def _list_needed(definition: OperatorDefinition) -> Iterator[OperatorDefinition]
 
 
 def _encode(value: object) -> object:
-    """An attribute's value in JSON, which has no infinities and no NaN."""
+    """Attribute's value in JSON, which has no infinities and no NaN."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": repr(value)}
     if isinstance(value, list | tuple):
@@ -231,7 +231,7 @@ def _encode(value: object) -> object:
 
 
 def _decode(value: object, path: Path) -> object:
-    """What `_encode` has written: one value, or a list of such."""
+    """Value, or list of values, that `_encode` has written."""
     if isinstance(value, list):
         return [_decode_one(item, path) for item in cast("list[object]", value)]
     return _decode_one(value, path)
@@ -253,7 +253,7 @@ def _read_float(value: object, path: Path) -> float:
 
 
 def _read_within(found: Mapping[str, object], path: Path) -> dict[str, float]:
-    """What outputs may differ by. A number may have been written in words."""
+    """Tolerances of outputs, some of which may be written as text."""
     within = found.get("within", {})
     if not isinstance(within, dict):
         raise _damaged(path, "it does not say what outputs may differ by")
@@ -262,7 +262,7 @@ def _read_within(found: Mapping[str, object], path: Path) -> dict[str, float]:
 
 
 def _choose(arrays: Mapping[str, Array], kind: str, call: Call, path: Path) -> dict[str, Array]:
-    """The arrays of a kind, by the outputs that they are for."""
+    """Arrays of a kind, by output."""
     found = {n.removeprefix(kind): array for n, array in arrays.items() if n.startswith(kind)}
     outputs = call.outputs
     for name, array in found.items():
@@ -276,7 +276,7 @@ def _choose(arrays: Mapping[str, Array], kind: str, call: Call, path: Path) -> d
 
 
 def _as_bytes(array: Array) -> Array:
-    """An array's elements as bytes: NumPy's files have no name for some types."""
+    """Array's elements as bytes, since NumPy's files lack some types."""
     return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
 
 
@@ -303,7 +303,7 @@ def _read_tensors(
 
 
 def _read_tensor(text: str, path: Path) -> TensorDesc:
-    """A description as `show_tensor` writes it."""
+    """Description of a text by `show_tensor`."""
     match = _TENSOR.fullmatch(text)
     if match is None:
         raise _damaged(path, f"'{text[:80]}' describes no tensor")

@@ -1,4 +1,4 @@
-"""What a run of the harness says: a table of operators, blocks of failures, JUnit's XML, JSON."""
+"""Reports of the harness: table of operators, failures, JUnit's XML, JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 from dmlc.source import counted
-from dmlc.testing.coverage import Row, show_table
+from dmlc.testing.coverage import CoverageItem, show_table
 from dmlc.testing.harness import Summary
 from dmlc.testing.jobs import Done
 from dmlc.testing.loose import Looseness
-from dmlc.testing.outcome import Cause, Kind, Outcome, Status
+from dmlc.testing.outcome import Cause, CheckKind, Outcome, Status
 from dmlc.testing.replay import replay_command
 
 _COLUMNS = (
@@ -22,25 +22,25 @@ _COLUMNS = (
     "coverage", "bound used", "seconds",
 )  # fmt: skip
 _LONGEST = 400
-"""A call's text is cut to so many characters in a block of a failure."""
+"""Largest number of characters of a call in a failure's text."""
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclasses.dataclass(slots=True)
 class Tally:
-    """What came of the cases of one operator."""
+    """Totals over the cases of one operator."""
 
     name: str
     counts: dict[Status, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Status, 0))
     share: float = 0.0
-    """The largest part of its bound that any element's error takes up, where all is near enough."""
+    """Largest error of an element relative to its bound, if all pass."""
     seconds: float = 0.0
     rows: int = 0
-    """Of its coverage."""
+    """Number of coverage items."""
     hit: int = 0
     weak: int = 0
     looseness: Looseness = dataclasses.field(default_factory=Looseness)
-    """How many elements have bounds that are larger than their results."""
+    """Number of elements with bounds that exceed their results."""
     told_apart: int = 0
     exchanges: int = 0
 
@@ -64,7 +64,7 @@ class Tally:
 
 
 class Report:
-    """The outcomes of a run, gathered as they come."""
+    """Outcomes of a run, collected as they arise."""
 
     def __init__(self, devices: Sequence[str], seed: int) -> None:
         self.devices = tuple(devices)
@@ -74,7 +74,7 @@ class Report:
         self.summaries: dict[str, Summary] = {}
 
     def add(self, done: Done) -> None:
-        """Takes in what came of one operator."""
+        """Adds the outcomes of one operator."""
         self.outcomes += done.outcomes
         self.summaries[done.name] = done.summary
         tally = self.tallies[done.name] = Tally(done.name)
@@ -89,7 +89,7 @@ class Report:
     # Text -------------------------------------------------------------------------------------
 
     def render_table(self) -> str:
-        """A line for each operator, and one for all."""
+        """Table with a line per operator, and a total."""
         total = Tally("all")
         for tally in self.tallies.values():
             total.seconds += tally.seconds
@@ -102,7 +102,7 @@ class Report:
         return _align([_COLUMNS, *map(_list_cells, tallies)])
 
     def render_failures(self) -> str:
-        """A block for each failure; those that look alike are counted behind the first."""
+        """Text of each failure; similar ones are counted after the first."""
         alike: dict[object, list[Outcome]] = {}
         for outcome in self.failures:
             key = (outcome.operator, outcome.kind, outcome.cause)
@@ -117,7 +117,7 @@ class Report:
         return "\n\n".join(blocks)
 
     def render_coverage(self) -> str:
-        """How many rows of each kind were hit, and the rows that were not."""
+        """Numbers of coverage items that were hit, by kind, and the items that were not."""
         lines = [show_table({name: s.rows for name, s in self.summaries.items()})]
         for name, summary in self.summaries.items():
             missing = [f"  {row}" for row in summary.rows if not row.hits]
@@ -125,24 +125,24 @@ class Report:
         return "\n".join(lines)
 
     def render_weak(self) -> str:
-        """The smallest weak case of each operator that has one: why, and how to run it again."""
+        """Smallest weak case of each operator that has one: reason, and command to run it again."""
         blocks = (_render_weak(s.weakest, s.weak) for s in self.summaries.values() if s.weakest)
         return "\n".join(blocks)
 
     def render_unsupported(self) -> str:
-        """What devices or their languages cannot express, each reason once."""
+        """Constructs that devices or languages cannot express, each reason once."""
         reasons: dict[tuple[str, str], int] = {}
         for outcome in self.outcomes:
             if outcome.status is Status.UNSUPPORTED:
                 where = f"on {outcome.device or 'no device'}"
-                where = "not exported" if outcome.kind is Kind.EXPORT else where
+                where = "not exported" if outcome.kind is CheckKind.EXPORT else where
                 reason = (where, outcome.message.partition("\n")[0])
                 reasons[reason] = reasons.get(reason, 0) + 1
         lines = (f"  {count} {where}: {_cut(reason)}" for (where, reason), count in reasons.items())
         return "\n".join(lines)
 
     def render_verdict(self) -> str:
-        """One line: whether all passed."""
+        """Line that says whether all passed."""
         failed, cases = len(self.failures), len(self.outcomes)
         operators = counted(len(self.tallies), "operator")
         verdict = f"FAIL: {failed} of {cases}" if failed else f"PASS: {cases}"
@@ -175,7 +175,7 @@ class Report:
         }
 
     def as_junit(self) -> str:
-        """JUnit's XML as continuous integration reads it: a suite for each operator."""
+        """JUnit's XML for continuous integration, with a suite per operator."""
         root = ElementTree.Element("testsuites", _count(self.outcomes), name="dmlc test")
         for name in self.tallies:
             own = [outcome for outcome in self.outcomes if outcome.operator == name]
@@ -198,7 +198,7 @@ def join_junit(reports: Sequence[Report]) -> str:
 
 
 def render_failure(outcome: Outcome) -> str:
-    """A failure as a person reads it: what, where, the smallest case, and how to run it again."""
+    """Text of a failure: description, location, smallest case, and command to run it again."""
     where = "" if outcome.device is None else f" on {outcome.device}"
     lines = [f"FAIL {outcome.operator}{where}: {outcome.cause}"]
     if outcome.place:
@@ -224,14 +224,13 @@ def _render_weak(weakest: Outcome, count: int) -> str:
 
 
 def find_suspects(outcomes: Iterable[Outcome]) -> list[str]:
-    """The devices that gave what they should not; not those of examples that are wrong
-    themselves."""
+    """Devices with wrong results, except on examples that are wrong themselves."""
     found = (o.device for o in outcomes if o.status is Status.FAILED and o.cause != Cause.EXPECTED)
     return [device for device in dict.fromkeys(found) if device is not None]
 
 
 def describe_outcome(outcome: Outcome) -> dict[str, Any]:
-    """An outcome for `--json`."""
+    """Outcome for `--json`."""
     span = outcome.span
     return {
         "operator": outcome.operator,
@@ -267,7 +266,7 @@ def _describe_tally(tally: Tally) -> dict[str, Any]:
     }
 
 
-def _describe_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
+def _describe_rows(rows: Iterable[CoverageItem]) -> list[dict[str, Any]]:
     return [
         {
             "kind": row.kind,
@@ -294,12 +293,12 @@ def _list_cells(tally: Tally) -> tuple[str, ...]:
 
 
 def _show_share(found: Looseness) -> str:
-    """The loose part of the inexact elements; some are more than none."""
+    """Loose part of the inexact elements, not rounded down to none."""
     return "<1%" if 0 < found.share < 0.005 else f"{found.share:.0%}"
 
 
 def _align(rows: Iterable[Sequence[str]]) -> str:
-    """Rows in columns: the first to the left, numbers to the right."""
+    """Rows in aligned columns: the first one left, numbers right."""
     listed = list(rows)
     widths = [max(len(row[column]) for row in listed) for column in range(len(listed[0]))]
     lines = (
@@ -327,7 +326,7 @@ def _count(outcomes: Sequence[Outcome]) -> dict[str, str]:
 
 
 def _add_case(suite: ElementTree.Element, number: int, outcome: Outcome) -> None:
-    """A case with a name of its own: one that systems can follow from run to run."""
+    """Adds a case under a name that is stable from run to run."""
     where = "" if outcome.device is None else f" on {outcome.device}"
     name = _as_xml(f"{number}: {outcome.kind}, {outcome.title}{where}")
     case = ElementTree.SubElement(
@@ -348,5 +347,5 @@ def _add_case(suite: ElementTree.Element, number: int, outcome: Outcome) -> None
 
 
 def _as_xml(text: str) -> str:
-    """A text without the characters that XML cannot have."""
+    """Text without the characters that XML forbids."""
     return _NOT_XML.sub("\ufffd", text)

@@ -1,6 +1,5 @@
-"""The speed of what is judged, beside the least that its operator must do: the percent of the
-memory roofline, which is the rate of a copy on the same device in turns with it.
-"""
+"""Speed of a candidate relative to the memory roofline: the rate of a copy on the same device,
+measured alternately with it."""
 
 from __future__ import annotations
 
@@ -25,35 +24,36 @@ from dmlc.testing.shrink import with_sizes
 from dmlc.testing.timing import Timer, make_copy
 
 BYTES = 4 << 20
-"""A call that is timed moves about so many bytes, unless it takes the work below first."""
+"""Approximate number of bytes moved by a timed call, within the limit on work."""
 MOST_WORK = 1 << 27
-"""The instructions that the reference would run for it, at most."""
+"""Largest work of the reference for it, in instructions."""
 _ROUNDS = 5
 _STEPS = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Roofline:
-    """How fast a candidate is on one call."""
+    """Speed of a candidate on one call."""
 
     call: str
     bytes: int
-    """What must be moved at least: inputs and outputs, each once."""
+    """Bytes that must be moved: each input and output once."""
     operations: float
-    """On floats, at least."""
+    """Least number of operations on floats."""
     seconds: float
     copied: float
-    """The seconds of a copy of as many bytes."""
+    """Time of a copy of as many bytes, in seconds."""
     clock: str
-    """`device` or `host`: with the host's clock, arrays go to the device and back as well."""
+    """Clock, `device` or `host`; with the host's clock, the time includes transfers of the
+    arrays."""
 
     @property
     def percent(self) -> float:
-        """The part of the memory roofline that it reaches, by 100."""
+        """Percentage of the memory roofline."""
         return 100 * self.copied / max(self.seconds, 1e-12)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain data for JSON."""
+        """Plain data for JSON."""
         return dataclasses.asdict(self) | {"percent": round(self.percent, 2)}
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Roofline:
 
 
 def measure_roofline(candidate: Candidate, call: Call) -> Roofline:
-    """The speed of a candidate on a call that is made larger until a run is long enough. Raises
+    """Speed of a candidate on a call that is enlarged until a run is long enough. Raises
     `DmlcError` as running it does."""
     grown = grow(candidate, call)
     work = count_work(grown.function)
@@ -89,7 +89,7 @@ def measure_roofline(candidate: Candidate, call: Call) -> Roofline:
 
 
 def grow(candidate: Candidate, call: Call) -> Call:
-    """The call with larger sizes, as the operator permits it and the candidate takes it."""
+    """Call with larger sizes that the operator permits and the candidate takes."""
     for _ in range(_STEPS):
         if _count_bytes(call) >= BYTES or find_work(call.function) >= MOST_WORK:
             break
@@ -101,8 +101,8 @@ def grow(candidate: Candidate, call: Call) -> Call:
 
 
 def _list_larger(candidate: Candidate, call: Call) -> Iterator[Call]:
-    """The call with one of its sizes doubled: along one axis, or else of all axes with that size;
-    the smallest first, and sizes of 1 last."""
+    """Calls with one size doubled: along one axis, or else along all axes of that size; smallest
+    sizes first, and sizes of 1 last."""
     sizes = {n: cast("tuple[int, ...]", d.sizes) for n, d in call.tensors.items()}
     found = {(size, axis) for shape in sizes.values() for axis, size in enumerate(shape)}
     alike = {(size, -1) for size, _ in found}

@@ -1,5 +1,5 @@
-"""Conditions of functions that an operator's own calls decide, whatever it is bound to: a function
-that several operators share asks `rounding_type == "ceil"`, and one of them always says "floor"."""
+"""Conditions of functions that an operator's own calls decide, independently of the binding: a
+shared function asks `rounding_type == "ceil"`, and one of its operators always passes "floor"."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dmlc.source import Span
 def find_settled(
     functions: Mapping[str, FunctionDefinition], evaluated: Sequence[syntax.Expression]
 ) -> dict[Span, tuple[bool, str]]:
-    """The comparisons with a literal, in functions, that come to one thing in every call among the
-    expressions that an operator evaluates: what they come to, and the function."""
+    """Comparisons with a literal, in functions, that have one result in every call among an
+    operator's evaluated expressions: the result, and the function's name."""
     found: dict[Span, tuple[bool, str]] = {}
     for function in functions.values():
         calls = [
@@ -36,8 +36,8 @@ def find_settled(
 def _compare(
     part: syntax.Expression, function: FunctionDefinition, call: syntax.Call
 ) -> bool | None:
-    """What a comparison of a parameter with a literal comes to in a call; None for anything else,
-    and where the call does not say."""
+    """Result of comparing a parameter with a literal in a call; None for anything else, and if the
+    argument is no literal."""
     match part:
         case syntax.Binary(
             operator="==" | "!=" as operator, left=syntax.Reference(name=name), right=right
@@ -52,7 +52,7 @@ def _compare(
 
 
 def _read(expression: syntax.Expression) -> bool | int | float | str | None:
-    """The value of a literal."""
+    """Value of a literal."""
     match expression:
         case syntax.Literal() | syntax.String():
             return expression.value

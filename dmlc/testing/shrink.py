@@ -1,9 +1,9 @@
-"""Shrinks a case that fails to the smallest one that still does.
+"""Shrinks a failing case to the smallest one that still fails.
 
-Every step makes the case simpler in one way: smaller along one size, without an optional tensor,
-of a lower rank, packed, with simpler attributes, with simpler values. A step is kept where the
-operator still permits the call and it still fails. Steps are tried, the boldest first, until none
-is kept, or the tries or the time are used up.
+Every step simplifies the case in one way: one size smaller, an optional tensor removed, a lower
+rank, packed, simpler attributes, simpler values. A step is kept if the operator still permits the
+call and it still fails. The largest steps are tried first, until none succeeds, or the tries or the
+time are used up.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from dmlc.source import DmlcError
 from dmlc.testing.case import Call, Case, lay_out
 
 _SHORT = 8
-"""Along a longer axis, not every element is left out alone."""
+"""Length of an axis above which not every element is dropped alone."""
 _WHOLE = 1e6
-"""Larger numbers are not rounded."""
+"""Magnitude above which numbers are not rounded."""
 TRIES, SECONDS = 200, 30.0
-"""How many steps are tried, and for how long."""
+"""Limits on the tries, in number and seconds."""
 
 Fails: TypeAlias = Callable[[Case], bool]
 _Sizes: TypeAlias = dict[str, tuple[int, ...]]
 
 
 def shrink(case: Case, fails: Fails, tries: int = TRIES, seconds: float = SECONDS) -> Case:
-    """The smallest case found for which `fails` is true, as it is for this one."""
+    """Smallest case found on which `fails` is true, as it is on this one."""
     return _Shrinker(case, fails, tries, time.monotonic() + seconds).run()
 
 
 class _Shrinker:
-    """The smallest case so far, and what may still be tried."""
+    """Smallest case so far, and the search state."""
 
     def __init__(self, case: Case, fails: Fails, tries: int, end: float) -> None:
         self.case = case
@@ -46,7 +46,7 @@ class _Shrinker:
         self.tries = tries
         self.end = end
         self.seen: set[bytes] = set()
-        """What was tried."""
+        """Cases already tried."""
 
     def run(self) -> Case:
         steps = (
@@ -65,7 +65,7 @@ class _Shrinker:
         return self.tries > 0 and time.monotonic() < self.end
 
     def try_some(self, step: Callable[[Case], Iterator[Case | None]]) -> bool:
-        """Takes the first of the cases that one step makes of this one and that fails too."""
+        """Takes the first case of one step that still fails."""
         for candidate in step(self.case):
             if not self.is_open():
                 return False
@@ -74,7 +74,7 @@ class _Shrinker:
         return False
 
     def try_one(self, candidate: Case) -> bool:
-        """Takes a case if it fails too."""
+        """Takes a case if it still fails."""
         text = str(candidate.call)
         data = b"".join(np.ascontiguousarray(a).tobytes() for a in candidate.inputs.values())
         looks = hashlib.sha256(text.encode() + data).digest()
@@ -88,8 +88,8 @@ class _Shrinker:
         return True
 
     def simplify_values(self) -> bool:
-        """Makes as many elements as it can 0, or 1, or whole: all of a tensor at once, then half
-        of them, and so on down to one by one."""
+        """Sets as many elements as possible to 0, or 1, or whole numbers: all of a tensor at once,
+        then half of them, and so on down to one by one."""
         improved = False
         for name in self.case.inputs:
             for simplify in (np.zeros_like, np.ones_like, _round):
@@ -105,7 +105,7 @@ class _Shrinker:
         return improved
 
     def set_values(self, name: str, places: Array, simple: Array) -> bool:
-        """Takes simpler elements at some places, if it fails with them too."""
+        """Sets some elements to simpler values, if the case still fails."""
         array = self.case.inputs[name]
         changed = np.array(array).reshape(-1)
         if not self.is_open() or not np.any(_is_simpler(simple, changed)[places]):
@@ -126,9 +126,9 @@ def with_sizes(
     strides: bool = True,
     dropped: int | None = None,
 ) -> Call | None:
-    """The call with other sizes, of outputs too where they do not follow; those that are not named
-    are left out. `dropped` is an axis that tensors of the highest rank have no more. None where the
-    operator does not permit it."""
+    """Call with other sizes, also of outputs whose sizes do not follow; tensors not in `sizes` are
+    removed. `dropped` is an axis that is removed from tensors of the highest rank. None if the
+    operator refuses it."""
     call = case.call
     given = call.attributes if attributes is None else attributes
     kept: dict[str, TensorDesc] = {}
@@ -137,7 +137,7 @@ def with_sizes(
             kept[name] = _resize(desc, sizes[name], strides, dropped)
     outputs = call.outputs
     changed = {n for n in outputs if n in kept and kept[n].sizes != outputs[n].sizes}
-    # What follows from the inputs is what it is; the rest is shrunk beside them.
+    # Sizes that follow from the inputs are kept; the others are shrunk with them.
     inferred = {n: TensorDesc(d.data_type) if n in outputs else d for n, d in kept.items()}
     for tensors in ([inferred] if changed else []) + [kept]:
         try:
@@ -159,7 +159,7 @@ def with_sizes(
 def _resize(
     desc: TensorDesc, sizes: tuple[int, ...], strides: bool, dropped: int | None = None
 ) -> TensorDesc:
-    """A description with other sizes, and the strides it has where they still serve."""
+    """Description with other sizes, and its strides if they are still valid."""
     kept = desc.strides if strides else None
     if kept is not None and len(kept) > len(sizes) and dropped is not None:
         kept = kept[:dropped] + kept[dropped + 1 :]
@@ -175,7 +175,7 @@ def _sizes(case: Case) -> _Sizes:
 
 
 def _with(case: Case, call: Call | None, inputs: Mapping[str, Array]) -> Case | None:
-    """The case with another call, and with arrays that fit it."""
+    """Case with another call, and with arrays that fit it."""
     if call is None:
         return None
     given = {n: lay_out(inputs[n], d) for n, d in call.inputs.items()}
@@ -183,8 +183,8 @@ def _with(case: Case, call: Call | None, inputs: Mapping[str, Array]) -> Case | 
 
 
 def _shrink_sizes(case: Case) -> Iterator[Case | None]:
-    """Smaller along every axis that has a size: of all tensors at once, at one axis of all, of one
-    tensor alone; last, 1 along an axis of all tensors, whose sizes may depend on each other."""
+    """Cases with smaller sizes: of all tensors at once, of one axis of all, of one tensor alone;
+    last, 1 along an axis of all tensors, whose sizes may depend on each other."""
     sizes = _sizes(case)
     groups: dict[frozenset[tuple[str, int]], int] = {}
     for name, shape in sizes.items():
@@ -195,7 +195,7 @@ def _shrink_sizes(case: Case) -> Iterator[Case | None]:
             groups.setdefault(frozenset(alike), size)
             groups.setdefault(frozenset(p for p in alike if p[1] == axis), size)
             groups.setdefault(frozenset([(name, axis)]), size)
-    # The largest sizes first, then what changes most at once.
+    # The largest sizes first, then the largest changes.
     for places, size in sorted(groups.items(), key=lambda g: (-g[1], -len(g[0]), sorted(g[0]))):
         for smaller in dict.fromkeys((1, size // 2, size - 1)):
             changed = {
@@ -215,8 +215,7 @@ def _shrink_sizes(case: Case) -> Iterator[Case | None]:
 
 
 def _cut(case: Case, call: Call | None, at: int) -> dict[str, Array]:
-    """As many elements along each axis as a call takes, from a place on: further ones from the
-    start."""
+    """Elements that a smaller call takes along each axis, starting at `at` and wrapping around."""
     if call is None:
         return {}
     found: dict[str, Array] = {}
@@ -230,7 +229,7 @@ def _cut(case: Case, call: Call | None, at: int) -> dict[str, Array]:
 
 
 def _drop_optional(case: Case) -> Iterator[Case | None]:
-    """Without one of the optional tensors, or the last of an array of them."""
+    """Cases without one of the optional tensors, or the last of an array of them."""
     rows = {t.name: t for t in case.call.operator.definition.newest.tensors}
     for name in reversed(list(case.call.tensors)):
         row = rows[name.partition("[")[0]]
@@ -241,7 +240,7 @@ def _drop_optional(case: Case) -> Iterator[Case | None]:
 
 
 def _drop_axes(case: Case) -> Iterator[Case | None]:
-    """Without an axis along which every tensor of the highest rank has one element."""
+    """Cases without an axis along which every tensor of the highest rank has one element."""
     sizes = _sizes(case)
     rank = max(map(len, sizes.values()), default=0)
     for axis in range(rank if rank > 1 else 0):
@@ -254,7 +253,7 @@ def _drop_axes(case: Case) -> Iterator[Case | None]:
 
 
 def _lower_attributes(case: Case, rank: int, axis: int) -> Iterator[dict[str, object]]:
-    """The attributes as they are, and with the lists that have an entry for each axis shorter."""
+    """Attributes unchanged, and with shorter lists where they have an entry per axis."""
     given = dict(case.call.attributes)
     yield given
     shorter = dict(given)
@@ -278,7 +277,7 @@ def _pack_strides(case: Case) -> Iterator[Case | None]:
 
 
 def _simplify_attributes(case: Case) -> Iterator[Case | None]:
-    """Each attribute left to its default, or nearer to 0 or 1."""
+    """Cases with one attribute at its default, or closer to 0 or 1."""
     given = case.call.attributes
     rows = {a.name: a for a in case.call.operator.definition.attributes}
     for name, value in given.items():
@@ -291,7 +290,7 @@ def _simplify_attributes(case: Case) -> Iterator[Case | None]:
 
 
 def _simpler(value: object) -> Iterator[object]:
-    """Values that are simpler than one: of numbers 0, then 1, then a whole one."""
+    """Simpler values: for numbers 0, then 1, then a whole number."""
     if isinstance(value, list | tuple):
         items = list(cast("list[object]", value))
         yield from ([*items[:at], *items[at + 1 :]] for at in range(len(items)))
@@ -310,7 +309,7 @@ def _simpler(value: object) -> Iterator[object]:
 
 
 def _round(values: Array) -> Array:
-    """The nearest whole numbers, where a type has others and they are no long ones."""
+    """Nearest whole numbers, for types with fractions and values that are not too large."""
     if values.dtype.kind in "biu":
         return values
     with np.errstate(all="ignore"):
@@ -319,7 +318,7 @@ def _round(values: Array) -> Array:
 
 
 def _is_simpler(simple: Array, values: Array) -> Array:
-    """Where one array has simpler elements than another: 0 is the simplest, then 1, then whole
+    """Whether each element is simpler than another: 0 is the simplest, then 1, then whole
     numbers."""
     return _rank(simple) < _rank(values)
 

@@ -1,7 +1,7 @@
-"""How many steps the recurrences of an operator take, and calls that make them take so many.
+"""Numbers of steps of an operator's recurrences, and calls with given numbers.
 
-A recurrence is computed step by step: with 0 steps there is nothing, with 1 nothing before, and
-with 2 something before for the first time. Calls are drawn with each of these numbers.
+A recurrence with 0 steps computes nothing, with 1 it has no previous step, and with 2 it has one
+for the first time. Random calls have each of these numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dmlc.source import DmlcError
 from dmlc.testing.drafts import Draft
 
 STEPS = (1, 2, 0)
-"""The numbers of steps that calls are to have."""
+"""Numbers of steps that calls are to have."""
 
 
 def has_steps(definition: OperatorDefinition) -> bool:
@@ -29,8 +29,8 @@ def has_steps(definition: OperatorDefinition) -> bool:
 
 
 def count_steps(binding: Binding) -> set[int]:
-    """The numbers of steps of the recurrences of an operator that is bound, as far as they follow
-    from its sizes and attributes."""
+    """Numbers of steps of a bound operator's recurrences, as far as they follow from its sizes and
+    attributes."""
     while binding.operator.gradient is not None and binding.forward is not None:
         binding = binding.forward
     evaluator = Evaluator(binding)
@@ -48,8 +48,8 @@ def count_steps(binding: Binding) -> set[int]:
 
 
 def list_moves(draft: Draft, steps: int) -> Iterator[Draft]:
-    """Drafts with one size, or one attribute, that is so many: the size along the same axis of
-    other tensors too, where they have it alike."""
+    """Drafts with one size, or one attribute, set to `steps`; an equal size along the same axis of
+    other tensors is set too."""
     for name, sizes in draft.sizes.items():
         for axis, size in enumerate(sizes):
             alike = [n for n, s in draft.sizes.items() if axis < len(s) and s[axis] == size]
@@ -67,7 +67,7 @@ def list_moves(draft: Draft, steps: int) -> Iterator[Draft]:
 
 
 def _list_extents(definition: OperatorDefinition) -> list[syntax.Expression]:
-    """What the first index of each name that a recurrence defines runs over."""
+    """Extent of the first index of each name that a recurrence defines."""
     statements = definition.compute or ()
     tensors = {tensor.name for tensor in definition.newest.tensors}
     return [
@@ -82,7 +82,7 @@ def _list_extents(definition: OperatorDefinition) -> list[syntax.Expression]:
 
 
 def _take_in(evaluator: Evaluator, statement: syntax.Statement) -> None:
-    """Has the evaluator know a function of the formula, or a number that it gives a name."""
+    """Defines a function, or a named number, of the formula in the evaluator."""
     if isinstance(statement, syntax.ScalarFunction):
         evaluator.functions[statement.name.text] = FunctionDefinition.of(statement)
     elif statement.indices is None:

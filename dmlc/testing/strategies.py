@@ -1,8 +1,7 @@
-"""Hypothesis strategies from an operator: calls that its tables and constraints permit, and arrays
-for them.
+"""Hypothesis strategies from an operator: permitted calls, and arrays for them.
 
-Hypothesis chooses which of the calls that `draw` makes is taken, and how long its axes are at most;
-so a failing example shrinks to short axes.
+Hypothesis selects one of the calls that `draw` makes, and the largest length of its axes; so a
+failing example shrinks to short axes.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from dmlc.testing.draw import draw_calls
 from dmlc.testing.fill import KINDS, fill
 
 _NUMBERS = 256
-"""Calls of an operator there are to choose from."""
+"""Number of calls of an operator to select from."""
 _LONGEST = (1, 2, 3, 5, 8, None, None, None, None, None)
-"""What axes are cut to: half of the calls are left as they are."""
+"""Largest lengths of axes; half of the calls are not shortened."""
 _SEEDS = 2**16
 
 
 def bindings(op: str | Operator) -> st.SearchStrategy[Call]:
-    """A strategy for calls that an operator permits: a `Call` has the `tensors`, each with data
-    type, sizes and strides, and the `attributes`, as `Operator.bind` takes them; tensors have at
-    most 32,768 elements.
+    """Strategy for permitted calls of an operator: a `Call` has the `tensors`, each with data type,
+    sizes and strides, and the `attributes`, as `Operator.bind` takes them; tensors have at most
+    32,768 elements.
 
     `op` is an operator, or the name of one of the library.
     """
@@ -37,8 +36,8 @@ def bindings(op: str | Operator) -> st.SearchStrategy[Call]:
 
 
 def arrays(op: str | Operator | Call) -> st.SearchStrategy[Case]:
-    """A strategy for calls with arrays for their inputs: a `Case` has the `call`, and the `inputs`
-    by name, with the call's data types, sizes and strides. The values are ordinary ones, or special
+    """Strategy for calls with arrays for their inputs: a `Case` has the `call`, and the `inputs` by
+    name, with the call's data types, sizes and strides. The values are ordinary ones, or special
     ones, denormals, large ones or ties.
 
     `op` is an operator, the name of one of the library, or one call.
@@ -54,15 +53,16 @@ def _find(op: object) -> Operator:
 
 
 class _Calls:
-    """Calls of an operator by number, each drawn once: drawing one takes longer than most tests."""
+    """Calls of an operator by number, each drawn once, since drawing takes longer than most
+    tests."""
 
     def __init__(self, op: Operator) -> None:
         self.operator = op
         self._found: dict[tuple[int, int | None], Call | None] = {}
 
     def find(self, number: int, most: int | None) -> Call | None:
-        """A call, with no axis longer than `most` where the operator permits that; None where
-        drawing comes to nothing."""
+        """Call of a number, with no axis longer than `most` if the operator permits that; None if
+        no call is found."""
         if (number, None) not in self._found:
             random = np.random.default_rng(number)
             self._found[number, None] = next(draw_calls(self.operator, random, 1), None)
@@ -73,8 +73,8 @@ class _Calls:
 
 
 def _cut(call: Call, most: int) -> Call:
-    """The call with axes of `most` elements at most, packed; the call itself where the operator
-    refuses that."""
+    """Packed call with axes of at most `most` elements, or the call itself if the operator refuses
+    that."""
     cut: dict[str, TensorDesc] = {}
     for name, desc in call.tensors.items():
         sizes = [min(size, most) for size in desc.sizes or () if isinstance(size, int)]

@@ -1,11 +1,10 @@
-"""What a binding looks at: which places of its source it evaluates, and what is decided there.
+"""Trace of a binding: the spans that it evaluates, and the decisions there.
 
-The condition of a `?:` or a `where`, a side of `&&` or `||`, and whether a read with `else` stays
-inside are decided when the operator is bound, or by the elements of tensors. Those that elements
-decide become stages beside the formula's own, which say whether the condition holds anywhere, and
-whether it fails anywhere, at the points that the conditions around it leave.
-
-Of an operator with `gradient of`, the formula is that of the operator that is differentiated.
+The condition of a `?:` or a `where`, an operand of `&&` or `||`, and whether a read with `else` is
+in bounds are decided at bind time, or by the elements of tensors. For those that elements decide,
+stages are added that compute whether the condition holds anywhere, and whether it fails anywhere,
+at the points where the conditions around it hold. For an operator with `gradient of`, the formula
+is that of the forward operator.
 """
 
 from __future__ import annotations
@@ -35,21 +34,21 @@ from dmlc.source import DmlcError, Span
 from dmlc.testing.case import Call
 
 _MOST_WORK = 1 << 24
-"""The instructions that finding what one condition comes to may run, over all its points."""
+"""Largest work of finding a condition's outcome, in instructions over all its points."""
 
 
 class Role(enum.Enum):
-    """What is decided at a place."""
+    """Kind of decision."""
 
     CONDITION = "condition"
-    """Of a `?:` or a `where`; or a side of `&&` or `||`."""
+    """Condition of a `?:` or a `where`, or an operand of `&&` or `||`."""
     INSIDE = "inside"
-    """Whether a read with `else` stays inside its tensor."""
+    """Whether a read with `else` is in bounds of its tensor."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """One of the two ways in which something is decided."""
+    """Outcome, true or false, of a decision."""
 
     place: Span
     role: Role
@@ -58,7 +57,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two values that are compared when an operator is bound."""
+    """Two values compared at bind time."""
 
     operation: str
     left: Scalar
@@ -67,8 +66,8 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Seen:
-    """A condition that elements decide (None: one that always holds), and the conditions around
-    it, with whether each has to hold."""
+    """Condition on elements (None: always true), and the conditions around it, each with whether it
+    must hold."""
 
     place: Span
     role: Role
@@ -77,30 +76,30 @@ class _Seen:
 
 
 class Log:
-    """What evaluators have seen."""
+    """Record of evaluators."""
 
     def __init__(self) -> None:
         self.visited: dict[Span, None] = {}
-        """The places of expressions that were evaluated."""
+        """Spans of the expressions that were evaluated."""
         self.outcomes: dict[Outcome, None] = {}
-        """What was decided when the operator was bound."""
+        """Decisions at bind time."""
         self.seen: dict[tuple[_Seen, bool], None] = {}
-        """What elements decide, and the outcome it may come to."""
+        """Conditions on elements, each with a possible outcome."""
         self.comparisons: dict[Span, list[Comparison]] = {}
 
 
 class _Watcher(Evaluator):
-    """An evaluator that keeps a log."""
+    """Evaluator that keeps a log."""
 
     def __init__(self, binding: Binding, builder: Builder | None, log: Log) -> None:
         super().__init__(binding, builder)
         self._log = log
         self._conditions: dict[int, None] = {}
-        """The expressions that are conditions."""
+        """Expressions that are conditions."""
         self._arms: dict[int, tuple[int, bool]] = {}
-        """The expressions that count only where a condition holds, or where it does not."""
+        """Expressions whose value is used only where a condition holds, or fails."""
         self._values: dict[int, Value] = {}
-        """What each condition came to last."""
+        """Latest value of each condition."""
         self._path: list[tuple[Node, bool]] = []
 
     def visit(
@@ -120,7 +119,7 @@ class _Watcher(Evaluator):
         return visit
 
     def _enter(self, expression: syntax.Expression) -> None:
-        """Notes which parts of an expression are conditions, and which depend on those."""
+        """Records which parts of an expression are conditions, and which depend on those."""
         match expression:
             case syntax.Ternary(condition=condition, then=then, otherwise=otherwise):
                 arms = [(then, True), (otherwise, False)]
@@ -174,7 +173,7 @@ class _Watcher(Evaluator):
 
 
 def _find_inside(value: Value) -> Value:
-    """Whether a read with `else` stays inside, of what it came to: see `binding.reads`."""
+    """Whether a read with `else` is in bounds, from its value: see `binding.reads`."""
     if not isinstance(value, Node):
         return False
     if value.form is Form.SELECT and value.operands[1].form is Form.READ:
@@ -186,7 +185,7 @@ def _find_inside(value: Value) -> Value:
 
 
 def trace_tables(binding: Binding) -> Log:
-    """What is decided in an operator's constraints, and in the defaults of attributes."""
+    """Decisions in an operator's constraints, and in the defaults of attributes."""
     log = Log()
     for constraint in binding.operator.constraints:
         if isinstance(constraint, syntax.Require):
@@ -207,13 +206,13 @@ def trace_tables(binding: Binding) -> Log:
 
 
 class FormulaTrace(Lowering):
-    """A formula that is bound, and what was seen of it."""
+    """Bound formula, with its log."""
 
     def __init__(self, binding: Binding, names: Mapping[str, str]) -> None:
         self.log = Log()
         super().__init__(binding)
         self._given = names
-        """The names of the arrays that its tensors are given as."""
+        """Names of the arrays given for its tensors."""
         self._flags: dict[tuple[_Seen, bool], str] = {}
         self.run()
         self.raise_errors()
@@ -224,8 +223,8 @@ class FormulaTrace(Lowering):
     def find_outcomes(
         self, inputs: Mapping[str, Array], known: Container[Outcome]
     ) -> dict[Outcome, None]:
-        """What is decided in the formula with these inputs, apart from what is known, and from what
-        would take too long to find."""
+        """Decisions in the formula with these inputs, without the known ones, and those that take
+        too long to find."""
         found = {outcome: None for outcome in self.log.outcomes if outcome not in known}
         flags: dict[str, Outcome] = {}
         for seen, holds in self.log.seen:
@@ -246,8 +245,8 @@ class FormulaTrace(Lowering):
         return {ir_name(name): name for name in self.binding.tensors}
 
     def _add_flag(self, seen: _Seen, holds: bool) -> str:
-        """A stage that says whether a condition comes to that at any point where the conditions
-        around it hold."""
+        """Stage that computes whether a condition has that outcome at any point where the
+        conditions around it hold."""
         operations, place = self.builder.operations, seen.place
         path = seen.path
         if seen.node is not None and seen.node.shape is None and seen.node.free:
@@ -281,7 +280,7 @@ class FormulaTrace(Lowering):
         return node if wanted else self.builder.operations.apply("not", [node], place)
 
     def _choose_stages(self, flags: dict[str, Outcome], inputs: Mapping[str, Array]) -> ir.Function:
-        """The function of the flags whose inputs are at hand."""
+        """Function of the flags whose inputs are given."""
         known = {
             name: None for name, spelt in self._spelt.items() if self._given.get(spelt) in inputs
         }
@@ -303,7 +302,7 @@ class FormulaTrace(Lowering):
 
 
 def _drop_long(function: ir.Function) -> ir.Function:
-    """The function without the results that take too long: a window of any length is permitted."""
+    """Function without the results that take too long: a window may have any length."""
     short: dict[str, None] = {
         t.name: None for t in function.tensors().values() if not isinstance(t, ir.Stage)
     }
@@ -322,8 +321,7 @@ def _drop_long(function: ir.Function) -> ir.Function:
 
 @functools.lru_cache(maxsize=4)
 def trace_formula(call: Call) -> FormulaTrace:
-    """What a call evaluates of its operator's formula. Raises `DmlcError` where the operator does
-    not permit the call."""
+    """Trace of a call's formula. Raises `DmlcError` for a call that the operator refuses."""
     binding = call.binding
     names = {name: name for name in binding.tensors}
     while binding.operator.gradient is not None and binding.forward is not None:

@@ -1,8 +1,8 @@
-"""Variants of a case: other programs, and other memory, that must give the same results.
+"""Variants of a case: other programs, and other strides, that must give the same results.
 
-They need no oracle. A result is held to what the case itself gave on the same device: bit for bit
-where it rounds as every device must, or else within the bounds of both. Where they disagree, the
-compiler or a driver is wrong. What a variant cannot do for a case it says.
+They need no oracle. A result is compared with that of the case itself on the same device: bit for
+bit if it is rounded as every device must, or else within the bounds of both. A difference is an
+error of the compiler or of a driver. A variant that does not apply to a case says why.
 """
 
 from __future__ import annotations
@@ -46,30 +46,30 @@ Results = dict[str, Array]
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """Another way to come by the results of a case."""
+    """Other way to compute the results of a case."""
 
     name: str
     case: Case
-    """What it is a variant of: mostly the case that variants are asked of."""
+    """Case that it is a variant of, mostly the original one."""
     compute: Callable[[str], Results]
 
     def run(self, device: str) -> Results:
-        """The results by the names that the case has for them. Raises `UnsupportedError` where
-        there is no such variant of the case on that device, and says why."""
+        """Results under the names of the case. Raises `UnsupportedError`, with the reason, if the
+        variant does not apply to the case on that device."""
         return self.compute(device)
 
 
 @dataclasses.dataclass(frozen=True)
 class VariantRun:
-    """What became of a variant."""
+    """Outcome of a variant."""
 
     name: str
     verdicts: Mapping[str, Verdict]
-    """How near each result is to the case's own."""
+    """Comparison of each result with that of the case."""
     reason: str = ""
-    """Why there is no such variant of the case."""
+    """Reason that the variant does not apply to the case."""
     error: str = ""
-    """What went wrong where it should have run."""
+    """Error of a variant that applies."""
 
     @property
     def holds(self) -> bool:
@@ -85,14 +85,14 @@ class VariantRun:
 def run_variants(
     case: Case, device: str, results: Mapping[str, Array], random: np.random.Generator
 ) -> list[VariantRun]:
-    """The variants that disagree with what a device gave for a case, or fail to run."""
+    """Variants that differ from the results of a case on a device, or fail to run."""
     return [run for run in try_variants(case, device, results, random) if not run.holds]
 
 
 def try_variants(
     case: Case, device: str, results: Mapping[str, Array], random: np.random.Generator
 ) -> Iterator[VariantRun]:
-    """Runs every variant of a case, and holds it to what the device gave for the case itself."""
+    """Runs every variant of a case, and compares it with the results of the case itself."""
     for variant in list_variants(case, random):
         try:
             wanted = results if variant.case is case else run_case(variant.case, device)
@@ -114,8 +114,9 @@ def hold_to(
     found: Mapping[str, Array],
     floats: FloatPromises = LEAST,
 ) -> dict[str, Verdict]:
-    """How near the results of a variant are to those of the case, on a device with these promises.
-    Either may be off by the bounds; what rounds alike everywhere is the same."""
+    """Compares the results of a variant with those of the case, on a device with these promises.
+    Both may have errors within the bounds; values that are rounded alike everywhere must be
+    equal."""
     bounds = case.find_truth(floats).allowed
     alike = _find_alike(case.call.function)
     verdicts: dict[str, Verdict] = {}
@@ -127,8 +128,8 @@ def hold_to(
 
 
 def _find_alike(function: Function) -> set[str]:
-    """The stages whose values are the same bits however they are computed: all that they are made
-    of rounds as every device must, and no order of terms matters."""
+    """Stages with the same bits however they are computed: all their operations are rounded as
+    every device must, and no order of terms matters."""
     found = {p.name for p in function.parameters} | {t.name for t in function.tables}
     for stage in function.stages:
         body, reduction = stage.body, stage.reduction
@@ -145,7 +146,7 @@ def _find_alike(function: Function) -> set[str]:
 
 
 def list_variants(case: Case, random: np.random.Generator) -> Iterator[Variant]:
-    """The variants of a case; what is drawn for them, `random` draws."""
+    """Variants of a case, with random choices by `random`."""
 
     seed = int(random.integers(1 << 32))
 
@@ -177,7 +178,7 @@ def list_variants(case: Case, random: np.random.Generator) -> Iterator[Variant]:
 
 
 def _find_compiling(device: str) -> AnyDevice:
-    """The device, where programs are compiled for it."""
+    """Device that programs are compiled for."""
     found = find_device(device)
     if found is None:
         raise UnsupportedError("the reference evaluates functions, and compiles none")
@@ -185,7 +186,7 @@ def _find_compiling(device: str) -> AnyDevice:
 
 
 def _run_by(case: Case, device: str, steps: Steps, profile: str | None = None) -> Results:
-    """A case by the program that some steps make of it."""
+    """Results of a case by the program of some steps."""
     found, function = _find_compiling(device), case.call.function
     executable = load_on(compile_for(function, found, steps, profile), found)
     outputs = {ir_name(n): make_output(d) for n, d in case.call.outputs.items()}
@@ -209,7 +210,7 @@ def _run_by_other_profile(case: Case, device: str) -> Results:
 
 
 def _run_by_matrices(case: Case, device: str) -> Results:
-    """A case by the kernels that the device takes of those with matrix instructions."""
+    """Results of a case by the device's kernels with matrix instructions."""
     rows = list_matrices(_find_compiling(device))
     if not rows:
         raise UnsupportedError(f"{device} has no matrix instruction that dmlc uses")
@@ -217,14 +218,14 @@ def _run_by_matrices(case: Case, device: str) -> Results:
 
 
 _ITEMS = 32
-"""Work items of a group where work is done in small parts."""
+"""Number of work items in a small group."""
 
 
 def lower_in_parts(
     function: Function, group: Group, profile: Profile, limits: Limits
 ) -> tuple[k.Kernel, ...]:
-    """The kernels of a group for a device that has small work groups, takes many to keep busy, and
-    caches nothing: reductions go in pieces, launches in rows of a few groups, stores by caches."""
+    """Kernels of a group for a device that has small work groups, needs many of them, and has no
+    caches: split reductions, launches in rows of a few groups, stores by caches."""
     small = dataclasses.replace(
         profile,
         group_size=min(profile.group_size, _ITEMS),
@@ -244,7 +245,7 @@ def lower_in_parts(
 
 
 def _run_permuted(case: Case, device: str, random: Random) -> Results:
-    """A case whose tensors have their axes in other orders, in memory and in the function."""
+    """Results of a case with the axes of its tensors permuted, in memory and in the function."""
     found, function = _find_compiling(device), case.call.function
     if all(len(tensor.extents) < 2 for tensor in function.tensors().values()):
         raise UnsupportedError("no tensor has two axes")
@@ -268,7 +269,7 @@ def _repack(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc
 
 
 def _pad(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc:
-    """Gaps after the elements along each axis."""
+    """Strides with gaps after the elements along each axis."""
     strides: list[int] = []
     step = random.randint(1, 2)
     for size in reversed(_sizes(desc)):
@@ -278,7 +279,7 @@ def _pad(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc:
 
 
 def _transpose(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc:
-    """The axes in another order in memory."""
+    """Strides with the axes permuted in memory."""
     axes = list(range(len(_sizes(desc))))
     while len(axes) > 1 and axes == sorted(axes):
         random.shuffle(axes)
@@ -287,7 +288,7 @@ def _transpose(desc: TensorDesc, array: Array | None, random: Random) -> TensorD
 
 
 def _repeat_values(case: Case, random: Random) -> Case:
-    """A case whose inputs each have the same values along an axis, where it has a longer one."""
+    """Case whose inputs each are constant along an axis, if it has a longer one."""
     inputs: Results = {}
     for name, array in case.inputs.items():
         axes = [axis for axis, size in enumerate(array.shape) if size > 1]
@@ -299,7 +300,7 @@ def _repeat_values(case: Case, random: Random) -> Case:
 
 
 def _repeat(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc:
-    """Strides of 0 along axes whose values are all the same."""
+    """Strides of 0 along axes with constant values."""
     found = [] if array is None else list(_list_repeating(array))
     if not found:
         return desc
@@ -310,7 +311,7 @@ def _repeat(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc
 
 
 def _list_repeating(array: Array) -> Iterator[int]:
-    """The axes of several elements along which all bits are the same."""
+    """Axes of several elements along which all bits are equal."""
     bits = np.ascontiguousarray(array).view(f"u{array.itemsize}")
     for axis, size in enumerate(bits.shape):
         first = bits.take([0], axis) if size > 1 else None
@@ -326,7 +327,7 @@ _Layout = Callable[[TensorDesc, Array | None, Random], TensorDesc]
 
 
 def _run_laid_out(case: Case, device: str, choose: _Layout, random: Random) -> Results:
-    """A case whose tensors lie in memory in another way."""
+    """Results of a case with other strides."""
     call = case.call
     tensors = {n: choose(d, case.inputs.get(n), random) for n, d in call.tensors.items()}
     if tensors == dict(call.tensors):
@@ -342,8 +343,7 @@ def _run_laid_out(case: Case, device: str, choose: _Layout, random: Random) -> R
 
 
 def _refuse_other_memory(call: Call, other: Call) -> None:
-    """Refuses tensors that lie in another way where the formula asks for strides, and comes to
-    something else by these."""
+    """Raises if the formula reads strides, and depends on the changed ones."""
     bodies, others = ([s.body for s in c.function.stages] for c in (call, other))
     if bodies != others:
         raise UnsupportedError("its results depend on the strides of its tensors")
@@ -357,7 +357,7 @@ def _first(error: DmlcError) -> str:
 
 
 def _run_open(case: Case, device: str) -> Results:
-    """A case by a program that is told as many sizes as can be when it runs."""
+    """Results of a case by a program with as many open sizes as possible."""
     found, call = _find_compiling(device), case.call
     function = open_sizes(call)
     packed = {n: dataclasses.replace(d, strides=None) for n, d in call.tensors.items()}
@@ -374,8 +374,8 @@ def _run_open(case: Case, device: str) -> Results:
 
 
 def open_sizes(call: Call) -> Function:
-    """The function of a call with as many of its sizes left open as the operator takes. Raises
-    `UnsupportedError`, with what it says to the first, for none."""
+    """Function of a call with as many open sizes as the operator takes. Raises `UnsupportedError`,
+    with the reason for the first, if there is none."""
     refused: DmlcError | None = None
     made: Function | None = None
     opened: dict[_Axis, str] = {}
@@ -396,11 +396,11 @@ def open_sizes(call: Call) -> Function:
 
 
 _Axis = tuple[str, int]
-"""Of a tensor, the number of an axis."""
+"""Axis: tensor and number."""
 
 
 def _list_groups(call: Call) -> Iterator[list[_Axis]]:
-    """Axes that may have one size: first all those of a size, then those at one place."""
+    """Axes that may have one open size: first all those of equal size, then those at one place."""
     axes = [((n, a), s) for n, d in call.tensors.items() for a, s in enumerate(_sizes(d)) if s > 1]
     sizes = dict.fromkeys(size for (name, _), size in axes if name in call.inputs)
     for size in sizes:
@@ -412,7 +412,7 @@ def _list_groups(call: Call) -> Iterator[list[_Axis]]:
 
 
 def _bind_open(call: Call, opened: Mapping[_Axis, str]) -> Function:
-    """The function with those sizes left open. Outputs follow from inputs, where they can."""
+    """Function with those sizes open. Outputs follow from inputs where possible."""
 
     def describe(name: str, desc: TensorDesc) -> TensorDesc:
         sizes = [opened.get((name, axis), size) for axis, size in enumerate(_sizes(desc))]
@@ -438,8 +438,8 @@ def _bind_open(call: Call, opened: Mapping[_Axis, str]) -> Function:
 
 
 def _check_outputs(call: Call, function: Function, symbols: Mapping[str, int]) -> None:
-    """Refuses a function whose outputs have not the sizes of the call: those that follow may be
-    one choice of several."""
+    """Raises if the function's outputs have other sizes than the call's, which may be one of
+    several choices."""
     found = function.tensors()
     for name, desc in call.outputs.items():
         extents = found[ir_name(name)].extents

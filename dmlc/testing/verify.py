@@ -1,4 +1,4 @@
-"""Checks what a device computed against the reference."""
+"""Comparison of a device's results with the reference."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from dmlc.testing.loose import Looseness, find_looseness
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """One output: how near it is, and how near it must be."""
+    """Comparison of one output: its errors and its bounds."""
 
     comparison: Comparison
     allowed: Array
-    """What each element may differ by: see `bounds`."""
+    """Permitted error of each element; see `bounds`."""
     found: bool | int | float | None = None
-    """The element that is furthest from what is allowed, where any differs."""
+    """Computed value of the element that exceeds its bound most, or comes closest to it; None if
+    none differs."""
     wanted: bool | int | float | None = None
-    """What is expected there."""
+    """Expected value of that element."""
     share: float = 0.0
-    """The largest part of what it may differ by that any element does: 1 is all of it."""
+    """Largest error of an element relative to its bound."""
     looseness: Looseness = dataclasses.field(default_factory=Looseness)
-    """How many elements may differ by more than what is expected of them: these show nothing."""
+    """Number of elements whose bounds exceed the expected values, which test nothing."""
 
     @staticmethod
     def of(actual: Array, expected: Array, allowed: Array | float) -> Verdict:
@@ -48,7 +49,7 @@ class Verdict:
 
     @property
     def most(self) -> float | None:
-        """What the element that is furthest from what is allowed may differ by."""
+        """Bound of the element in `found`."""
         worst = self.comparison.worst
         return None if worst is None else float(self.allowed[worst])
 
@@ -111,7 +112,7 @@ def bind_for_arrays(
     attributes: Mapping[str, object],
     dims: Mapping[str, int] | None,
 ) -> Function:
-    """The function for these tensors: an operator takes attributes, a graph symbols."""
+    """Function for these tensors: an operator takes attributes, a graph symbols."""
     if isinstance(subject, Graph):
         return subject.bind(tensors, dims)
     return expect("subject", subject, Operator, "a dmlc.Operator or a dmlc.Graph").bind(

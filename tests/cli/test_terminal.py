@@ -19,7 +19,7 @@ from dmlc.scalars import Array
 from dmlc.source import Diagnostic, Note, Source, Span
 from dmlc.testing.harness import OperatorTest, Settings, Summary
 from dmlc.testing.jobs import Done, Target
-from dmlc.testing.outcome import Kind, Outcome, Status
+from dmlc.testing.outcome import CheckKind, Outcome, Status
 from tests.cli.conftest import Dmlc
 
 WRONG = Diagnostic(
@@ -223,7 +223,7 @@ def test_a_log_is_told_how_far_many_operators_are(
 ) -> None:
     settings = Settings(("reference",), 0, 0, None, 0)
     summary = OperatorTest(dmlc.operator("onednn.ReLU"), settings).summarize()
-    wrong = Outcome("ReLU", Kind.EXAMPLE, "example", Status.FAILED, "reference")
+    wrong = Outcome("ReLU", CheckKind.EXAMPLE, "example", Status.FAILED, "reference")
 
     def run_targets(targets: Sequence[Target], settings: Settings, jobs: int) -> Iterator[Done]:
         for number, target in enumerate(targets):

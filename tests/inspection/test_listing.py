@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dmlc.inspection.amd import read_listing
-from dmlc.inspection.listing import Instruction, Kind, Listing, Stretch
+from dmlc.inspection.listing import Instruction, InstructionClass, Listing, Stretch
 from dmlc.inspection.machine import MachineKernel
 from dmlc.inspection.radv import read_kernel
 from dmlc.inspection.turns import weigh_stretches
@@ -36,12 +36,12 @@ def test_a_recorded_kernel_of_rdna() -> None:
     assert (kernel.waves, kernel.wave) == (32, 64)
     # As many as the driver counts.
     assert len(kernel.listing.instructions) == 132
-    assert kernel.listing.count_widths(Kind.LOAD) == {4: 4}
-    assert kernel.listing.count_widths(Kind.STORE) == {4: 3}
-    assert kernel.listing.count_widths(Kind.UNIFORM_LOAD) == {4: 4}
+    assert kernel.listing.count_widths(InstructionClass.LOAD) == {4: 4}
+    assert kernel.listing.count_widths(InstructionClass.STORE) == {4: 3}
+    assert kernel.listing.count_widths(InstructionClass.UNIFORM_LOAD) == {4: 4}
     whole = kernel.listing.find_stretches()
     assert [len(s.instructions) for s in whole.walk()] == [58, 26, 19, 29]
-    assert sum(s.count(Kind.BARRIER) for s in whole.walk()) == 2
+    assert sum(s.count(InstructionClass.BARRIER) for s in whole.walk()) == 2
     # Two loads of four bytes each, before the first is waited for.
     assert [s.find_flight() for s in whole.loops] == [(8, 2), (0, 0), (8, 2)]
 
@@ -50,8 +50,8 @@ def test_a_recorded_kernel_of_gcn() -> None:
     kernel = read("relu_grad_f16.vega10", "vega10")
     assert (kernel.registers, kernel.uniform_registers) == (4, 32)
     assert len(kernel.listing.instructions) == 88
-    assert kernel.listing.count_widths(Kind.LOAD) == {2: 8}
-    assert kernel.listing.count_widths(Kind.STORE) == {2: 4}
+    assert kernel.listing.count_widths(InstructionClass.LOAD) == {2: 8}
+    assert kernel.listing.count_widths(InstructionClass.STORE) == {2: 4}
     whole = kernel.listing.find_stretches()
     assert whole.loops == []
     # Each pair is used before the next is asked for; a store is counted with them, and is no load.
@@ -66,28 +66,28 @@ def test_a_gpu_without_a_listing_is_refused() -> None:
 @pytest.mark.parametrize(
     ("line", "kind", "size"),
     [
-        ("buffer_load_b32 v5, v4, s[12:15], 0 offen", Kind.LOAD, 4),
-        ("buffer_load_b128 v[0:3], v4, s[12:15], 0 offen", Kind.LOAD, 16),
-        ("buffer_load_u16 v5, v4, s[12:15], 0 offen", Kind.LOAD, 2),
-        ("buffer_load_d16_b16 v5, v4, s[12:15], 0 offen", Kind.LOAD, 2),
-        ("buffer_load_short_d16 v5, v4, s[12:15], 0 offen", Kind.LOAD, 2),
-        ("buffer_load_ubyte v5, v4, s[12:15], 0 offen", Kind.LOAD, 1),
-        ("buffer_load_dwordx4 v[0:3], v4, s[12:15], 0 offen", Kind.LOAD, 16),
-        ("buffer_load_dword v0, v4, s[12:15], 0 offen", Kind.LOAD, 4),
-        ("buffer_load_format_xyzw v[0:3], v4, s[12:15], 0 offen", Kind.LOAD, 16),
-        ("global_load_b64 v[0:1], v4, off", Kind.LOAD, 8),
-        ("global_store_dwordx2 v4, v[0:1], off", Kind.STORE, 8),
-        ("buffer_store_b16 v5, v4, s[12:15], 0 offen", Kind.STORE, 2),
-        ("scratch_store_b32 off, v1, s32 offset:4", Kind.SPILL, 4),
-        ("s_buffer_load_b32 s6, s[8:11], s1", Kind.UNIFORM_LOAD, 4),
-        ("s_buffer_load_dwordx8 s[0:7], s[8:11], 0x0", Kind.UNIFORM_LOAD, 32),
-        ("s_load_b128 s[8:11], s[2:3], 0x20", Kind.OTHER, 0),
-        ("ds_store_2addr_stride64_b32 v3, v2, v1 offset1:4", Kind.SHARED, 0),
-        ("s_barrier", Kind.BARRIER, 0),
-        ("v_add_f32_e32 v2, v2, v5", Kind.OTHER, 0),
+        ("buffer_load_b32 v5, v4, s[12:15], 0 offen", InstructionClass.LOAD, 4),
+        ("buffer_load_b128 v[0:3], v4, s[12:15], 0 offen", InstructionClass.LOAD, 16),
+        ("buffer_load_u16 v5, v4, s[12:15], 0 offen", InstructionClass.LOAD, 2),
+        ("buffer_load_d16_b16 v5, v4, s[12:15], 0 offen", InstructionClass.LOAD, 2),
+        ("buffer_load_short_d16 v5, v4, s[12:15], 0 offen", InstructionClass.LOAD, 2),
+        ("buffer_load_ubyte v5, v4, s[12:15], 0 offen", InstructionClass.LOAD, 1),
+        ("buffer_load_dwordx4 v[0:3], v4, s[12:15], 0 offen", InstructionClass.LOAD, 16),
+        ("buffer_load_dword v0, v4, s[12:15], 0 offen", InstructionClass.LOAD, 4),
+        ("buffer_load_format_xyzw v[0:3], v4, s[12:15], 0 offen", InstructionClass.LOAD, 16),
+        ("global_load_b64 v[0:1], v4, off", InstructionClass.LOAD, 8),
+        ("global_store_dwordx2 v4, v[0:1], off", InstructionClass.STORE, 8),
+        ("buffer_store_b16 v5, v4, s[12:15], 0 offen", InstructionClass.STORE, 2),
+        ("scratch_store_b32 off, v1, s32 offset:4", InstructionClass.SPILL, 4),
+        ("s_buffer_load_b32 s6, s[8:11], s1", InstructionClass.UNIFORM_LOAD, 4),
+        ("s_buffer_load_dwordx8 s[0:7], s[8:11], 0x0", InstructionClass.UNIFORM_LOAD, 32),
+        ("s_load_b128 s[8:11], s[2:3], 0x20", InstructionClass.OTHER, 0),
+        ("ds_store_2addr_stride64_b32 v3, v2, v1 offset1:4", InstructionClass.SHARED, 0),
+        ("s_barrier", InstructionClass.BARRIER, 0),
+        ("v_add_f32_e32 v2, v2, v5", InstructionClass.OTHER, 0),
     ],
 )
-def test_instructions_fall_into_classes(line: str, kind: Kind, size: int) -> None:
+def test_instructions_fall_into_classes(line: str, kind: InstructionClass, size: int) -> None:
     found = classify(line)
     assert (found.kind, found.bytes) == (kind, size)
 
@@ -103,7 +103,11 @@ def test_waits_say_what_they_leave_under_way() -> None:
 
 def test_hints_are_told_from_what_a_unit_runs() -> None:
     lines = ("s_delay_alu instid0(VALU_DEP_1)", "s_waitcnt_depctr 0xfffd", "v_mov_b32 v0, 0")
-    assert [classify(line).kind for line in lines] == [Kind.HINT, Kind.HINT, Kind.OTHER]
+    assert [classify(line).kind for line in lines] == [
+        InstructionClass.HINT,
+        InstructionClass.HINT,
+        InstructionClass.OTHER,
+    ]
 
 
 def flight(*lines: str) -> tuple[int, int]:

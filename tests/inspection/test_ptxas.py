@@ -10,7 +10,7 @@ import pytest
 
 import dmlc
 from dmlc.inspection import ptxas
-from dmlc.inspection.listing import Kind
+from dmlc.inspection.listing import InstructionClass
 from dmlc.inspection.machine import MachineKernel
 from dmlc.inspection.nvidia import read_listing
 from dmlc.inspection.turns import weigh_stretches
@@ -36,8 +36,8 @@ def test_a_recorded_kernel() -> None:
     assert (kernel.wave, kernel.waves, kernel.uniform_registers) == (32, None, None)
     # Without what fills it up behind the end.
     assert len(kernel.listing.instructions) == 63
-    assert kernel.listing.count_widths(Kind.LOAD) == {4: 8}
-    assert kernel.listing.count_widths(Kind.STORE) == {4: 4}
+    assert kernel.listing.count_widths(InstructionClass.LOAD) == {4: 8}
+    assert kernel.listing.count_widths(InstructionClass.STORE) == {4: 4}
     whole = kernel.listing.find_stretches()
     assert whole.loops == []
     # Two operands are asked for, then compared: no third load before the first two are used.
@@ -65,17 +65,17 @@ def test_loops_of_a_recorded_kernel_are_those_of_ours() -> None:
 @pytest.mark.parametrize(
     ("line", "kind", "size"),
     [
-        ("LDG.E.128.CONSTANT R4, desc[UR8][R2.64]", Kind.LOAD, 16),
-        ("@!P0 LDG.E.U16 R4, desc[UR8][R2.64]", Kind.LOAD, 2),
-        ("STG.E.64 desc[UR8][R2.64], R4", Kind.STORE, 8),
-        ("LDS R3, [R11+UR4+0x200]", Kind.SHARED, 0),
-        ("LDL.128 R4, [R1+0x10]", Kind.SPILL, 16),
-        ("BAR.SYNC.DEFER_BLOCKING 0x0", Kind.BARRIER, 0),
-        ("LDC.64 R2, c[0x0][0x220]", Kind.OTHER, 0),
-        ("FADD R0, R11, R0", Kind.OTHER, 0),
+        ("LDG.E.128.CONSTANT R4, desc[UR8][R2.64]", InstructionClass.LOAD, 16),
+        ("@!P0 LDG.E.U16 R4, desc[UR8][R2.64]", InstructionClass.LOAD, 2),
+        ("STG.E.64 desc[UR8][R2.64], R4", InstructionClass.STORE, 8),
+        ("LDS R3, [R11+UR4+0x200]", InstructionClass.SHARED, 0),
+        ("LDL.128 R4, [R1+0x10]", InstructionClass.SPILL, 16),
+        ("BAR.SYNC.DEFER_BLOCKING 0x0", InstructionClass.BARRIER, 0),
+        ("LDC.64 R2, c[0x0][0x220]", InstructionClass.OTHER, 0),
+        ("FADD R0, R11, R0", InstructionClass.OTHER, 0),
     ],
 )
-def test_instructions_fall_into_classes(line: str, kind: Kind, size: int) -> None:
+def test_instructions_fall_into_classes(line: str, kind: InstructionClass, size: int) -> None:
     (found,) = read_listing(f"        /*0010*/                   {line} ;\n").instructions
     assert (found.kind, found.bytes) == (kind, size)
 

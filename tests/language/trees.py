@@ -119,11 +119,13 @@ sentences = st.one_of(
 requires = st.builds(syntax.Require, expressions, st.none() | texts, span=st.just(NOWHERE))
 
 
-def _rows(columns: int) -> st.SearchStrategy[syntax.Row]:
+def _rows(columns: int) -> st.SearchStrategy[syntax.TableRow]:
     # A row of nothing but dashes would be the rule under a header.
     cells = cell_texts.filter(lambda t: t.strip("-: ") != "" or t == "")
     return st.lists(cells, min_size=columns, max_size=columns).map(
-        lambda cells: syntax.Row(tuple(syntax.Cell(t, span=NOWHERE) for t in cells), span=NOWHERE)
+        lambda cells: syntax.TableRow(
+            tuple(syntax.Cell(t, span=NOWHERE) for t in cells), span=NOWHERE
+        )
     )
 
 

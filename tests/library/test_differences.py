@@ -14,7 +14,7 @@ from dmlc.scalars import DataType
 from dmlc.testing.case import Call, Case
 from dmlc.testing.differences import find_all_concerned
 from dmlc.testing.examples import read_cases
-from dmlc.testing.outcome import Kind, Status, check_example, is_bindable
+from dmlc.testing.outcome import CheckKind, Status, check_example, is_bindable
 
 NAMES = [name for name, operator in dmlc.operators().items() if operator.definition.differences]
 
@@ -68,7 +68,7 @@ def test_what_it_says_holds_on_the_reference(name: str) -> None:
         for case in read_cases(operator, difference):
             outcome = check_example(case, "reference")
             assert (outcome.kind, outcome.status, outcome.message) == (
-                Kind.EXAMPLE, Status.PASSED, "",
+                CheckKind.EXAMPLE, Status.PASSED, "",
             )  # fmt: skip
 
 

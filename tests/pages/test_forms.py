@@ -6,10 +6,10 @@ import pytest
 
 from dmlc import pages
 from dmlc.language.format import format_expression
-from dmlc.pages.blocks import Code, Paragraph, Row, Table, words
+from dmlc.pages.blocks import Code, PageRow, PageTable, Paragraph, words
 from dmlc.pages.columns import find_columns, read_tensor
 from dmlc.pages.draft import Attribute, Draft, Level, Tensor
-from dmlc.pages.formulas import Names, make_function, parse_code, split_statements, translate
+from dmlc.pages.formulas import NameMap, make_function, parse_code, split_statements, translate
 from dmlc.pages.markdown import read_markdown
 from dmlc.pages.mathematics import read_latex
 from dmlc.pages.sentences import split
@@ -158,7 +158,7 @@ def draft() -> Draft:
     ],
 )  # fmt: skip
 def test_code(text: str, expected: str | None) -> None:
-    assert translate(text, Names(draft(), {"x": "InputTensor"})) == expected
+    assert translate(text, NameMap(draft(), {"x": "InputTensor"})) == expected
 
 
 def test_cases_become_a_choice() -> None:
@@ -171,7 +171,7 @@ def test_cases_become_a_choice() -> None:
     assert found is not None
     (statement,), others = found
     assert (statement.parameters, statement.lines, others) == (("x",), (5, 6), [4])
-    assert translate(statement.value, Names(draft(), {"x": "InputTensor"})) == (
+    assert translate(statement.value, NameMap(draft(), {"x": "InputTensor"})) == (
         "InputTensor >= 0 ? InputTensor : -InputTensor"
     )
 
@@ -295,9 +295,11 @@ def test_an_equation_becomes_a_function() -> None:
 # Tables ----------------------------------------------------------------------------------------
 
 
-def table(*rows: str) -> Table:
-    made = [Row(tuple(c.strip() for c in row.split("|")), (n,)) for n, row in enumerate(rows, 1)]
-    return Table(made[0], tuple(made[1:]))
+def table(*rows: str) -> PageTable:
+    made = [
+        PageRow(tuple(c.strip() for c in row.split("|")), (n,)) for n, row in enumerate(rows, 1)
+    ]
+    return PageTable(made[0], tuple(made[1:]))
 
 
 @pytest.mark.parametrize(

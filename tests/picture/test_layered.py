@@ -53,7 +53,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[Box], list[Link]]:
 
 def check(boxes: list[Box], links: list[Link], found: Arrangement) -> None:
     """Nothing overlaps or leaves the plane, and links meet boxes at their ends only."""
-    spots = list(zip(boxes, found.places, strict=True))
+    spots = list(zip(boxes, found.corners, strict=True))
     for box, place in spots:
         assert place.x >= -0.01
         assert place.y >= -0.01
@@ -64,7 +64,7 @@ def check(boxes: list[Box], links: list[Link], found: Arrangement) -> None:
         assert apart or p.y + a.height <= q.y + 0.01 or q.y + b.height <= p.y + 0.01
     for link, route in zip(links, found.routes, strict=True):
         (x1, y1), (x2, y2) = route[0], route[-1]
-        upper, lower = found.places[link.source], found.places[link.target]
+        upper, lower = found.corners[link.source], found.corners[link.target]
         assert y1 == pytest.approx(upper.y + boxes[link.source].height)
         assert y2 == pytest.approx(lower.y)
         assert upper.x - 10.01 <= x1 <= upper.x + boxes[link.source].width + 10.01
@@ -85,7 +85,7 @@ def test_nothing_overlaps(graph: tuple[list[Box], list[Link]]) -> None:
     boxes, links = graph
     found = arrange(boxes, links, GAPS)
     check(boxes, links, found)
-    tops = [place.y for place in found.places]
+    tops = [place.y for place in found.corners]
     for link in links:
         assert tops[link.source] + boxes[link.source].height < tops[link.target]
     for box, top in zip(boxes, tops, strict=True):
@@ -112,7 +112,7 @@ def test_nothing_overlaps_within_a_width(
     found = arrange(boxes, links, gaps)
     check(boxes, links, found)
     layers: dict[float, float] = {}
-    for box, place in zip(boxes, found.places, strict=True):
+    for box, place in zip(boxes, found.corners, strict=True):
         layers[place.y] = layers.get(place.y, -gaps.across) + box.width + gaps.across
     assert max(layers.values()) <= LIMIT
     ranks = rank_boxes(boxes, links, gaps)
@@ -133,7 +133,7 @@ def test_layouts_keep_the_width(graph: tuple[list[Box], list[Link]]) -> None:
     made = [*boxes, *(Box(s.width, s.height) for s in layout.copies)]
     assert layout.found.width <= LIMIT + 0.01
     assert not layout.found.routes or len(layout.found.routes) == len(links)
-    for (a, p), (b, q) in itertools.combinations(zip(made, layout.found.places, strict=True), 2):
+    for (a, p), (b, q) in itertools.combinations(zip(made, layout.found.corners, strict=True), 2):
         apart = p.x + a.width <= q.x + 0.01 or q.x + b.width <= p.x + 0.01
         assert apart or p.y + a.height <= q.y + 0.01 or q.y + b.height <= p.y + 0.01
 
@@ -160,7 +160,7 @@ def test_order_yields_to_links() -> None:
 def test_rows_keep_first_and_last_apart() -> None:
     boxes = [Box(60, 10, last=True), Box(60, 20), Box(60, 30, first=True), Box(90, 10), Box(90, 5)]
     found = arrange_rows(boxes, Gaps(across=10, down=5, limit=200.0))
-    assert [(p.x, p.y) for p in found.places] == [(0, 70), (0, 35), (0, 0), (70, 35), (0, 60)]
+    assert [(p.x, p.y) for p in found.corners] == [(0, 70), (0, 35), (0, 0), (70, 35), (0, 60)]
     assert (found.width, found.height) == (160, 80)
 
 
@@ -179,7 +179,7 @@ def test_a_chain_runs_straight_and_leaves_do_not_bend_it() -> None:
     chain = [Link(n, n + 1) for n in range(8)]
     leaves = [Link(9, 3), Link(10, 5), Link(11, 7)]
     found = arrange(boxes, [*chain, *leaves], GAPS)
-    middles = [place.x for place in found.places[:9]]
+    middles = [place.x for place in found.corners[:9]]
     assert max(middles) - min(middles) < 40
     assert all(len({x for x, _ in route}) == 1 for route in found.routes[:2])
 

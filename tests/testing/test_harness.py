@@ -20,7 +20,7 @@ from dmlc.testing import outcome as outcomes
 from dmlc.testing.case import Case
 from dmlc.testing.fill import KINDS, MILD
 from dmlc.testing.harness import Export, OperatorTest, Settings, run_tests
-from dmlc.testing.outcome import Cause, Kind, Outcome, Status
+from dmlc.testing.outcome import Cause, CheckKind, Outcome, Status
 from dmlc.testing.power import Power, Weakness
 from dmlc.testing.replay import read_failure
 from dmlc.testing.variants import VariantRun
@@ -36,14 +36,15 @@ def line_of(text: str) -> int:
 
 
 FOUND = {
-    "FIRST_LARGEST": (Kind.EXAMPLE, Cause.EXPECTED, "expect y = [[0, 1, 0]]",
+    "FIRST_LARGEST": (CheckKind.EXAMPLE, Cause.EXPECTED, "expect y = [[0, 1, 0]]",
                       "x=FLOAT32[1,3] y=FLOAT32[1,3]", "opencl"),
-    "CUBE_GRAD": (Kind.GRADIENT, Cause.GRADIENT, "dx = 3 * x * dy",
+    "CUBE_GRAD": (CheckKind.GRADIENT, Cause.GRADIENT, "dx = 3 * x * dy",
                   "x=FLOAT32[1] dy=FLOAT32[1] dx=FLOAT32[1]", None),
-    "TURN": (Kind.CALL, Cause.FORMULA, "y[i] = x[(i + 4) % 8]", "x=FLOAT32[1] y=FLOAT32[1]", None),
-    "DOUBLE": (Kind.EXAMPLE, Cause.EXPECTED, "expect y = [2, 5]",
+    "TURN": (CheckKind.CALL, Cause.FORMULA, "y[i] = x[(i + 4) % 8]",
+             "x=FLOAT32[1] y=FLOAT32[1]", None),
+    "DOUBLE": (CheckKind.EXAMPLE, Cause.EXPECTED, "expect y = [2, 5]",
                "x=FLOAT32[2] y=FLOAT32[2]", "opencl"),
-    "PAIR_SUM": (Kind.CALL, Cause.FORMULA, "y[i] = x[2 * i] + x[2 * i + 1]",
+    "PAIR_SUM": (CheckKind.CALL, Cause.FORMULA, "y[i] = x[2 * i] + x[2 * i + 1]",
                  "x=FLOAT32[1] y=FLOAT32[1]", None),
 }  # fmt: skip
 
@@ -58,7 +59,7 @@ def test_each_wrong_operator_is_found(name: str, tmp_path: Path) -> None:
     lines = WRONG.read_text().splitlines()
     place = [n for n, line in enumerate(lines, 1) if text in line][-1]
     # A gradient is wrong as a whole: its formula begins a line before.
-    assert first.place == f"{WRONG}:{place - (kind is Kind.GRADIENT)}"
+    assert first.place == f"{WRONG}:{place - (kind is CheckKind.GRADIENT)}"
     assert first.call == call
     assert first.folder is not None
     again = read_failure(first.folder).run()
@@ -81,15 +82,17 @@ def test_the_same_seed_makes_the_same_cases_whatever_runs_beside() -> None:
     alone = describe(run_tests([relu], ["reference"], seed=3, cases=6))
     beside = describe(run_tests([reduce, relu], ["reference"], seed=3, cases=6))
     assert [row for row in beside if row[0] == relu.name] == alone
-    assert Counter(row[1] for row in alone)[Kind.CALL] == 6
-    assert Counter(row[1] for row in alone)[Kind.REFUSED] > 0
+    assert Counter(row[1] for row in alone)[CheckKind.CALL] == 6
+    assert Counter(row[1] for row in alone)[CheckKind.REFUSED] > 0
     other = describe(run_tests([relu], ["reference"], seed=4, cases=6))
-    assert [r for r in other if r[1] is Kind.CALL] != [r for r in alone if r[1] is Kind.CALL]
+    assert [r for r in other if r[1] is CheckKind.CALL] != [
+        r for r in alone if r[1] is CheckKind.CALL
+    ]
 
 
 def test_each_device_runs_the_same_cases() -> None:
     done = list(run_tests([dmlc.operator("onednn.ReLU")], ["opencl", "reference"], cases=3))
-    ran = [o for o in done if o.kind is not Kind.REFUSED]
+    ran = [o for o in done if o.kind is not CheckKind.REFUSED]
     pairs = list(zip(ran[::2], ran[1::2], strict=True))
     assert len(pairs) > 3
     for one, other in pairs:
@@ -107,7 +110,7 @@ def test_an_exception_of_any_kind_is_an_outcome(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(outcomes, "run_case", run_case)
     done = list(run_tests([dmlc.operator("onednn.ReLU")], ["opencl"], cases=3))
-    ran = [o for o in done if o.kind is not Kind.REFUSED]
+    ran = [o for o in done if o.kind is not CheckKind.REFUSED]
     assert len(ran) > 3
     assert {o.cause for o in ran} == {Cause.EXCEPTION}
     assert {o.message for o in ran} == {"ZeroDivisionError: by zero", "internal error: broken"}
@@ -137,7 +140,7 @@ def test_a_forbidden_call_that_is_taken_fails() -> None:
     operator = dmlc.load(WRONG).operators["PAIR_SUM"]
     (constraint,) = operator.definition.constraints
     done = run_tests([operator], ["reference"], cases=6)
-    refused = [o for o in done if o.kind is Kind.REFUSED]
+    refused = [o for o in done if o.kind is CheckKind.REFUSED]
     assert {o.status for o in refused} == {Status.PASSED}
     cases = [o.case for o in refused if o.case is not None]
     case = next(case for case in cases if case.span == constraint.span)
@@ -153,7 +156,7 @@ def test_an_example_that_cannot_be_bound_is_an_outcome() -> None:
     operator = dmlc.parse(text, "wrong.dml").operators["DOUBLE"]
     first, *others = run_tests([operator], ["reference"], cases=3)
     assert (first.status, first.cause, first.kind) == (
-        Status.FAILED, Cause.NO_CASE, Kind.EXAMPLE
+        Status.FAILED, Cause.NO_CASE, CheckKind.EXAMPLE
     )  # fmt: skip
     assert first.place == f"wrong.dml:{line_of('expect y = [2, 5]')}"
     assert "'y' is [2] here, and [3] expected" in first.message
@@ -170,7 +173,7 @@ def test_a_case_that_would_let_wrong_results_pass_is_drawn_anew() -> None:
     """The cubes of denormal numbers are zeros, and so would zeros pass."""
     operator = dmlc.load(WRONG).operators["CUBE"]
     test = OperatorTest(operator, Settings(("reference",), cases=12, variants=0))
-    drawn = [o for o in test.run() if o.kind is Kind.CALL]
+    drawn = [o for o in test.run() if o.kind is CheckKind.CALL]
     assert len(drawn) == 12
     kinds = {*KINDS, MILD} - {"denormal"}
     assert {o.title for o in drawn} == {f"{kind} data" for kind in kinds}
@@ -185,7 +188,7 @@ def test_weak_cases_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness, "find_weakness", find_weakness)
     operator = dmlc.load(WRONG).operators["CUBE"]
     test = OperatorTest(operator, Settings(("reference",), cases=4, variants=0))
-    drawn = [o for o in test.run() if o.kind is Kind.CALL]
+    drawn = [o for o in test.run() if o.kind is CheckKind.CALL]
     assert [o.weakness for o in drawn] == ["anything would pass"] * 4
     summary = test.summarize()
     assert summary.weak == 4
@@ -230,7 +233,7 @@ def test_a_function_that_never_reaches_its_limit_is_found(monkeypatch: pytest.Mo
 
     gradient = dmlc.gradient(dmlc.parse(GELU).operators["GELU_TANH"], wrt=["x"])
     done = list(run_tests([gradient], ["reference"], cases=6, variants=0))
-    drawn = [o.case for o in done if o.kind is Kind.CALL and o.case is not None]
+    drawn = [o.case for o in done if o.kind is CheckKind.CALL and o.case is not None]
     assert {o.status for o in done} == {Status.PASSED}
     monkeypatch.setattr(outcomes, "run_case", run_case)
     wrong = [outcomes.check_case(case, "reference") for case in drawn]
@@ -253,7 +256,7 @@ def test_other_data_are_drawn_where_bounds_are_larger_than_results() -> None:
     """Of one of five values it is a close call which whole number is next."""
     operator = dmlc.parse(CLOSE.replace("FORMULA", "ceil(x * 0.1 + 0.9)")).operators["CLOSE"]
     test = OperatorTest(operator, Settings(("reference",), cases=12, variants=0))
-    drawn = [o for o in test.run_drawn() if o.kind is Kind.CALL]
+    drawn = [o for o in test.run_drawn() if o.kind is CheckKind.CALL]
     assert len(drawn) == 12
     titles = {o.title for o in drawn}
     assert "mild data" in titles
@@ -287,7 +290,7 @@ def test_hostile_data_are_kept_and_their_bounds_are_said(tmp_path: Path) -> None
 def test_some_drawn_calls_run_as_variants(count: int) -> None:
     operator = dmlc.load(WRONG).operators["CUBE"]
     done = list(run_tests([operator], ["opencl", "reference"], cases=6, variants=count))
-    varied = [o for o in done if o.kind is Kind.VARIANT]
+    varied = [o for o in done if o.kind is CheckKind.VARIANT]
     assert [(o.device, o.status) for o in varied] == [
         ("opencl", Status.PASSED), ("reference", Status.PASSED),
     ] * count  # fmt: skip
@@ -301,7 +304,7 @@ def test_a_variant_that_disagrees_fails(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(outcomes, "try_variants", try_variants)
     operator = dmlc.load(WRONG).operators["CUBE"]
     (failure,) = [o for o in run_tests([operator], cases=3) if o.status is Status.FAILED]
-    assert (failure.kind, failure.cause) == (Kind.VARIANT, Cause.VARIANT)
+    assert (failure.kind, failure.cause) == (CheckKind.VARIANT, Cause.VARIANT)
     assert failure.message == "other strides: the device is lost"
     assert failure.call == "x=FLOAT32[1] y=FLOAT32[1]"
 
@@ -310,7 +313,7 @@ def test_memory_is_checked_of_an_example_and_a_drawn_call_on_each_device() -> No
     relu = dmlc.operator("directml.ACTIVATION_RELU")
     done = list(run_tests([relu], ["opencl", "vulkan", "reference"], cases=6, variants=0,
                           check_memory=True))  # fmt: skip
-    checked = [o for o in done if o.kind is Kind.MEMORY]
+    checked = [o for o in done if o.kind is CheckKind.MEMORY]
     # Of the first example, in a type that shaders have; then of the first drawn call.
     assert Counter((o.device, o.status) for o in checked) == {
         ("opencl", Status.PASSED): 2,
@@ -322,7 +325,7 @@ def test_memory_is_checked_of_an_example_and_a_drawn_call_on_each_device() -> No
     }
     assert not any(o.status is Status.FAILED for o in done)
     plain = run_tests([relu], ["opencl"], cases=3, variants=0)
-    assert Kind.MEMORY not in {o.kind for o in plain}
+    assert CheckKind.MEMORY not in {o.kind for o in plain}
 
 
 def test_what_goes_wrong_in_memory_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -336,7 +339,7 @@ def test_what_goes_wrong_in_memory_fails(monkeypatch: pytest.MonkeyPatch, tmp_pa
     done = run_tests([operator], cases=3, failures=tmp_path, variants=0, check_memory=True)
     failures = [o for o in done if o.status is Status.FAILED]
     assert {(o.kind, o.cause, o.device) for o in failures} == {
-        (Kind.MEMORY, Cause.MEMORY, "opencl")
+        (CheckKind.MEMORY, Cause.MEMORY, "opencl")
     }
     assert failures[0].message == "cpu: the kernel k stores into y at element 3\ngpu: a race"
     assert failures[0].call == "x=FLOAT32[1] y=FLOAT32[1]"
@@ -374,7 +377,7 @@ def test_cases_are_exported_once_whatever_they_ran_on(tmp_path: Path) -> None:
         ("opencl", "reference"), cases=3, failures=tmp_path, export=Export(tmp_path, write)
     )
     done = list(OperatorTest(operator, settings).run())
-    exported = [o.status for o in done if o.kind is Kind.EXPORT]
+    exported = [o.status for o in done if o.kind is CheckKind.EXPORT]
     assert exported == [Status.PASSED, Status.UNSUPPORTED] + [Status.PASSED] * (len(written) - 2)
     failure = next(o for o in done if o.folder is not None)
     assert failure.folder is not None
@@ -384,7 +387,7 @@ def test_cases_are_exported_once_whatever_they_ran_on(tmp_path: Path) -> None:
         *[f"DOUBLE-drawn-call-{number:03}" for number in (1, 2, 3)],
     ]
     assert {case for case, _ in written} == {
-        o.case for o in done if o.kind in (Kind.EXAMPLE, Kind.CALL)
+        o.case for o in done if o.kind in (CheckKind.EXAMPLE, CheckKind.CALL)
     }
 
 
@@ -399,7 +402,7 @@ def test_an_error_of_an_export_is_an_outcome(tmp_path: Path) -> None:
     settings = Settings(("reference",), cases=1, variants=0, export=Export(tmp_path, write))
     failures = [o for o in OperatorTest(operator, settings).run() if o.status is Status.FAILED]
     assert {(o.kind, o.cause, o.message) for o in failures} == {
-        (Kind.EXPORT, Cause.EXPORT, "ZeroDivisionError: by zero")
+        (CheckKind.EXPORT, Cause.EXPORT, "ZeroDivisionError: by zero")
     }
     errors[0] = dmlc.DmlcError("cannot write")
     with pytest.raises(dmlc.DmlcError, match="cannot write"):

@@ -12,7 +12,7 @@ import dmlc
 from dmlc.scalars import Array, DataType
 from dmlc.testing.case import Call, Case
 from dmlc.testing.harness import run_tests
-from dmlc.testing.outcome import Cause, Kind, Status, check_gradient
+from dmlc.testing.outcome import Cause, CheckKind, Status, check_gradient
 from dmlc.testing.pairs import PairVerdict, check_differences, check_pair, is_pair
 from dmlc.testing.replay import read_failure
 
@@ -211,7 +211,7 @@ def test_the_harness_finds_a_wrong_gradient_and_keeps_it(tmp_path: Path) -> None
     operator = make_case("src / (1 + abs(src))", "d_dst / (1 + abs(src))").call.operator
     found = list(run_tests([operator], ["reference"], cases=12, failures=tmp_path))
     (failed,) = [o for o in found if o.folder is not None]
-    assert failed.kind is Kind.GRADIENT
+    assert failed.kind is CheckKind.GRADIENT
     assert failed.cause is Cause.GRADIENT
     assert failed.folder is not None
     assert failed.call in [f"src={t}[1] d_dst={t}[1] d_src={t}[1]" for t in ("FLOAT32", "FLOAT16")]

@@ -86,8 +86,9 @@ except dmlc.UnavailableError as error:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == [
-        "error: dmlc.testing.bindings needs Hypothesis, which is not installed [E0902]",
-        "  note: pip install 'dmlc[test]' installs it",
+        "error: dmlc.testing.bindings needs the Python package 'hypothesis', "
+        "which is not installed [E0902]",
+        "  note: install it with: pip install 'dmlc[test]'",
     ]
 
 

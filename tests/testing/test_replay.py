@@ -16,7 +16,7 @@ import dmlc
 from dmlc import TensorDesc
 from dmlc.scalars import Array, DataType
 from dmlc.testing.case import Call, Case, lay_out
-from dmlc.testing.outcome import Cause, Kind, Outcome, Status, check_case
+from dmlc.testing.outcome import Cause, CheckKind, Outcome, Status, check_case
 from dmlc.testing.replay import read_failure, write_failure, write_operator
 
 TEXT = """module own
@@ -84,7 +84,7 @@ def make_case() -> Case:
     return Case(call, {"x": lay_out(values, x)}, "drawn")
 
 
-def keep(case: Case, folder: Path, kind: Kind = Kind.CALL) -> Path:
+def keep(case: Case, folder: Path, kind: CheckKind = CheckKind.CALL) -> Path:
     outcome = check_case(case, "reference", kind)
     return write_failure(folder, outcome, "reference", 7)
 
@@ -97,7 +97,7 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert (folder / "command.txt").read_text() == f"dmlc test --replay {folder}\n"
     found = read_failure(folder)
-    assert (found.kind, found.device, found.seed) == (Kind.CALL, "reference", 7)
+    assert (found.kind, found.device, found.seed) == (CheckKind.CALL, "reference", 7)
     assert str(found.case.call) == str(case.call)
     assert found.case.call.attributes == case.call.attributes
     assert found.case.call.tensors == case.call.tensors
@@ -120,7 +120,7 @@ def test_an_example_keeps_what_it_expects(tmp_path: Path) -> None:
     call = Call(OPERATORS["own.LINE"], {"x": x, "y": x}, {"Limit": 8})
     inputs = {"x": np.array([1, 2], np.float32)}
     expected, within = {"y": np.array([2.0, 4.5])}, {"y": 0.25}
-    folder = keep(Case(call, inputs, "doubles", expected, within), tmp_path, Kind.EXAMPLE)
+    folder = keep(Case(call, inputs, "doubles", expected, within), tmp_path, CheckKind.EXAMPLE)
     found = read_failure(folder)
     assert found.case.within == within
     np.testing.assert_array_equal(found.case.expected["y"], [2, 4.5])

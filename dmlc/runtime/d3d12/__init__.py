@@ -1,11 +1,11 @@
-"""Running HLSL programs on Direct3D 12 devices: which there are, and a program loaded on one.
+"""HLSL programs on Direct3D 12 devices: list of devices, and loading of a program.
 
 On Linux, vkd3d runs them, on any Vulkan device. On Windows it is untested on hardware: see
 `device.UNTESTED`, which every device there carries as its note.
 
-The parts: `package` (what reaches Direct3D), `vkd3d` and `library` (that on Linux), `device`
-(choosing a device, the limits), `plan` (what a run does, and whether it may), `frame` (its buffers
-and pipelines), `executable` (the run).
+The parts: `package` (interface to Direct3D), `vkd3d` and `library` (its implementation on Linux),
+`device` (choosing a device, the limits), `plan` (checks and windows of a run), `frame` (buffers and
+pipelines), `executable` (the run).
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ CHOICE = ""
 
 
 def devices() -> tuple[D3D12Device, ...]:
-    """Every Direct3D 12 device of this machine; UnavailableError, with the cure, where nothing
-    reaches one: on Windows the package that `dmlc[d3d12]` installs, on Linux vkd3d."""
+    """Every Direct3D 12 device of this machine; UnavailableError, with the cure, without an
+    implementation: on Windows the package that `dmlc[d3d12]` installs, on Linux vkd3d."""
     return find_devices()
 
 
 def find_device(selector: str | None = None) -> D3D12Device:
-    """The device that a selector means: see `device.choose_device`."""
+    """Device of a selector: see `device.choose_device`."""
     return choose_device(devices(), selector)
 
 
 def find_tool() -> None:
-    """No tool watches what kernels do in memory there."""
+    """Returns None: no tool checks the kernels' memory accesses there."""
 
 
 def load(program: Program, selector: str | None = None) -> Executable:
-    """Builds a program on the device that the selector means.
+    """Builds a program on the selected device.
 
-    Raises `UnavailableError` without Direct3D 12, DXC or such a device, and `UnsupportedError`
-    where the program was compiled for another target or exceeds a limit of Direct3D 12.
+    Raises `UnavailableError` without Direct3D 12, DXC or such a device, and `UnsupportedError` for
+    a program that was compiled for another target or exceeds a limit of Direct3D 12.
     """
     return load_on(program, find_device(selector))
 

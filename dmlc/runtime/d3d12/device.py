@@ -1,10 +1,9 @@
-"""Which Direct3D 12 devices there are, which one a selector means, and what each allows.
+"""Direct3D 12 devices, their selection and their limits.
 
-On Windows, Direct3D is reached through the Python package compushady, which is imported here alone,
+On Windows, Direct3D is reached through the Python package compushady, which is imported only here,
 at the first call that needs it; on Linux through `vkd3d`. `package` is the interface of both. The
-limits are the ones that Direct3D 12 promises for
-every device of feature level 12_0, which is the level compushady asks for; they carry the names of
-`d3d12.h`. Running a program is `executable`'s business.
+limits are those that Direct3D 12 promises for every device of feature level 12_0, the level that
+compushady requests; they have the names of `d3d12.h`. `executable` runs programs.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from dmlc.shader_model import NEEDS
 from dmlc.source import DmlcError, Note, UnavailableError
 
 UNTESTED = "untested on hardware"
-"""What every device of Windows is said to be: this host ran over vkd3d on Linux, and never on a
+"""Note of every device on Windows: this runtime was tested over vkd3d on Linux, and never on a
 machine with Windows' Direct3D."""
 
 INSTALL_PACKAGE = Note("install what reaches Direct3D 12 with: pip install dmlc[d3d12]")
@@ -37,7 +36,7 @@ _BACKEND = "d3d12"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit of Direct3D 12, and its name in `d3d12.h`."""
+    """Limit of Direct3D 12, and its name in `d3d12.h`."""
 
     name: str
     value: int
@@ -50,19 +49,19 @@ CONSTANT_BYTES = Limit("D3D12_REQ_CONSTANT_BUFFER_ELEMENT_COUNT of 16 bytes", 40
 VIEW_ELEMENTS = Limit("D3D12_REQ_BUFFER_RESOURCE_TEXEL_COUNT_2_TO_EXP", 1 << 27)
 BUFFER_BYTES = Limit("D3D12_REQ_RESOURCE_SIZE_IN_MEGABYTES_EXPRESSION_C_TERM", 2048 << 20)
 _PROMISED_BYTES = 128 << 20
-"""Of one buffer on a device with little memory of its own: the A term of that expression."""
+"""Size of one buffer on a device with little dedicated memory: the A term of that expression."""
 
 
 STRICT = FloatPromises(FLOAT_WIDTHS, (16, 64), Division(1.0, 1.0), Division(CORRECT, CORRECT))
-"""What Direct3D promises of every device, where shaders are compiled for strict arithmetic:
-denormals of FLOAT32 alone may be flushed."""
+"""Promises of every Direct3D device, for shaders compiled with strict arithmetic: only denormals of
+FLOAT32 may be flushed."""
 TRANSLATED = dataclasses.replace(LEAST, lost=FLOAT_WIDTHS)
-"""What is left of that where vkd3d makes SPIR-V of DXIL: all is as Vulkan promises it, and no
-module asks for NaN, so that Mesa makes 0 of `x - x`."""
+"""Promises that remain if vkd3d translates DXIL to SPIR-V: those of Vulkan, without NaN, which no
+module requests, so that Mesa makes 0 of `x - x`."""
 
 
 class DeviceType(enum.Enum):
-    """What a device is, in order of preference."""
+    """Type of a device, in order of preference."""
 
     DISCRETE_GPU = "discrete GPU"
     INTEGRATED_GPU = "integrated GPU"
@@ -71,24 +70,25 @@ class DeviceType(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class D3D12Device:
-    """An adapter that Direct3D lists. Sizes are in bytes."""
+    """Adapter that Direct3D lists. Sizes are in bytes."""
 
     runtime: ClassVar[str] = _BACKEND
 
     index: int
-    """Its number in `devices()`, and in a selector `d3d12:<index>`."""
+    """Number in `devices()`, and in a selector `d3d12:<index>`."""
     name: str
     type: DeviceType
     vendor_id: int
     memory_bytes: int
-    """The video memory of its own."""
+    """Dedicated video memory."""
     shared_bytes: int
-    """The host's memory that it may use besides."""
+    """Host memory that it may use in addition."""
     driver: str = UNTESTED
-    """What runs shaders there, as far as that is said."""
+    """Driver of the shaders, if known."""
     note: str = UNTESTED
     abilities: Abilities | None = None
-    """None where the package does not say: the driver refuses what it cannot do."""
+    """Features of the device; None if the package does not list them, and the driver refuses what
+    it lacks."""
     floats: FloatPromises = STRICT
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class D3D12Device:
 
     @property
     def compile_options(self) -> CompileOptions:
-        """The package brings a root signature of its own."""
+        """Options for a package with a root signature of its own."""
         made: CompileOptions = {"root_signature": False}
         if self.abilities is not None:
             made["shader_model"] = self.abilities.dialect
@@ -105,7 +105,7 @@ class D3D12Device:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What it is and can do, for people."""
+        """Properties in words."""
         can = self.abilities
         if can is None:
             return ("Direct3D 12", self.type.value, *self.floats.facts)
@@ -119,13 +119,14 @@ class D3D12Device:
 
     @property
     def promised_bytes(self) -> int:
-        """The size of a buffer that is sure to be possible:
-        min(max(128 MiB, a quarter of the video memory), 2 GiB)."""
+        """Size of a buffer that is always possible: min(max(128 MiB, a quarter of the video
+        memory), 2 GiB)."""
         return min(max(_PROMISED_BYTES, self.memory_bytes // 4), BUFFER_BYTES.value)
 
 
 def load_package() -> Package:
-    """What reaches Direct3D 12 here. UnavailableError, with the cure, where nothing does."""
+    """Implementation of Direct3D 12 on this machine. UnavailableError, with the cure, if there is
+    none."""
     if PLATFORM == "linux":
         return cast(Package, importlib.import_module("dmlc.runtime.d3d12.vkd3d"))
     if PLATFORM == "win32":
@@ -137,7 +138,7 @@ def load_package() -> Package:
 
 
 def _load_compushady() -> Any:
-    """The package, set to Direct3D 12."""
+    """Package compushady, set to Direct3D 12."""
     try:
         package = importlib.import_module(_PACKAGE)
     except ImportError as problem:
@@ -168,7 +169,8 @@ def _load_compushady() -> Any:
 
 @contextlib.contextmanager
 def reporting(what: str) -> Generator[None]:
-    """Gives what Direct3D or the package refuse as a `DmlcError` that says `what` cannot be."""
+    """Converts errors of Direct3D or the package to a `DmlcError` that says `what` cannot be
+    done."""
     try:
         yield
     except DmlcError:
@@ -207,12 +209,11 @@ def _describe(index: int, handle: Handle) -> D3D12Device:
 
 
 def choose_device(devices: Sequence[D3D12Device], selector: str | None) -> D3D12Device:
-    """The device a selector means.
+    """Device of a selector.
 
     `selector` is `d3d12`, `d3d12:<index or part of a name>`, the part after the colon alone, or
-    None. Without such a part: the discrete GPU with the most memory, else an integrated one, else
-    a device in software. UnavailableError where there is no device or none that matches;
-    DmlcError for `d3d12:`.
+    None. Without such a part: the discrete GPU with the most memory, else an integrated one, else a
+    software device. UnavailableError if no device matches; DmlcError for `d3d12:`.
     """
     if not devices:
         raise UnavailableError("no Direct3D 12 device was found")
@@ -228,8 +229,11 @@ def choose_device(devices: Sequence[D3D12Device], selector: str | None) -> D3D12
 
 
 class Context:
-    """A device made ready. The package records every command in one list per device and lets
-    other threads run while it waits, so `lock` is held around whatever reaches the device."""
+    """Opened device.
+
+    The package records every command in one list per device and releases Python's lock while it
+    waits, so `lock` is held around every use of the device.
+    """
 
     def __init__(self, device: D3D12Device) -> None:
         self.device = device
@@ -239,14 +243,13 @@ class Context:
             self._handle = self.package.get_discovered_devices()[device.index]
 
     def make_buffer(self, heap: int, size: int, stride: int = 0) -> Buffer:
-        """A buffer of at least `size` bytes; of structures of `stride` bytes, where that is not
-        0."""
+        """Buffer of at least `size` bytes; of structures of `stride` bytes, if that is not 0."""
         return self.package.Buffer(size, heap, stride=stride, device=self._handle)
 
     def make_compute(
         self, shader: bytes, cbv: Sequence[Buffer], srv: Sequence[Buffer], uav: Sequence[Buffer]
     ) -> Compute:
-        """A pipeline with its buffers: each list fills registers from number 0 on."""
+        """Pipeline with its buffers: each list fills registers from number 0 on."""
         return self.package.Compute(
             shader, cbv=list(cbv), srv=list(srv), uav=list(uav), device=self._handle
         )
@@ -257,7 +260,7 @@ _contexts_lock = threading.Lock()
 
 
 def open_context(device: D3D12Device) -> Context:
-    """The context of a device, made once: two would record into the same list."""
+    """Context of a device, made once, since two would record into the same list."""
     with _contexts_lock:
         found = _contexts.get(device)
         if found is None:

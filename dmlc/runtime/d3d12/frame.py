@@ -1,10 +1,10 @@
-"""The buffers and pipelines of a run on a Direct3D 12 device, and the order in which they are used.
+"""Buffers and pipelines of a run on a Direct3D 12 device, in execution order.
 
-Values go in through a buffer of the upload heap and out through one of the readback heap; kernels
-work on buffers of the default heap. A buffer has one stride for life, so a tensor that kernels see
-as structures of different sizes has a buffer for each, and values are copied between them where
-a kernel is to see what another one stored. Each copy and each dispatch ends before the next one
-begins, so none needs a barrier.
+Values are uploaded through a buffer of the upload heap and read back through one of the readback
+heap; kernels work on buffers of the default heap. The stride of a buffer is fixed, so a tensor that
+kernels access as structures of different sizes has a buffer for each, and values are copied between
+them before a kernel reads what another one stored. Each copy and each dispatch ends before the next
+one begins, so none needs a barrier.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dmlc.runtime.d3d12.plan import Shader, View, buffer_bytes
 
 
 class Frame:
-    """What the windows of one size need on the device. Used by one thread at a time."""
+    """Device buffers and launches for the windows of one size. Used by one thread at a time."""
 
     def __init__(
         self, context: Context, program: Program, shaders: Sequence[Shader], window: Window
@@ -68,12 +68,12 @@ class Frame:
         self._tables = self._upload_tables(context, program, whole)
         parts = (*self._uploads.values(), *self._readbacks.values(), *buffers.values())
         self.bytes: int = sum(buffer.size for buffer in parts)
-        """What the frame takes, on the host and the device together."""
+        """Size of the frame in bytes, on the host and the device together."""
 
     def _upload_tables(
         self, context: Context, program: Program, whole: Mapping[str, int]
     ) -> dict[str, list[View]]:
-        """Brings the values that the program has to every view of them, once."""
+        """Uploads the program's constants to every view of them, once."""
         tables: dict[str, list[View]] = {}
         for tensor in program.constants:
             upload = context.make_buffer(context.package.HEAP_UPLOAD, whole[tensor.name])
@@ -104,8 +104,8 @@ class Frame:
                 readback.readback(memories[name])
 
     def _bring(self, view: View, current: dict[str, list[View]]) -> None:
-        """Copies a tensor's values to a view of it that does not have them. `current` lists the
-        views that do; a tensor that is not in it has none yet."""
+        """Copies a tensor's values to a view that lacks them. `current` lists the views that have
+        them; a tensor that is not in it has no values yet."""
         having = current.setdefault(view.tensor, [view])
         if view not in having:
             self._views[having[0]].copy_to(self._views[view])

@@ -1,7 +1,7 @@
-"""The C library for Direct3D 12 on Linux, built by the system's compiler at first use.
+"""C library for Direct3D 12 on Linux, built by the system's compiler at first use.
 
-The source is `templates/vkd3d.c`. What is built is kept in the user's cache folder, by the source's
-digest, where nobody else can have written; else in a folder that this process alone has.
+The source is `templates/vkd3d.c`. The library is kept in the user's cache folder, under the
+source's digest, if nobody else can have written there; else in a folder of this process alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dmlc.source import UnavailableError
 COMPILER = "cc"
 SOURCE = "templates/vkd3d.c"
 FOLDERS = ("/usr/include/vkd3d", "/usr/local/include/vkd3d")
-"""Where the headers are, beside where the compiler looks by itself."""
+"""Folders of the headers, besides the compiler's own."""
 OPTIONS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _LIBRARIES = ("-lvkd3d-utils", "-lvkd3d", "-lvkd3d-shader", "-lvulkan")
 _HEADERS = ("vkd3d_utils.h", "vkd3d_shader.h", "vkd3d.h", "vulkan/vulkan.h")
@@ -39,8 +39,8 @@ INSTALL = (
 
 @functools.cache
 def load_library() -> ctypes.CDLL:
-    """The library, built where it was not yet. Raises `UnavailableError`, with the cure, where a
-    compiler, headers or a library is missing or too old."""
+    """Library, built if necessary. Raises `UnavailableError`, with the cure, for a compiler,
+    headers or a library that are missing or too old."""
     path = _build(resource_path(SOURCE))
     try:
         return ctypes.CDLL(str(path))
@@ -49,7 +49,7 @@ def load_library() -> ctypes.CDLL:
 
 
 def _build(source: Path) -> Path:
-    """Where the library lies that a source makes."""
+    """Path of the library built from a source."""
     content = source.read_bytes()
     about = f"{platform.machine()} {' '.join((*OPTIONS, *_LIBRARIES))}".encode()
     name = f"vkd3d-{hashlib.sha256(content + about).hexdigest()[:32]}.so"
@@ -61,7 +61,7 @@ def _build(source: Path) -> Path:
 
 
 def _find_folder() -> Path:
-    """The folder for what is built: what lies there is run."""
+    """Folder of built libraries, whose contents are executed."""
     usual = cache_folder()
     if usual is not None and can_keep_files(usual / "d3d12") and is_own(usual / "d3d12"):
         return usual / "d3d12"
@@ -69,7 +69,7 @@ def _find_folder() -> Path:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether this user alone can have put files into a folder."""
+    """Whether only this user can have put files into a folder."""
     found = folder.stat()
     return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
@@ -96,7 +96,7 @@ def _compile(source: Path) -> bytes:
 
 
 def explain(said: Sequence[str]) -> str:
-    """What is missing, from what the compiler said."""
+    """Missing component, from the compiler's messages."""
     for header in _HEADERS:
         if any(f" {header}: No such file" in line for line in said):
             return f"{_NEEDED}, and there is no {header} here"

@@ -1,7 +1,7 @@
-"""What a run does on a Direct3D 12 device, decided before anything is made, and its refusals.
+"""Plan of a run on a Direct3D 12 device, made before any allocation, with all refusals.
 
-Without its debug layer Direct3D says nothing of a view or a dispatch over its limits, so each limit
-is checked here, by name. Nothing here talks to a driver.
+Without its debug layer Direct3D does not report a view or a dispatch over its limits, so each limit
+is checked here, by name. Nothing here calls a driver.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from dmlc.shader_model import list_needs
 from dmlc.source import UnsupportedError, join_words
 
 _ALIGNMENT = 256
-"""Buffers and views of constants are whole multiples of so many bytes."""
+"""Granularity in bytes of buffers and views of constants."""
 _STRUCTURED = (ResourceKind.STRUCTURED_BUFFER, ResourceKind.READ_WRITE_STRUCTURED_BUFFER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shader:
-    """A kernel as DXIL with its checksum, with its buffers in the order of their registers."""
+    """Kernel as DXIL with its checksum, with its buffers in register order."""
 
     dxil: bytes
     read: tuple[View, ...]
-    """Registers t0, t1, ..."""
+    """Views in registers t0, t1, ..."""
     written: tuple[View, ...]
-    """Registers u0, u1, ..."""
+    """Views in registers u0, u1, ..."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """A tensor as structures of so many bytes: kernels may disagree on the size for one tensor."""
+    """Tensor as structures of `stride` bytes; kernels may use different sizes for one tensor."""
 
     tensor: str
     stride: int
 
 
 def check_program(program: Program, device: D3D12Device) -> None:
-    """UnsupportedError where a program exceeds what a device can do, whatever its sizes."""
+    """Raises UnsupportedError for a program that exceeds a device's features at all sizes."""
     check_target(program, "hlsl", "Direct3D 12 devices")
     for kernel in program.kernels:
         what = f"the kernel {kernel.name}"
@@ -90,11 +90,8 @@ def _refuse(have: int, limit: Limit, what: str) -> None:
 
 
 def build_shader(kernel: KernelSource) -> Shader:
-    """Compiles a kernel, and finds the views that it wants of its tensors.
-
-    UnsupportedError for registers that cannot be filled, InternalError where the compiler sees
-    other registers than the program.
-    """
+    """Compiles a kernel, and finds its views of tensors. UnsupportedError for registers that cannot
+    be filled, InternalError if the compiler's registers are not the program's."""
     return _build(kernel, load_library())
 
 
@@ -119,7 +116,7 @@ def _build(kernel: KernelSource, library: Library) -> Shader:
 def _views(
     kernel: KernelSource, kind: str, buffers: Sequence[BufferBinding], used: Mapping[str, Resource]
 ) -> tuple[View, ...]:
-    """The views for the registers of one kind, number 0 first: they are filled in a row."""
+    """Views in the registers of one kind, from number 0 on without gaps."""
     made: list[View] = []
     for number, buffer in enumerate(sorted(buffers, key=lambda b: b.slot)):
         register = f"{kind}{buffer.slot}"
@@ -139,18 +136,17 @@ def _views(
 
 
 def buffer_bytes(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
-    """The size of the buffer for a tensor: whole multiples of 256 bytes, and never 0, which
-    cannot be made."""
+    """Size of a tensor's buffer: a multiple of 256 bytes, and never 0, which is not permitted."""
     return max(-(-tensor_bytes(tensor, sizes) // _ALIGNMENT), 1) * _ALIGNMENT
 
 
 def plan_windows(
     program: Program, shaders: Sequence[Shader], sizes: Mapping[str, int], device: D3D12Device
 ) -> tuple[Window, ...]:
-    """The stretches of a run, first to last; none where there is nothing to compute.
+    """Windows of a run, first to last; none if there is nothing to compute.
 
-    An element-wise program of tensors larger than a buffer is promised to be runs in several. Any
-    other goes to the device whole, and UnsupportedError says which limit it exceeds.
+    An element-wise program on tensors larger than the promised buffer size runs in several windows.
+    Any other program has one, and UnsupportedError names the limit it exceeds.
     """
     windows = list_windows(program, sizes, device.promised_bytes, limits.VIEW_ELEMENTS.value)
     for window in windows:

@@ -1,7 +1,8 @@
-"""Direct3D 12 on Linux: what `package` asks for, over libvkd3d, which makes Vulkan of Direct3D 12.
+"""Direct3D 12 on Linux: the interface of `package` over libvkd3d, which translates Direct3D 12 to
+Vulkan.
 
-The C library that it goes through is built at first use: see `library`. There is one device, which
-libvkd3d chooses; the variable VKD3D_VULKAN_DEVICE of the environment names another by its number.
+The C library in between is built at first use: see `library`. There is one device, which libvkd3d
+chooses; the environment variable VKD3D_VULKAN_DEVICE selects another by number.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _DISCRETE, _CPU = 2, 4
 
 
 class Facts(ctypes.Structure):
-    """What the library says of a device: the structure `facts` of its source."""
+    """Properties of a device: the structure `facts` of the library's source."""
 
     _fields_ = (
         ("name", ctypes.c_char * 256),
@@ -49,7 +50,7 @@ class Facts(ctypes.Structure):
 
 
 class Device:
-    """The device, opened."""
+    """Opened device."""
 
     def __init__(self, handle: int, facts: Facts, note: str) -> None:
         self.handle = handle
@@ -66,7 +67,7 @@ class Device:
 
 
 def get_discovered_devices() -> Sequence[Device]:
-    """The device. Raises `UnavailableError`, with the cure, where there can be none."""
+    """Device in a list. Raises `UnavailableError`, with the cure, if there is none."""
     device, process = _open()
     if process != os.getpid():
         raise UnavailableError(
@@ -119,7 +120,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "dmlc_free_compute": (None, (_POINTER,)),
     "dmlc_dispatch": (ctypes.c_int, (_POINTER, *(ctypes.c_uint,) * 3)),
 }
-"""What each function of the library gives and takes."""
+"""Result and argument types of each function of the library."""
 
 
 @functools.cache
@@ -145,12 +146,12 @@ _LIMITS = {
     "Structured TGSM byte stride 8": "shared memory whose elements have 8 bytes",
     "vsir_write_mask_64_from_32": "values of 64 bits that branches pass on",
 }
-"""What libvkd3d 2.1 cannot translate, by the words that it says of it. Whatever else it refuses is
-an error."""
+"""Constructs that libvkd3d 2.1 cannot translate, by its message about them. Any other failure is an
+error."""
 
 
 def explain(said: str) -> Exception:
-    """The error for what the library says failed."""
+    """Exception for a failure that the library reports."""
     for words, what in _LIMITS.items():
         if words in said:
             return UnsupportedError(f"libvkd3d cannot translate {what}", notes=[said])
@@ -158,7 +159,7 @@ def explain(said: str) -> Exception:
 
 
 class Buffer:
-    """A buffer of one heap: see `package.Buffer`."""
+    """Buffer of one heap: see `package.Buffer`."""
 
     def __init__(self, size: int, heap_type: int, *, stride: int, device: Device) -> None:
         handle = _library().dmlc_make_buffer(device.handle, heap_type, size, stride)
@@ -188,7 +189,7 @@ class Buffer:
 
 
 class Compute:
-    """A pipeline with its buffers: see `package.Compute`."""
+    """Pipeline with its buffers: see `package.Compute`."""
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
-"""A simulated device that takes every freedom which HLSL, Vulkan and Direct3D 12 give to devices.
+"""Simulated device that takes every freedom which HLSL, Vulkan and Direct3D 12 give to devices.
 
-It interprets the kernels that HLSL is made of, by the decisions that the HLSL is written by: where
-a language leaves a result open, it gives one that no compiler may count on. What is wrong on it and
-right on every driver at hand is wrong on some device.
+It interprets the kernels that HLSL is generated from, with the decisions of the HLSL generator: a
+result that the language leaves undefined is one that no compiler may count on. A program that is
+wrong on it and right on every available driver is wrong on some device.
 
-The parts: `device` (what it promises, and the text that names it), `executable` (a program on it).
-`dmlc.freedoms` has what there is to take, and `dmlc.codegen.simulate` the kernels as it runs them.
+The parts: `device` (promises and selectors), `executable` (a program on it). `dmlc.freedoms` lists
+the freedoms, and `dmlc.codegen.simulate` runs the kernels.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ CHOICE = ""
 
 
 def devices() -> tuple[StrictDevice, ...]:
-    """The device that takes all freedoms, by seed 0."""
+    """Device that takes all freedoms, with seed 0."""
     return (StrictDevice(),)
 
 
 def find_device(selector: str | None = None) -> StrictDevice:
-    """The device that a selector means: see `device.choose_device`."""
+    """Device of a selector: see `device.choose_device`."""
     return choose_device(selector)
 
 
 def find_tool() -> None:
-    """No tool of its own watches what kernels do in memory: the interpreter of kernels does."""
+    """Returns None: the interpreter of kernels itself checks memory accesses."""
 
 
 def load(program: Program, selector: str | None = None) -> Executable:
-    """Takes a program to the device that the selector means. Raises `UnsupportedError` where the
-    program was not compiled for it."""
+    """Loads a program on the selected device. Raises `UnsupportedError` for a program that was not
+    compiled for it."""
     return load_on(program, find_device(selector))
 
 
 def load_on(program: Program, device: StrictDevice) -> Executable:
-    """Takes a program to a device. Raises as `load` does."""
+    """Loads a program on a device. Raises as `load` does."""
     return Executable(program, device)

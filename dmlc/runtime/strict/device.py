@@ -1,4 +1,4 @@
-"""The simulated device: what it promises, and which one a selector means."""
+"""Simulated device: its promises, and its selectors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXACT = Division(CORRECT, CORRECT)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StrictDevice:
-    """A simulated device that takes some freedoms, by a seed."""
+    """Simulated device that takes some freedoms, decided by a seed."""
 
     runtime: ClassVar[str] = RUNTIME
 
@@ -26,7 +26,7 @@ class StrictDevice:
 
     @property
     def index(self) -> int | str:
-        """The seed, and the freedoms that it takes where these are not all."""
+        """Seed, followed by the freedoms that it takes unless it takes all."""
         if self.freedoms == frozenset(Freedom):
             return self.seed
         return ",".join((str(self.seed), *(sorted(self.freedoms) or ("none",))))
@@ -37,7 +37,7 @@ class StrictDevice:
 
     @property
     def driver(self) -> str:
-        """The version of the simulation."""
+        """Version of the simulation."""
         return VERSION
 
     @property
@@ -54,7 +54,8 @@ class StrictDevice:
 
     @property
     def floats(self) -> FloatPromises:
-        """It lists the mode that keeps NaN, infinities and signs of zeros, for those who ask."""
+        """Promises with the mode that keeps NaN, infinities and signs of zeros, for kernels that
+        request it."""
         division = LEAST.single if Freedom.DIVISION in self.freedoms else _EXACT
         denormals = () if Freedom.DENORMALS in self.freedoms else FLOAT_WIDTHS
         return FloatPromises(FLOAT_WIDTHS, denormals, division, division)
@@ -64,7 +65,7 @@ class StrictDevice:
         return {"interpreted": True}
 
     def take(self, special: tuple[int, ...]) -> Taken:
-        """What it takes of a kernel that asks it to keep NaN, infinities and the signs of zeros of
+        """Freedoms taken with a kernel that requests NaN, infinities and the signs of zeros of
         floats of some widths."""
         division = self.floats.single
         quotient, root = int(division.quotient - CORRECT), int(division.root - CORRECT)
@@ -72,16 +73,16 @@ class StrictDevice:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What it is and can do, for people."""
+        """Properties in words."""
         return ("interprets kernels in NumPy", self._say_freedoms(), *self.floats.facts)
 
 
 def choose_device(selector: str | None) -> StrictDevice:
-    """The device that a selector means.
+    """Device of a selector.
 
     `selector` is `strict`, `strict:SEED` for another seed than 0, or `strict:SEED,FREEDOM,...` for
-    a device that takes these freedoms alone; `none` is the freedom to do nothing. DmlcError for a
-    seed that is no number, UnknownNameError for a freedom that is none.
+    a device that takes only these freedoms; `none` is the empty freedom. DmlcError for a seed that
+    is no number, UnknownNameError for an unknown freedom.
     """
     text = part_of_selector(selector, RUNTIME)
     if not text:

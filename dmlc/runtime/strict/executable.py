@@ -1,8 +1,5 @@
-"""A program on the simulated device, ready to run: arrays in, arrays out.
-
-The arrays are checked and placed as on every device (`placement`); how their values come to the
-device and back is said in `copied`.
-"""
+"""Program on the simulated device: arrays in, arrays out. `placement` checks and places the arrays,
+as for every device; `copied` has the transfers."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ from dmlc.runtime.strict.device import StrictDevice
 from dmlc.source import UnsupportedError
 
 _LARGEST = 1 << 30
-"""What a tensor may take, in bytes."""
+"""Largest size of a tensor in bytes."""
 
 
 class Executable(CopyingExecutable):
-    """A program built for a device. Safe to call from several threads at once."""
+    """Program built for a device. Thread-safe."""
 
     def __init__(self, program: Program, device: StrictDevice) -> None:
         check_target(program, "hlsl", "simulated strict devices")
@@ -50,7 +47,7 @@ class Executable(CopyingExecutable):
 
 
 class _Frame:
-    """What the windows of one size need. Used by one thread at a time."""
+    """Launches for the windows of one size. Used by one thread at a time."""
 
     def __init__(self, device: StrictDevice, program: Program, window: Window) -> None:
         self._device, self._program, self._sizes = device, program, window.sizes
@@ -71,8 +68,8 @@ class _Frame:
             memories[tensor.name][: found.size] = found
 
     def _order(self) -> list[tuple[int, dict[str, int]]]:
-        """The kernels as they run: in any order in which each comes after those that it waits for.
-        What is repeated keeps its order."""
+        """Kernels in any topological order of their dependencies. Repeated kernels keep their
+        order."""
         order, kernels = list(self._program.order()), self._program.kernels
         if Freedom.ORDER not in self._device.freedoms or self._program.repeats:
             return order
@@ -84,8 +81,8 @@ class _Frame:
         return [(number, {}) for number in found]
 
     def _lay_out(self, tensor: TensorSpec, memories: Mapping[str, Bytes], shared: Array) -> Array:
-        """A tensor's elements: what the host gives, or what nobody has written. Tensors that are
-        never needed together have the same bytes, among those that are `shared`."""
+        """Elements of a tensor: the host's, or uninitialised ones. Tensors with disjoint lifetimes
+        use the same bytes of `shared`."""
         dtype = tensor.dtype.dtype
         if tensor.role is Role.CONSTANT:
             return constant_array(tensor).ravel()
@@ -98,7 +95,7 @@ class _Frame:
         return self._fill(size // tensor.dtype.bytes, dtype, tensor.name)
 
     def _fill(self, count: int, dtype: np.dtype[np.generic], name: str) -> Array:
-        """So many elements that nobody has written."""
+        """Uninitialised elements."""
         if Freedom.MEMORY not in self._device.freedoms:
             return np.zeros(count, dtype)
         return draw_bits(count, dtype, draw_key(self._device.seed, name))

@@ -1,8 +1,7 @@
-"""Running WGSL programs by WebGPU, through the package `wgpu`: which devices there are, and a
-program loaded on one.
+"""WGSL programs on WebGPU, through the package `wgpu`: list of devices, and loading of a program.
 
-The parts: `device` (the package, choosing a device, its limits), `plan` (what a run does, and
-whether it may), `frame` (its buffers and pipelines), `executable` (the run).
+The parts: `device` (the package, choosing a device, its limits), `plan` (checks and windows of a
+run), `frame` (buffers and pipelines), `executable` (the run).
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ CHOICE = ""
 
 
 def devices() -> tuple[WgpuDevice, ...]:
-    """Every device of this machine that WebGPU reaches; UnavailableError, with the cure, without
-    the package."""
+    """Every device of this machine that WebGPU lists; UnavailableError, with the cure, without the
+    package."""
     return find_devices()
 
 
 def find_device(selector: str | None = None) -> WgpuDevice:
-    """The device that a selector means: see `device.choose_device`."""
+    """Device of a selector: see `device.choose_device`."""
     return choose_device(devices(), selector)
 
 
 def find_tool() -> None:
-    """No tool watches what kernels do in memory there."""
+    """Returns None: no tool checks the kernels' memory accesses there."""
 
 
 def load(program: Program, selector: str | None = None) -> Executable:
-    """Builds a program on the device that the selector means.
+    """Builds a program on the selected device.
 
-    Raises `UnavailableError` without the package or such a device, and `UnsupportedError` where
-    the program was compiled for another target or exceeds a limit of the device.
+    Raises `UnavailableError` without the package or such a device, and `UnsupportedError` for a
+    program that was compiled for another target or exceeds a limit of the device.
     """
     return load_on(program, find_device(selector))
 

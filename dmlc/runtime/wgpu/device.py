@@ -1,7 +1,7 @@
-"""Which devices WebGPU reaches, which one a selector means, and a device made ready.
+"""WebGPU devices, their selection, and opened devices.
 
-WebGPU is reached through the package `wgpu`, imported here alone, at the first call that needs it.
-A device is asked for all that its adapter gives; WebGPU itself promises less.
+WebGPU is reached through the package `wgpu`, imported only here, at the first call that needs it. A
+device is requested with all limits of its adapter; WebGPU itself promises less.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _F16 = "shader-f16"
 
 
 class DeviceType(enum.Enum):
-    """What a device is, in order of preference. The values are WebGPU's."""
+    """Type of a device, in order of preference. The values are WebGPU's."""
 
     DISCRETE_GPU = "DiscreteGPU"
     INTEGRATED_GPU = "IntegratedGPU"
@@ -50,7 +50,7 @@ class DeviceType(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """What a device refuses to exceed. Sizes are in bytes; names in comments are WebGPU's."""
+    """Limits of a device. Sizes are in bytes; names in comments are WebGPU's."""
 
     groups: int  # maxComputeWorkgroupsPerDimension
     group_size: int  # maxComputeInvocationsPerWorkgroup
@@ -70,35 +70,35 @@ _LIMITS: Mapping[str, str] = {
     "uniform_range": "max-uniform-buffer-binding-size",
     "buffer": "max-buffer-size",
 }
-"""What the package calls them."""
+"""Names of the limits in the package."""
 _ALSO_ASKED = ("max-compute-workgroup-size-x", "max-bindings-per-bind-group")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WgpuDevice:
-    """A device that WebGPU reaches through one of a system's own interfaces."""
+    """Device that WebGPU reaches through one of the system's interfaces."""
 
     runtime: ClassVar[str] = RUNTIME
 
     index: int
-    """Its number in `devices()`, and in a selector `wgpu:<index>`."""
+    """Number in `devices()`, and in a selector `wgpu:<index>`."""
     name: str
     type: DeviceType
     backend: str
-    """The interface: `Vulkan`, `Metal` or `D3D12`."""
+    """Interface: `Vulkan`, `Metal` or `D3D12`."""
     driver: str
     limits: Limits
     float16: bool
-    """Whether kernels may have f16."""
+    """Whether kernels may use f16."""
     note: str = ""
-    """What was chosen before its driver started, and why; empty for nothing."""
+    """Choice made before its driver started, with the reason; empty for none."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.type.label}, WebGPU on {self.backend}, {self.driver})"
 
     @property
     def floats(self) -> FloatPromises:
-        """WebGPU itself promises no more, and has no words to ask a driver for it."""
+        """Promises of WebGPU, which has no way to request more from a driver."""
         return LEAST
 
     @property
@@ -107,7 +107,7 @@ class WgpuDevice:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What it is and can do, for people."""
+        """Properties in words."""
         return (
             f"WebGPU on {self.backend}, {self.type.label}",
             f"largest binding {self.limits.storage_range >> 20:,} MiB",
@@ -118,7 +118,7 @@ class WgpuDevice:
 
 
 def load_package() -> Any:
-    """The package. UnavailableError, with the cure, where it cannot be imported."""
+    """Package `wgpu`. UnavailableError, with the cure, if it cannot be imported."""
     try:
         return importlib.import_module("wgpu")
     except (ImportError, OSError) as problem:
@@ -130,7 +130,7 @@ def load_package() -> Any:
 
 @contextlib.contextmanager
 def reporting(what: str) -> Generator[None]:
-    """Gives what WebGPU refuses as a `DmlcError` that says `what` cannot be."""
+    """Converts errors of WebGPU to a `DmlcError` that says `what` cannot be done."""
     errors: Any = importlib.import_module("wgpu").GPUError
     try:
         yield
@@ -140,7 +140,7 @@ def reporting(what: str) -> Generator[None]:
 
 @functools.cache
 def _list_adapters() -> tuple[list[Any], int, str]:
-    """The adapters, the process that listed them, and what was chosen for lavapipe."""
+    """Adapters, the process that listed them, and the choice for lavapipe."""
     package = load_package()
     extras: Any = importlib.import_module("wgpu.backends.wgpu_native.extras")
     choice = lavapipe.choose_instructions()
@@ -168,7 +168,7 @@ def _adapters() -> tuple[list[Any], str]:
 
 
 def find_devices() -> tuple[WgpuDevice, ...]:
-    """Every device, in the order in which WebGPU lists them."""
+    """Every device, in WebGPU's order."""
     adapters, note = _adapters()
     return tuple(_describe(number, adapter, note) for number, adapter in enumerate(adapters))
 
@@ -191,11 +191,11 @@ def _describe(index: int, adapter: Any, note: str) -> WgpuDevice:
 
 
 def choose_device(devices: Sequence[WgpuDevice], selector: str | None) -> WgpuDevice:
-    """The device a selector means.
+    """Device of a selector.
 
-    `selector` is `wgpu`, `wgpu:<index or part of a name>`, the part after the colon alone, or
-    None. Without such a part: a discrete GPU, else an integrated one, else a CPU. UnavailableError
-    where there is no device or none that matches; DmlcError for `wgpu:`.
+    `selector` is `wgpu`, `wgpu:<index or part of a name>`, the part after the colon alone, or None.
+    Without such a part: a discrete GPU, else an integrated one, else a CPU. UnavailableError if no
+    device matches; DmlcError for `wgpu:`.
     """
     if not devices:
         raise UnavailableError("WebGPU finds no device", notes=[INSTALL_DRIVER])
@@ -211,7 +211,7 @@ def choose_device(devices: Sequence[WgpuDevice], selector: str | None) -> WgpuDe
 
 
 class Context:
-    """A device made ready. `lock` is held around whatever reaches it."""
+    """Opened device. `lock` is held around every use of it."""
 
     def __init__(self, device: WgpuDevice) -> None:
         self.device = device
@@ -231,7 +231,7 @@ _contexts_lock = threading.Lock()
 
 
 def open_context(device: WgpuDevice) -> Context:
-    """The context of a device, made once."""
+    """Context of a device, made once."""
     with _contexts_lock:
         found = _contexts.get(device)
         if found is None:

@@ -1,8 +1,5 @@
-"""A program on a device that WebGPU reaches, ready to run: arrays in, arrays out.
-
-The arrays are checked and placed as on every device (`placement`); how their values come to the
-device and back is said in `copied`.
-"""
+"""Program on a WebGPU device: arrays in, arrays out. `placement` checks and places the arrays, as
+for every device; `copied` has the transfers."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from dmlc.runtime.wgpu.plan import check_program, plan_windows
 
 
 class Executable(CopyingExecutable):
-    """A program built for a device. Safe to call from several threads at once."""
+    """Program built for a device. Thread-safe."""
 
     def __init__(self, program: Program, context: Context) -> None:
         check_program(program, context.device)

@@ -1,7 +1,5 @@
-"""The buffers and bindings of a run by WebGPU, and the order in which they are used.
-
-WebGPU itself puts a barrier wherever a dispatch needs what one before it stored.
-"""
+"""Buffers and bindings of a WebGPU run, in execution order. WebGPU itself inserts the barriers
+between dispatches."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from dmlc.runtime.wgpu.plan import buffer_bytes
 
 
 class Pipeline:
-    """A kernel made ready for a device."""
+    """Kernel prepared for a device."""
 
     def __init__(self, context: Context, kernel: KernelSource) -> None:
         device, package = context.handle, context.package
@@ -45,7 +43,7 @@ class Pipeline:
 
 
 class Frame:
-    """What the windows of one size need on the device. Used by one thread at a time."""
+    """Device buffers and launches for the windows of one size. Used by one thread at a time."""
 
     def __init__(
         self, context: Context, program: Program, pipelines: list[Pipeline], window: Window
@@ -68,7 +66,7 @@ class Frame:
         self._inputs = [t.name for t in program.tensors if is_loaded(t) and self._sizes[t.name]]
         self._outputs = [t.name for t in program.outputs if self._sizes[t.name]]
         self.bytes: int = sum(buffer.size for buffer in self._buffers.values())
-        """What the frame takes on the device."""
+        """Size of the frame's buffers in bytes."""
         for tensor in program.tensors:
             if tensor.role is Role.CONSTANT:
                 self._upload(tensor.name, as_bytes(constant_array(tensor)))
@@ -95,7 +93,7 @@ class Frame:
             self._launches.append((pipeline.handle, group, groups))
 
     def _upload(self, name: str, memory: Bytes) -> None:
-        """Brings values to a tensor's buffer, as whole words."""
+        """Uploads values to a tensor's buffer, as whole words."""
         loose = -memory.size % 4
         data = np.concatenate([memory, np.zeros(loose, np.uint8)]) if loose else memory
         self._device.queue.write_buffer(self._buffers[name], 0, data)

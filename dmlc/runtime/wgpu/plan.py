@@ -1,8 +1,5 @@
-"""What a run does by WebGPU, decided before anything is made, and its refusals.
-
-WebGPU checks every limit itself; what is checked here first is said in the program's own words.
-Nothing here talks to a driver.
-"""
+"""Plan of a WebGPU run, made before any allocation, with all refusals. WebGPU checks every limit
+itself; a check here gives a message in the program's terms. Nothing here calls a driver."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ from dmlc.source import UnsupportedError
 _ELEMENTS = 1 << 32
 _SHARED = re.compile(r"var<workgroup> \w+: array<(?:vec(\d)<\w+>|\w+), (\d+)>")
 _WORD = 4
-"""Bytes of a buffer are counted in words, and whatever groups share is of words."""
+"""Granularity in bytes of buffers and of shared memory."""
 
 
 def check_program(program: Program, device: WgpuDevice) -> None:
-    """UnsupportedError where a program exceeds what a device can do, whatever its sizes."""
+    """Raises UnsupportedError for a program that exceeds a device's features at all sizes."""
     check_target(program, "wgsl", "WebGPU devices")
     limits = device.limits
     for kernel in program.kernels:
@@ -50,17 +47,17 @@ def _refuse(device: WgpuDevice, what: str, have: int, most: int, limit: str) -> 
 
 
 def buffer_bytes(size: int) -> int:
-    """The size of a buffer for a tensor of so many bytes: whole words, and never 0."""
+    """Size of a tensor's buffer: whole words, and never 0."""
     return max(-(-size // _WORD), 1) * _WORD
 
 
 def plan_windows(
     program: Program, sizes: Mapping[str, int], device: WgpuDevice
 ) -> tuple[Window, ...]:
-    """The stretches of a run, first to last; none where there is nothing to compute.
+    """Windows of a run, first to last; none if there is nothing to compute.
 
-    An element-wise program of tensors larger than a binding runs in several. Any other goes to the
-    device whole, and UnsupportedError says which limit it exceeds.
+    An element-wise program on tensors larger than a binding runs in several windows. Any other
+    program has one, and UnsupportedError names the limit it exceeds.
     """
     largest = min(device.limits.storage_range, device.limits.buffer)
     windows = list_windows(program, sizes, largest, _ELEMENTS)
