@@ -402,11 +402,11 @@ def _plan_product(product: Contraction, last: str) -> _Tree:
             case = case.take(side, 8) if few else case
         if all(is_few):
             many = case.take(batches, 4)
-            deep: _Tree = many.take(depth, _LONG)
+            long: _Tree = many.take(depth, _LONG)
             if all(str(side).isidentifier() for side in (rows, columns)):
-                alone = _ANY.give_one(outputs).take(depth, _LONG)
-                deep = _divide(outputs, (2, None), lambda n: (alone, deep)[n])
-            return _divide(depth, (4096, None), lambda n: (many.take(depth, 256), deep)[n])
+                both = (_ANY.give_one(outputs).take(depth, _LONG), long)
+                long = _divide(outputs, (2, None), lambda n: both[n])
+            return _divide(depth, (4096, None), lambda n: (many.take(depth, 256), long)[n])
         if any(is_few):
             case = take(case, 1 << 13)
             return _divide(depth, (256, None), lambda n: case.take(depth, (128, 4096)[n]))
