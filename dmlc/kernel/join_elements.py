@@ -137,6 +137,9 @@ class _Joiner:
                 continue
             key = (buffer, is_stored, frozenset(place.terms.items()), place.number - lane)
             found = parts.setdefault(key, [])
+            if lane == 0 and self._unit * len(found) == width:
+                # The next phase over the same points reads the vector again.
+                found = parts[key] = []
             if lane != self._unit * len(found):
                 continue
             found.append(number)
