@@ -167,6 +167,13 @@ ROWS: Mapping[str, Row] = {
         ("N", 64, "H", "W"), (64, 64, 3, 3),
         *_take_image((1, 7, 7), (1, 17, 17), (8, 56, 56), (1, 224, 224), (256, 14, 14)),
     ),
+    "convolution 3x3 (N, C, H, W), K filters": _convolve(
+        ("N", "C", "H", "W"), ("K", "C", 3, 3),
+        *[
+            {"N": n, "C": c, "H": h, "W": h, "K": k}
+            for n, c, h, k in ((3, 5, 15, 5), (1, 16, 15, 16), (1, 64, 15, 64), (8, 64, 56, 64))
+        ],
+    ),
 }  # fmt: skip
 """Functions with sizes left open, by the names of the table's rows."""
 

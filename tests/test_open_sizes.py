@@ -279,6 +279,9 @@ AS_FAST = {
     ],
     "batch norm's gradient (N, C, H, W)": [{"N": 32, "C": 64, "H": 56, "W": 56}],
     "convolution 3x3 (8, 64, H, W)": [{"H": 17, "W": 17}],
+    "convolution 3x3 (N, C, H, W), K filters": [
+        {"N": 3, "C": 5, "H": 15, "W": 15, "K": 5}, {"N": 1, "C": 64, "H": 15, "W": 15, "K": 64},
+    ],
     "layer norm (N, 1024)": None,
     "layer norm (R, C)": [{"R": 8192, "C": 1000}, {"R": 4096, "C": 4096}, {"R": 300, "C": 4096}],
     "softmax (1024, N)": None,

@@ -138,6 +138,9 @@ class _Joiner:
                 continue
             key = (buffer, is_stored, place.plus(Affine(lane), -1))
             found = parts.setdefault(key, [])
+            if lane == 0 and self._unit * len(found) == width:
+                # The next phase over the same points reads the vector again.
+                found = parts[key] = []
             if lane != self._unit * len(found):
                 continue
             found.append(number)

@@ -383,16 +383,32 @@ def _plan_product(product: Contraction, last: str) -> _Tree:
     rows, columns, batches, depth = product.extents
     outputs, bounds = multiply((rows, columns, batches)), (_SKINNY, None)
 
+    def take(case: _Case, many: int) -> _Case:
+        """The case of so many outputs, with sides as long as each other that are left open: however
+        many symbols one is the product of."""
+        sides = (rows, columns, batches)
+        for side in sides:
+            known = dict(case.taken)
+            ones = (*case.taken, *((s, 1) for s in list_measured(outputs) if s not in known))
+            once, own = (max(1, estimate(size, ones)) for size in (outputs, side))
+            still_open = sum(bool(set(list_measured(each)) - known.keys()) for each in sides)
+            times = max(1, many / once) ** (1 / max(1, still_open))
+            case = case.take(side, round(times * own))
+        return case
+
     def share_out(is_few: Sequence[bool]) -> _Tree:
         case = _ANY
         for side, few in zip((rows, columns), is_few, strict=True):
             case = case.take(side, 8) if few else case
         if all(is_few):
-            many, alone = case.take(batches, 4), _ANY.give_one(outputs).take(depth, _LONG)
-            deep = _divide(outputs, (2, None), lambda n: (alone, many.take(depth, _LONG))[n])
-            return _divide(depth, (4096, None), lambda n: (many.take(depth, 256), deep)[n])
+            many = case.take(batches, 4)
+            long: _Tree = many.take(depth, _LONG)
+            if all(str(side).isidentifier() for side in (rows, columns)):
+                both = (_ANY.give_one(outputs).take(depth, _LONG), long)
+                long = _divide(outputs, (2, None), lambda n: both[n])
+            return _divide(depth, (4096, None), lambda n: (many.take(depth, 256), long)[n])
         if any(is_few):
-            case = case.take(outputs, 1 << 13)
+            case = take(case, 1 << 13)
             return _divide(depth, (256, None), lambda n: case.take(depth, (128, 4096)[n]))
         classes = [(), _IN_PIECES, _IN_DEEP_PIECES]
         deep = (256, 4096, _LONG)
@@ -404,9 +420,9 @@ def _plan_product(product: Contraction, last: str) -> _Tree:
 
         def make(number: int) -> _Tree:
             if number < len(classes):
-                return _ANY.take(outputs, classes[number][1]).take(depth, deep)
+                return take(_ANY, classes[number][1]).take(depth, deep)
             bound, many = whole[number - len(classes)]
-            case = _ANY.take(outputs, many).take(depth, 256)
+            case = take(_ANY, many).take(depth, 256)
             # Storing results takes as long as few products do.
             return case if bound is not None else _part_fours(last, case, case)
 

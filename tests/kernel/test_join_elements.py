@@ -186,6 +186,14 @@ def test_the_steps_of_a_loop_are_known_to_begin_where_vectors_do(target: str) ->
     assert [b.structure_bytes for b in kernel.buffers if not b.written] == [16, 16]
 
 
+def test_each_phase_over_a_row_of_halves_moves_four_words() -> None:
+    """So they are held, and read once in all."""
+    fused, (kernel,) = make_kernels(softmax("FLOAT16", 1, 6, 4096), "hlsl", "gpu")
+    loads = [p for s in walk(kernel.body) for p in walk_parts(s) if isinstance(p, k.Load)]
+    assert [p.type.lanes * 2 for p in loads] == [16] * 2
+    run(fused, (kernel,))
+
+
 def test_halves_beside_floats_stay_vectors_of_four() -> None:
     tensors = {
         "src": dmlc.TensorDesc("FLOAT16", (8, 256)),
