@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 from dmlc.index.affine import Affine, combine, single, solve
 
 NAMES = "abc"
+
+
+def make(constant: int, factors: dict[str, int]) -> Affine[str]:
+    return Affine(constant, tuple((name, n) for name, n in factors.items() if n))
+
+
 SUMS = st.builds(
-    lambda constant, factors: Affine(constant, tuple((n, f) for n, f in factors.items() if f)),
-    st.integers(-9, 9),
-    st.dictionaries(st.sampled_from(NAMES), st.integers(-3, 3)),
+    make, st.integers(-9, 9), st.dictionaries(st.sampled_from(NAMES), st.integers(-3, 3))
 )
 VALUES = st.fixed_dictionaries({name: st.integers(0, 9) for name in NAMES})
 OPERATIONS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dmlc.index.affine import Affine
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import add, index
-from dmlc.kernel.sums import Sum, add_up, find_rest, note
+from dmlc.kernel.arithmetic import add, index, multiply, operate
+from dmlc.kernel.sums import Sum, add_up, express, find_rest, note
 from dmlc.scalars import DataType
 
 _BOOL = k.Type(DataType.BOOL)
@@ -21,3 +21,10 @@ def test_each_choice_of_a_chain_is_looked_at_once() -> None:
     place = add_up(k.Local("x60", k.INDEX), known)
     assert find_rest(place, 4, known) == 0
     assert find_rest(place, 8, known) is None
+
+
+def test_what_is_taken_off_a_number_stands_behind_it() -> None:
+    place = k.Local("k2", k.INDEX)
+    assert express(Affine(57, ((place, -1),))) == operate("sub", index(57), place)
+    assert express(Affine(-2, ((place, 3),))) == operate("sub", multiply(place, 3), index(2))
+    assert express(Affine(4)) == index(4)
