@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._subclasses import FakeTensorMode
@@ -26,19 +26,20 @@ def take_apart(node: Node) -> Graph:
     """The graph of a composite node, with a placeholder for each tensor that it reads, in order.
     Nodes of the same operator, arguments and layouts share one. Raises `UnsupportedError` for a
     definition that does not serve as a graph."""
-    key = repr((node.target, map_arg((node.args, node.kwargs), _describe)))
+    places = {source: k for k, source in enumerate(node.all_input_nodes)}
+
+    def describe(source: Node) -> Any:
+        value = source.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            return (places[source], tuple(value.shape), value.stride(), value.dtype)
+        return value
+
+    key = repr((node.target, map_arg((node.args, node.kwargs), describe)))
     if key not in _graphs:
         if len(_graphs) >= _KEPT:
             _graphs.clear()
         _graphs[key] = _trace(node)
     return _graphs[key]
-
-
-def _describe(source: Node) -> Any:
-    value = source.meta.get("val")
-    if isinstance(value, torch.Tensor):
-        return (tuple(value.shape), value.stride(), value.dtype)
-    return value
 
 
 def _trace(node: Node) -> Graph:
@@ -49,7 +50,7 @@ def _trace(node: Node) -> Graph:
         given = dict(zip(sources, tensors, strict=True))
         args, kwargs = map_arg((node.args, node.kwargs), lambda n: given.get(n, n.meta.get("val")))
         found = definition(*args, **kwargs)
-        return tuple(found) if isinstance(found, tuple) else found
+        return tuple(cast("tuple[Any, ...]", found)) if isinstance(found, tuple) else found
 
     table = {**COMPOSITES, **list_decompositions()}
     values = [source.meta["val"] for source in sources]

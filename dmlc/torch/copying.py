@@ -32,5 +32,5 @@ class Copier:
         # A constant like a tensor reads none of its elements, which may be computed only later.
         (like,) = tensors
         call = torch.ops.aten.empty_strided.default
-        settings = {"dtype": like.dtype, "device": like.device}
+        settings: dict[str, Any] = {"dtype": like.dtype, "device": like.device}
         return self.graph.call_function(call, (list(like.shape), list(like.stride())), settings)

@@ -21,9 +21,9 @@ from dmlc.torch.groups import Group
 SLACK = 1.05
 """A group is left to eager if it takes this many times as long: less is within the noise."""
 
-_ROUNDS = 7
-_LEAST_ROUNDS = 2
-_ENOUGH = 0.1
+_ROUNDS = 9
+_LEAST_ROUNDS = 3
+_ENOUGH = 0.3
 """Seconds after which a group is not run again."""
 
 

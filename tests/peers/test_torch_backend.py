@@ -351,6 +351,23 @@ def test_reductions() -> None:
     check_group(exact, x)
 
 
+def test_operators_that_a_group_takes_apart() -> None:
+    """Equal operators share a definition; not those that read one tensor twice."""
+    x = torch.randn(6, 16)
+    report = check_group(
+        [
+            functional.mse_loss, lambda x, y: functional.mse_loss(x + 1, x + 1) + x.sum(),
+            lambda x, y: functional.mse_loss(y, y), lambda x, y: functional.mse_loss(y, x),
+            lambda x, y: functional.layer_norm(x, (16,), y[0], y[1]),
+            lambda x, y: functional.group_norm(x, 4, y[0], y[1]),
+            lambda x, y: functional.smooth_l1_loss(x, y), lambda x, y: functional.glu(x, 1),
+            lambda x, y: functional.binary_cross_entropy(x.sigmoid(), y.sigmoid()),
+        ],
+        x, torch.randn(6, 16), rtol=1e-5, atol=1e-5,
+    )  # fmt: skip
+    assert "aten.mse_loss.default" in report.groups[0].operators
+
+
 POOLS = [
     (2, 2, 0, 1, False),
     (3, 2, 1, 1, False),
