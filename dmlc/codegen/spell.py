@@ -72,10 +72,11 @@ class Speller(Expressions):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=made.known)
                 self._quotients.reaches.note(local, value)
-                lines = self._spell_let(local, made, indent, self._dialect.local)
-                if isinstance(value, k.LoadLocal):
-                    return break_line(*lines, f"{indent}{_INDENT}")
-                return lines
+                first, *rest = self._spell_let(local, made, indent, self._dialect.local)
+                # What its other lines are is known by its pieces.
+                if rest or not isinstance(value, k.LoadLocal):
+                    return [first, *rest]
+                return break_line(first, f"{indent}{_INDENT}")
             case k.Variable(local=local, value=value):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=False)
