@@ -417,7 +417,7 @@ def break_line(line: str, indent: str) -> list[str]:
             templates += 1 if text == "<" else -1
         depth += (text in "([{") - (text in ")]}") + _INSIDE * ((text == "[") - (text == "]"))
         place = match.start() if text[0] == " " and text != " = " else match.end()
-        rank = depth + _INSIDE // 2 * (text in (" = ", "("))
+        rank = 2 * depth + _INSIDE * (text in (" = ", "(")) + (text != ", ")
         is_place = text[0] in ", (" and not templates
         if is_place and len(line[:place].rstrip()) <= _WIDTH:
             found[rank] = place
