@@ -72,7 +72,10 @@ def list_convolutions() -> Iterator[Case]:
         [1, 2, 3], [1, 2, 3], [0, 1, 2], [1, 2], [(9, 17), (17, 16), (6, 5)],
         ["FLOAT32", "FLOAT16"],
     ):  # fmt: skip
-        windows = Windows(2, c, *size, f, window, stride, pad, dilation, groups, dtype)
+        height, width = size
+        windows = Windows(
+            2, c, height, width, f, window, stride, pad, dilation, groups, dtype
+        )  # fmt: skip
         made = windows.spread if kind.startswith("transposed") else windows.results
         if min(made) > 0:
             case = f"{kind} {windows}"

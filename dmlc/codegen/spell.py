@@ -72,10 +72,11 @@ class Speller(Expressions):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=made.known)
                 self._quotients.reaches.note(local, value)
-                lines = self._spell_let(local, made, indent, self._dialect.local)
-                if isinstance(value, k.LoadLocal):
-                    return break_line(*lines, f"{indent}{_INDENT}")
-                return lines
+                first, *rest = self._spell_let(local, made, indent, self._dialect.local)
+                # What its other lines are is known by its pieces.
+                if rest or not isinstance(value, k.LoadLocal):
+                    return [first, *rest]
+                return break_line(first, f"{indent}{_INDENT}")
             case k.Variable(local=local, value=value):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=False)
@@ -416,7 +417,7 @@ def break_line(line: str, indent: str) -> list[str]:
             templates += 1 if text == "<" else -1
         depth += (text in "([{") - (text in ")]}") + _INSIDE * ((text == "[") - (text == "]"))
         place = match.start() if text[0] == " " and text != " = " else match.end()
-        rank = depth + _INSIDE // 2 * (text in (" = ", "("))
+        rank = 2 * depth + _INSIDE * (text in (" = ", "(")) + (text != ", ")
         is_place = text[0] in ", (" and not templates
         if is_place and len(line[:place].rstrip()) <= _WIDTH:
             found[rank] = place

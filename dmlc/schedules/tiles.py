@@ -21,7 +21,6 @@ from dmlc.loops.staging import FACTORS, stage_value
 from dmlc.loops.thin import find_sparse
 from dmlc.loops.tiling import takes_vectors
 from dmlc.schedules.rule import Rule
-from dmlc.sizes import is_multiple, multiply
 
 _AT_ONCE = 4
 """Points whose factors are read before any of them is added. More take registers, and no fewer
@@ -108,8 +107,9 @@ def choose_tiles(
     convolution, and the like, as axes of their own."""
     rule, each = Rule(function, limits, phases), shape.each
     take_apart(rule)
-    dims = rule.nest.dims[0]
-    inner, taps, depth = find_taps(found, shape)
+    dims, pieces = rule.nest.dims[0], found.phase.space.pieces
+    inner = sorted(found.inner, key=lambda axis: axis not in pieces)
+    taps, depth = find_taps(found, inner[-1], shape.depth)
     shape = dataclasses.replace(shape, depth=depth)
     batch, rows, columns, points = (
         [dims[axis].name for axis in axes]
@@ -147,27 +147,19 @@ def choose_tiles(
     return rule.finish(f"a group computes a tile of {sides} outputs, and each {each} by {each}")
 
 
-def find_taps(found: Contraction, shape: Shape) -> tuple[tuple[int, ...], int, int]:
-    """The axes of the points, outermost first; how many neighbours the innermost has, where a
-    window lies along it, or else 1; and the points of a tile. A tile takes whole rows of windows,
-    so that a work item knows which of their elements it reads before kernels run. All of them are
-    of the same row, where that comes out even: there is one condition for it."""
-    pieces, phase = found.phase.space.pieces, found.phase
-    plain = tuple(sorted(found.inner, key=lambda axis: axis not in pieces))
+def find_taps(found: Contraction, last: int, depth: int) -> tuple[int, int]:
+    """How many neighbours the innermost axis of the points has, where a window lies along it, or
+    else 1; and how many of so many points a tile takes. They are whole rows of windows, so that a
+    work item knows which of their elements it reads before kernels run."""
     conditions = (*found.left.conditions, *found.right.conditions)
-    moving = {axis for axis in plain if any(phase.find_moving(axis)[c] for c in conditions)}
-    last, size = plain[-1], phase.space.extents[plain[-1]]
-    if last not in moving or last in pieces or len(moving) == len(plain):
-        return plain, 1, shape.depth
-    even = math.lcm(size, _AT_ONCE) if isinstance(size, int) else 0
-    if not isinstance(size, int) or not 1 < even <= shape.depth:
-        return plain, 1, shape.depth
-    depth = shape.depth // even * even
-    order = sorted(plain, key=lambda axis: axis not in moving or axis == last)
-    ahead = [axis for axis in order if axis not in moving]
-    run = multiply(phase.space.extents[axis] for axis in (*ahead, last))
-    is_even = not pieces and is_multiple(run, depth)
-    return (tuple(order) if is_even else plain), size, depth
+    space, moving = found.phase.space, found.phase.find_moving(last)
+    size = space.extents[last]
+    if last in space.pieces or not any(moving[condition] for condition in conditions):
+        return 1, depth
+    if not isinstance(size, int) or not 1 < size <= VECTOR or math.lcm(size, _AT_ONCE) > depth:
+        return 1, depth
+    even = math.lcm(size, _AT_ONCE)
+    return size, depth // even * even
 
 
 def take_apart(rule: Rule) -> None:

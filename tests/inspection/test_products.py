@@ -138,7 +138,7 @@ def test_a_convolution_reads_its_windows_where_they_lie(kind: str) -> None:
     """Which element of a row of the window it is, a work item knows before it runs."""
     compiled = inspect(Windows(16, 64, 56, 56, 64, 3, 1, 1).make(kind))
     assert compiled.instructions_per_point is not None
-    assert 1 <= compiled.instructions_per_point <= by_mesa(1.32, 1.6)
+    assert 1 <= compiled.instructions_per_point <= by_mesa(1.45, 1.6)
 
 
 def test_a_derived_gradient_of_a_convolution_with_strides_is_a_product() -> None:

@@ -73,7 +73,7 @@ def test_quotients_have_the_same_values(step: int, place: str, read: str, left: 
 
 @pytest.mark.parametrize(("kind", "dilation"), [("forward", 1), ("data", 2)])
 def test_a_work_item_knows_where_in_a_row_of_the_window_it_reads(kind: str, dilation: int) -> None:
-    """A tile has 12 points, of 4 channels and 3 neighbours, which have the same row."""
+    """A tile has 12 points: 4 rows of windows, of which a work item reads all 3 elements."""
     windows = Windows(1, 16, 12, 12, 16, 3, 1, 1, dilation)
     function = windows.make(kind)
     fused, (kernel,) = make_kernels(function, "hlsl")
