@@ -178,15 +178,15 @@ def list_steps(loop: k.For) -> list[k.Expression]:
     ]
 
 
-def start_at_zero(loop: k.For) -> k.For:
-    """A loop that is written out, and such loops inside, whose variables count their steps."""
-    body = tuple(start_at_zero(s) if isinstance(s, k.For) else s for s in loop.body)
-    steps = list_steps(loop)
-    if not steps or (loop.start == index(0) and loop.step == 1):
-        return dataclasses.replace(loop, body=body)
-    place = add(loop.start, multiply(loop.variable, loop.step))
-    body = tuple(substitute(s, loop.variable, place) for s in body)
-    return dataclasses.replace(loop, start=index(0), stop=index(len(steps)), step=1, body=body)
+def start_at_zero(statement: k.Statement) -> k.Statement:
+    """A statement in which the variables of loops that are written out count their steps."""
+    made = replace_body(statement, [start_at_zero(s) for s in find_body(statement)])
+    steps = list_steps(made) if isinstance(made, k.For) else []
+    if not isinstance(made, k.For) or not steps or (made.start == index(0) and made.step == 1):
+        return made
+    place = add(made.start, multiply(made.variable, made.step))
+    body = tuple(substitute(s, made.variable, place) for s in made.body)
+    return dataclasses.replace(made, start=index(0), stop=index(len(steps)), step=1, body=body)
 
 
 def is_near(loop: k.For, registers: Container[str]) -> bool:

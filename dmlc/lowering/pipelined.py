@@ -38,7 +38,7 @@ def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement
     `again`, others may still use what is there."""
     first, last = (n for n, s in enumerate(loop.body) if isinstance(s, k.Barrier))
     ahead, filled, used = loop.body[:first], loop.body[first + 1 : last], loop.body[last + 1 :]
-    filled = tuple(start_at_zero(s) if isinstance(s, k.For) else s for s in filled)
+    filled = tuple(map(start_at_zero, filled))
     held = dict[object, str]()
     reads, puts = (_split(frame, filled, held, (), (), puts=puts) for puts in (False, True))
     shared = {a.name: a.size for a in frame.arrays if a.shared}
@@ -102,7 +102,7 @@ def fill_tiles(frame: Frame, loop: k.For) -> list[k.Statement]:
     ahead, filled, used = body[:first], body[first + 1 : last], body[last:]
     loops = [list_steps(s) for s in inside if isinstance(s, k.For)]
     if loops and all(loops):
-        filled = [start_at_zero(s) if isinstance(s, k.For) else s for s in filled]
+        filled = list(map(start_at_zero, filled))
         held = dict[object, str]()
         taken, put = (_split(frame, filled, held, (), (), puts=n) for n in (False, True))
         put = copy_statements(frame, drop_unused([*ahead, *put]), {})

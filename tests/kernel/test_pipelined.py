@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import add, index, operate
+from dmlc.kernel.expand import start_at_zero
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.rewrite import find_body, list_expressions, walk, walk_statements
 from dmlc.loops.nodes import Stage
@@ -28,6 +30,19 @@ FILLED = (
 def count_loads(statements: tuple[k.Statement, ...]) -> int:
     found = (e for s in walk_statements(statements) for e in list_expressions(s))
     return sum(isinstance(part, k.Load) for each in found for part in walk(each))
+
+
+def test_loops_behind_a_condition_count_their_steps_too() -> None:
+    """The elements that a work item reads ahead are numbered by the steps of all loops around."""
+    offset, outer, inner = (k.Local(name, k.INDEX) for name in ("offset", "outer", "inner"))
+    store = k.StoreLocal("tile", inner, k.Literal(k.INDEX, 0))
+    each = k.For(inner, offset, add(offset, index(4)), 1, (store,), unroll=True)
+    tested = k.If(operate("lt", outer, index(1)), (each,))
+    (made,) = find_body(start_at_zero(k.For(outer, index(0), index(2), 1, (tested,), unroll=True)))
+    (loop,) = find_body(made)
+    assert isinstance(loop, k.For)
+    assert (loop.start, loop.stop) == (index(0), index(4))
+    assert find_body(loop) == (k.StoreLocal("tile", add(offset, inner), store.value),)
 
 
 @pytest.mark.parametrize("sizes", [(7, 6, 21), (4, 4, 8), (8, 5, 7)])
