@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dmlc"
 
 ORDER = (
-    "collection", "source", "diagnostics", "parameters", "resources", "templates", "files",
+    "collection", "lazy", "source", "diagnostics", "parameters", "resources", "templates", "files",
     "processes", "progress", "sizes", "scalars", "npy", "freedoms", "matrices", "language",
     "summaries", "library", "ir", "transform", "binding", "catalog", "building", "reference",
     "oracle", "kernel", "loops", "schedules", "lowering", "shader_model", "buffer_plan", "program",

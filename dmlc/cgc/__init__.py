@@ -7,10 +7,9 @@ reads a text as such a model, which is imported. ONNX's own package is an extra:
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dmlc.lazy import import_lazily
 from dmlc.source import Note, UnavailableError
 
 if TYPE_CHECKING:
@@ -29,34 +28,21 @@ __all__ = [
     "write_model",
 ]
 
-_PLACES: Mapping[str, str] = {
-    "export": "dmlc.cgc.exporting",
-    "export_files": "dmlc.cgc.exporting",
-    "export_model": "dmlc.cgc.exporting",
-    "list_operators": "dmlc.cgc.operators",
-    "load": "dmlc.cgc.reading",
-    "read_model": "dmlc.cgc.reading",
-    "write_model": "dmlc.cgc.writing",
-}
-"""The modules that define them."""
 
-_INSTALL = Note("install it with: pip install 'dmlc[onnx]'")
+def _explain(_: str, package: str) -> UnavailableError | None:
+    if package != "onnx":
+        return None
+    message = "CGC graphs are read and written by the Python package 'onnx', not found here"
+    return UnavailableError(message, notes=[Note("install it with: pip install 'dmlc[onnx]'")])
 
 
-def __getattr__(name: str) -> object:
-    if name not in _PLACES:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    try:
-        module = importlib.import_module(_PLACES[name])
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "onnx":
-            raise
-        message = "CGC graphs are read and written by the Python package 'onnx', not found here"
-        raise UnavailableError(message, notes=[_INSTALL]) from None
-    value = getattr(module, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = import_lazily(
+    globals(),
+    {
+        "dmlc.cgc.exporting": ("export", "export_files", "export_model"),
+        "dmlc.cgc.operators": ("list_operators",),
+        "dmlc.cgc.reading": ("load", "read_model"),
+        "dmlc.cgc.writing": ("write_model",),
+    },
+    _explain,
+)

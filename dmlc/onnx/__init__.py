@@ -6,10 +6,9 @@ an extra: `pip install 'dmlc[onnx]'`. Modules here import that package at their 
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dmlc.lazy import import_lazily
 from dmlc.source import Note, UnavailableError
 
 if TYPE_CHECKING:
@@ -20,33 +19,21 @@ if TYPE_CHECKING:
 
 __all__ = ["ImportedModel", "UnknownValueError", "export", "export_files", "list_operators", "load"]
 
-_PLACES: Mapping[str, str] = {
-    "ImportedModel": "dmlc.onnx.importing.models",
-    "UnknownValueError": "dmlc.onnx.importing.nodes",
-    "export": "dmlc.onnx.exporting",
-    "export_files": "dmlc.onnx.exporting",
-    "list_operators": "dmlc.onnx.importing.rules",
-    "load": "dmlc.onnx.importing.models",
-}
-"""The modules that define them."""
 
-_INSTALL = Note("install it with: pip install 'dmlc[onnx]'")
+def _explain(_: str, package: str) -> UnavailableError | None:
+    if package != "onnx":
+        return None
+    message = "ONNX models are read and written by the Python package 'onnx', not found here"
+    return UnavailableError(message, notes=[Note("install it with: pip install 'dmlc[onnx]'")])
 
 
-def __getattr__(name: str) -> object:
-    if name not in _PLACES:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    try:
-        module = importlib.import_module(_PLACES[name])
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "onnx":
-            raise
-        message = "ONNX models are read and written by the Python package 'onnx', not found here"
-        raise UnavailableError(message, notes=[_INSTALL]) from None
-    value = getattr(module, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = import_lazily(
+    globals(),
+    {
+        "dmlc.onnx.importing.models": ("ImportedModel", "load"),
+        "dmlc.onnx.importing.nodes": ("UnknownValueError",),
+        "dmlc.onnx.exporting": ("export", "export_files"),
+        "dmlc.onnx.importing.rules": ("list_operators",),
+    },
+    _explain,
+)

@@ -6,10 +6,9 @@ Markdown and reStructuredText, which are an extra: `pip install 'dmlc[import]'`.
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dmlc.lazy import import_lazily
 from dmlc.source import Note, UnavailableError
 
 if TYPE_CHECKING:
@@ -18,35 +17,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Figures", "ImportedPage", "import_page", "import_text"]
 
-_PLACES: Mapping[str, str] = {
-    "Figures": "dmlc.pages.ledger",
-    "ImportedPage": "dmlc.pages.importing",
-    "import_page": "dmlc.pages.importing",
-    "import_text": "dmlc.pages.importing",
-}
-"""The modules that define them."""
-
 _PACKAGES = {"markdown_it": "markdown-it-py", "docutils": "docutils"}
 """What the extra brings, by the name that it is imported by."""
 
-_INSTALL = Note("install it with: pip install 'dmlc[import]'")
+
+def _explain(_: str, package: str) -> UnavailableError | None:
+    if package not in _PACKAGES:
+        return None
+    found = _PACKAGES[package]
+    message = f"reference pages are read with the Python package '{found}', not found here"
+    return UnavailableError(message, notes=[Note("install it with: pip install 'dmlc[import]'")])
 
 
-def __getattr__(name: str) -> object:
-    if name not in _PLACES:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    try:
-        module = importlib.import_module(_PLACES[name])
-    except ModuleNotFoundError as error:
-        package = _PACKAGES.get((error.name or "").partition(".")[0])
-        if package is None:
-            raise
-        message = f"reference pages are read with the Python package '{package}', not found here"
-        raise UnavailableError(message, notes=[_INSTALL]) from None
-    value = getattr(module, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = import_lazily(
+    globals(),
+    {
+        "dmlc.pages.ledger": ("Figures",),
+        "dmlc.pages.importing": ("ImportedPage", "import_page", "import_text"),
+    },
+    _explain,
+)

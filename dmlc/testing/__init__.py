@@ -6,9 +6,9 @@ first used. `bindings` and `arrays` need Hypothesis, which `pip install 'dmlc[te
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from dmlc.lazy import import_lazily
 from dmlc.source import UnavailableError
 
 if TYPE_CHECKING:
@@ -37,39 +37,27 @@ __all__ = [
     "run_tests",
 ]
 
-_PLACES = {
-    "Call": "dmlc.testing.case",
-    "Case": "dmlc.testing.case",
-    "Function": "dmlc.testing.function",
-    "Judgement": "dmlc.testing.judging",
-    "Kernel": "dmlc.testing.candidate",
-    "Options": "dmlc.testing.candidate",
-    "Outcome": "dmlc.testing.outcome",
-    "arrays": "dmlc.testing.strategies",
-    "assert_gradient": "dmlc.testing.asserts",
-    "assert_matches_reference": "dmlc.testing.asserts",
-    "bindings": "dmlc.testing.strategies",
-    "judge": "dmlc.testing.judging",
-    "run_tests": "dmlc.testing.harness",
-}
+
+def _explain(name: str, package: str) -> UnavailableError | None:
+    if package != "hypothesis":
+        return None
+    return UnavailableError(
+        f"dmlc.testing.{name} needs Hypothesis, which is not installed",
+        notes=["pip install 'dmlc[test]' installs it"],
+    )
 
 
-def __getattr__(name: str) -> object:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'dmlc.testing' has no attribute '{name}'")
-    try:
-        module = importlib.import_module(_PLACES[name])
-    except ModuleNotFoundError as error:
-        if error.name != "hypothesis":
-            raise
-        raise UnavailableError(
-            f"dmlc.testing.{name} needs Hypothesis, which is not installed",
-            notes=["pip install 'dmlc[test]' installs it"],
-        ) from None
-    value = getattr(module, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = import_lazily(
+    globals(),
+    {
+        "dmlc.testing.case": ("Call", "Case"),
+        "dmlc.testing.function": ("Function",),
+        "dmlc.testing.judging": ("Judgement", "judge"),
+        "dmlc.testing.candidate": ("Kernel", "Options"),
+        "dmlc.testing.outcome": ("Outcome",),
+        "dmlc.testing.strategies": ("arrays", "bindings"),
+        "dmlc.testing.asserts": ("assert_gradient", "assert_matches_reference"),
+        "dmlc.testing.harness": ("run_tests",),
+    },
+    _explain,
+)
