@@ -131,7 +131,7 @@ def _refuse_options(to: str, names: Collection[str]) -> None:
     context = click.get_current_context()
     for parameter in context.command.params:
         name = parameter.name
-        if name is None or name not in names:
+        if name not in names:
             continue
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             why = ", which has no data" if name in _OF_PROOFS and to in FUNCTION_FORMATS else ""

@@ -115,7 +115,7 @@ def _compile_dxil(
         shaders = find_compiler(find_target("hlsl").compiler).compile_files(program)
         header = write_header(program, shaders)
     except UnsupportedError as error:
-        return None, {}, error.message
+        return None, {}, error.diagnostics[0].message
     if not shaders:
         return None, {}, "no DXC was at hand to compile HLSL: pip install 'dmlc[d3d12]'"
     names = Names(program, CPP)

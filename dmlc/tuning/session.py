@@ -13,7 +13,7 @@ import json
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -328,7 +328,7 @@ class Session:
 
 
 @contextlib.contextmanager
-def _ending_by_exception() -> Iterator[None]:
+def _ending_by_exception() -> Generator[None]:
     """SIGTERM, by which service managers and CI stop a command, raises `SystemExit`, as Ctrl-C
     raises `KeyboardInterrupt`. Threads beside the main one get no signals."""
     if threading.current_thread() is not threading.main_thread():

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto
 
 import dmlc
-from dmlc import TensorDesc
+from dmlc import TensorDesc, ir
 from dmlc.interop.ort_plugin import ELEMENTS, export_files
 from dmlc.source import UnsupportedError
 from tests.interop.d3d12 import programs
@@ -57,3 +57,16 @@ def test_strides_are_refused() -> None:
     function = RELU.bind({"InputTensor": TensorDesc("FLOAT32", (2, 3), (8, 1))})
     with pytest.raises(UnsupportedError, match="'InputTensor' of ACTIVATION_RELU has strides"):
         export_files(function, RELU)
+
+
+def test_what_direct3d_12_cannot_run_is_for_opencl_alone() -> None:
+    """A sum of halves is a single half, which shader model 6.0 cannot store."""
+    function = ir.parse(
+        "func @f(%x: f16[3, 5]) -> (%y) { %y: f16[i0 < 3] = sum[r0 < 5] %x[i0, r0] }"
+    )
+    export = export_files(function, RELU, shader_model="6.0")
+    (note,) = export.notes
+    assert note.startswith("f is for OpenCL alone: ")
+    assert "f.hpp" not in export.files
+    assert f'#error "f: {note.partition(": ")[2][:20]}'.encode() in export.files["f.op.cpp"]
+    assert not export_files(function, RELU, shader_model="6.2").notes
