@@ -19,7 +19,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import list_arrays
 from dmlc.loops.access import read_positions
 from dmlc.loops.element import Collector, Elements, View, prune, tensor_strides
 from dmlc.loops.neighbours import (
@@ -68,7 +67,7 @@ class _Windows:
 
     @property
     def _tables(self) -> dict[str, Array]:
-        return list_arrays(self.function.tables)
+        return self.function.arrays()
 
     @classmethod
     def find(cls, function: ir.Function, group: Group) -> _Windows | None:
