@@ -64,6 +64,8 @@ class BodyBuilder:
 
     def constant(self, value: bool | int | float, dtype: DataType = DataType.INDEX) -> int:
         """A literal: a position, or a value of another type. FLOAT32 takes the nearest it has."""
+        if type(value) is int and dtype is DataType.INDEX:
+            return self.add(_make_position(value))
         return self.add(_make_constant(value, dtype))
 
     def index(self, axis: int) -> int:
@@ -171,19 +173,19 @@ class BodyBuilder:
 
     def add(self, instruction: Instruction) -> int:
         """The number of the value an instruction gives, after every rule that applies to it."""
-        while True:
-            # To hash an instruction takes time: it is done once for each.
-            number = self._numbers.setdefault(instruction, len(self.instructions))
-            if number < len(self.instructions):
-                return number
-            found = _apply_rules(instruction, self.instructions)
-            if found is None:
-                self.instructions.append(instruction)
-                return number
-            del self._numbers[instruction]
-            if isinstance(found, int):
-                return found
-            instruction = found
+        # To hash an instruction takes time: it is done once for each.
+        number = self._numbers.setdefault(instruction, len(self.instructions))
+        if number < len(self.instructions):
+            return number
+        found = _apply_rules(instruction, self.instructions)
+        if found is None:
+            self.instructions.append(instruction)
+            return number
+        # No rule looks at it again.
+        del self._numbers[instruction]
+        number = found if isinstance(found, int) else self.add(found)
+        self._numbers[instruction] = number
+        return number
 
 
 def _refuse(why: str | None) -> None:
@@ -203,6 +205,11 @@ def _make_constant(value: bool | int | float, dtype: DataType) -> Constant:
     made = Constant(dtype, value)
     _refuse(check_constant(made))
     return made
+
+
+@functools.lru_cache(maxsize=4096)
+def _make_position(value: int) -> Constant:
+    return _make_constant(value, DataType.INDEX)
 
 
 def _expect_dtype(given: DataType) -> DataType:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from dmlc.ir.nodes import Delay, Extent, Loop, OneStep, Parameter, Result, Stage, Table, Tensor
 from dmlc.ir.print import print_sizes, print_stage, print_strides, print_table
 from dmlc.parameters import expect
+from dmlc.scalars import Array
 from dmlc.sizes import as_extent, find_symbols, pack_strides
 from dmlc.source import (
     Diagnostic,
@@ -47,6 +49,14 @@ class Function:
         default_factory=dict[str, "Tensor"], init=False, compare=False, repr=False
     )
     """What `tensors` gives, once it has been asked."""
+    _symbols: list[tuple[str, ...]] = dataclasses.field(
+        default_factory=list[tuple[str, ...]], init=False, compare=False, repr=False
+    )
+    """The same for `symbols`."""
+    _arrays: dict[str, Array] = dataclasses.field(
+        default_factory=dict[str, Array], init=False, compare=False, repr=False
+    )
+    """The same for `arrays`."""
     _readers: dict[str, tuple[str, ...]] = dataclasses.field(
         default_factory=dict[str, tuple[str, ...]], init=False, compare=False, repr=False
     )
@@ -85,12 +95,10 @@ class Function:
 
     def symbols(self) -> tuple[str, ...]:
         """The run-time sizes, in order of first use."""
-        found: dict[str, None] = {}
-        for parameter in self.parameters:
-            found.update(dict.fromkeys(find_symbols(parameter.extents)))
-        for stage in self.stages:
-            found.update(dict.fromkeys(find_symbols(stage.sizes)))
-        return tuple(found)
+        if not self._symbols:
+            sizes = [*(p.extents for p in self.parameters), *(s.sizes for s in self.stages)]
+            self._symbols.append(find_symbols(chain.from_iterable(sizes)))
+        return self._symbols[0]
 
     def run_symbol(self) -> str | None:
         """The symbol that counts the elements of every tensor of run-time size: each is a run of
@@ -121,6 +129,12 @@ class Function:
                 {t.name: t for t in (*self.parameters, *self.tables, *self.delays(), *self.stages)}
             )
         return self._tensors
+
+    def arrays(self) -> Mapping[str, Array]:
+        """The elements of its tables, by name."""
+        if not self._arrays:
+            self._arrays.update({table.name: table.array() for table in self.tables})
+        return self._arrays
 
     def delays(self) -> tuple[Delay, ...]:
         """What stages of its loops were at the step before."""

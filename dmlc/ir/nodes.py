@@ -155,25 +155,48 @@ _OPERANDS: Mapping[type[object], Callable[[Any], tuple[int, ...]]] = MappingProx
 
 def with_operands(instruction: Instruction, new: tuple[int, ...]) -> Instruction:
     """The same instruction on other values; itself where they are its own."""
-    match instruction:
-        case Apply():
-            if new == instruction.operands:
-                return instruction
-            return Apply(instruction.operation, new, instruction.dtype)
-        case Load():
-            if new == instruction.indices:
-                return instruction
-            return Load(instruction.tensor, new, instruction.dtype)
-        case Constant() | Index() | Symbol() | Step():
-            return instruction
-        case Select():
-            condition, then, otherwise = _take(new, 3)
-            return Select(condition, then, otherwise, instruction.dtype)
-        case Cast():
-            (operand,) = _take(new, 1)
-            return Cast(operand, instruction.dtype)
-        case _:
-            raise wrong_kind("instruction", "an instruction of the IR", instruction)
+    make = _WITH_OPERANDS.get(type(instruction))
+    if make is None:
+        raise wrong_kind("instruction", "an instruction of the IR", instruction)
+    return make(instruction, new)
+
+
+def _apply_to(apply: Apply, new: tuple[int, ...]) -> Apply:
+    return apply if new == apply.operands else Apply(apply.operation, new, apply.dtype)
+
+
+def _load_at(load: Load, new: tuple[int, ...]) -> Load:
+    return load if new == load.indices else Load(load.tensor, new, load.dtype)
+
+
+def _select_of(select: Select, new: tuple[int, ...]) -> Select:
+    condition, then, otherwise = _take(new, 3)
+    return Select(condition, then, otherwise, select.dtype)
+
+
+def _cast_of(cast: Cast, new: tuple[int, ...]) -> Cast:
+    (operand,) = _take(new, 1)
+    return Cast(operand, cast.dtype)
+
+
+def _keep(instruction: Any, new: tuple[int, ...]) -> Any:
+    return instruction
+
+
+_WITH_OPERANDS: Mapping[type[object], Callable[[Any, tuple[int, ...]], Instruction]] = (
+    MappingProxyType(
+        {
+            Apply: _apply_to,
+            Load: _load_at,
+            Select: _select_of,
+            Cast: _cast_of,
+            Constant: _keep,
+            Index: _keep,
+            Symbol: _keep,
+            Step: _keep,
+        }
+    )
+)
 
 
 def _take(new: object, count: int) -> tuple[int, ...]:

@@ -219,8 +219,11 @@ def _is_seen(stage: Stage, known: Mapping[str, Tensor], seen: Mapping[str, Tenso
 
 def find_stage_fault(function: Function, stage: Stage) -> Fault | None:
     """The first rule that one stage breaks, with the tensors of a function to read."""
-    reach = table_ranges(function.tables) | number_ranges(function.stages)
-    return _check_stage(stage, function.tensors(), function.symbols(), reach)
+    known = function.tensors()
+    read = [known[name] for name in {load.tensor for load in stage.body.loads()} if name in known]
+    reach = table_ranges([tensor for tensor in read if isinstance(tensor, Table)])
+    reach |= number_ranges(tensor for tensor in read if isinstance(tensor, Stage))
+    return _check_stage(stage, known, function.symbols(), reach)
 
 
 def are_sound(function: Function, before: Sequence[Stage], made: Sequence[Stage]) -> bool:

@@ -21,23 +21,23 @@ _Read: TypeAlias = Callable[[Any], tuple[k.Expression, ...]]
 _Make: TypeAlias = Callable[[Any, tuple[Any, ...]], Any]
 
 _NODES: dict[type[Any], tuple[_Read, _Make]] = {
-    k.Operate: (lambda n: n.operands, lambda n, c: k.Operate(n.operation, c, n.type)),
+    k.Operate: (operator.attrgetter("operands"), lambda n, c: k.Operate(n.operation, c, n.type)),
     k.Load: (lambda n: (n.index,), lambda n, c: k.Load(n.buffer, c[0], n.type)),
     k.LoadLocal: (lambda n: (n.index,), lambda n, c: k.LoadLocal(n.array, c[0], n.type)),
     k.Select: (
-        lambda n: (n.condition, n.then, n.otherwise),
+        operator.attrgetter("condition", "then", "otherwise"),
         lambda n, c: k.Select(c[0], c[1], c[2], n.type),
     ),
     k.Convert: (lambda n: (n.operand,), lambda n, c: k.Convert(c[0], n.type)),
     k.Reinterpret: (lambda n: (n.operand,), lambda n, c: k.Reinterpret(c[0], n.type)),
     k.Broadcast: (lambda n: (n.operand,), lambda n, c: k.Broadcast(c[0], n.type)),
-    k.Join: (lambda n: (n.low, n.high), lambda n, c: k.Join(c[0], c[1], n.type)),
+    k.Join: (operator.attrgetter("low", "high"), lambda n, c: k.Join(c[0], c[1], n.type)),
     k.Extract: (lambda n: (n.operand,), lambda n, c: k.Extract(c[0], n.lanes, n.type)),
     k.Shuffle: (lambda n: (n.first, n.second), lambda n, c: k.Shuffle(c[0], c[1], n.lanes, n.type)),
     k.Let: (lambda n: (n.value,), lambda n, c: k.Let(n.local, *c)),
     k.Variable: (lambda n: (n.value,), lambda n, c: k.Variable(n.local, *c)),
-    k.Assign: (lambda n: (n.local, n.value), lambda n, c: k.Assign(*c)),
-    k.StoreLocal: (lambda n: (n.index, n.value), lambda n, c: k.StoreLocal(n.array, *c)),
+    k.Assign: (operator.attrgetter("local", "value"), lambda n, c: k.Assign(*c)),
+    k.StoreLocal: (operator.attrgetter("index", "value"), lambda n, c: k.StoreLocal(n.array, *c)),
     k.Store: (
         lambda n: (n.index, n.value) if n.streaming is None else (n.index, n.value, n.streaming),
         lambda n, c: k.Store(n.buffer, *c),
@@ -52,10 +52,10 @@ _NODES: dict[type[Any], tuple[_Read, _Make]] = {
     k.LoadMatrix: (lambda n: (n.index,), lambda n, c: dataclasses.replace(n, index=c[0])),
     k.StoreMatrix: (lambda n: (n.index,), lambda n, c: dataclasses.replace(n, index=c[0])),
     k.For: (
-        lambda n: (n.start, n.stop),
+        operator.attrgetter("start", "stop"),
         lambda n, c: dataclasses.replace(n, start=c[0], stop=c[1]),
     ),
-    k.If: (lambda n: (n.condition,), lambda n, c: dataclasses.replace(n, condition=c[0])),
+    k.If: (lambda n: (n.condition,), lambda n, c: k.If(c[0], n.then, n.rare)),
 }
 """How each node gives the expressions in it, in the order of evaluation, and how another is made of
 it and others. All other nodes have none."""
@@ -77,9 +77,11 @@ def list_operands(expression: k.Expression) -> tuple[k.Expression, ...]:
 def map_operands(expression: k.Expression, change: Change) -> k.Expression:
     """The same expression of changed operands: itself, where none of them changes."""
     kind = type(expression)
+    if kind not in _MAKE:
+        return expression
     operands = _READ[kind](expression)
     changed = tuple(map(change, operands))
-    if not operands or all(map(operator.is_, operands, changed)):
+    if all(map(operator.is_, operands, changed)):
         return expression
     return _MAKE[kind](expression, changed)
 
@@ -90,7 +92,9 @@ def walk(expression: k.Expression) -> Iterator[k.Expression]:
     while pending:
         found = pending.pop()
         yield found
-        pending.extend(list_operands(found))
+        # Passes spend much of their time here: most of what is found has no operands.
+        if type(found) in _MAKE:
+            pending.extend(_READ[type(found)](found))
 
 
 def walk_statements(statements: Iterable[k.Statement]) -> Iterator[k.Statement]:

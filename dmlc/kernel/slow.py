@@ -16,7 +16,7 @@ from collections.abc import Container, Iterator, Sequence
 import numpy as np
 
 from dmlc import ir
-from dmlc.ir.index import IndexFacts, list_arrays
+from dmlc.ir.index import IndexFacts
 from dmlc.ir.specialize import specialize
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import bind_sizes
@@ -111,7 +111,7 @@ def _judge(function: ir.Function, kernel: k.Kernel, steps: Steps | None) -> Iter
     if threads < FEW_THREADS and steps.total > MANY_STEPS:
         stage = max(stages, key=count_points, default=function.stage(kernel.stages[0]))
         yield _warn_of_serial(stage, steps, threads)
-    tables = list_arrays(function.tables)
+    tables = function.arrays()
     # Kernels of text, such as sorts, have no passes over points: their stages say what they give.
     for stage in stages if kernel.passes else ():
         points, reduced = count_points(stage), count_reduced(stage)
@@ -198,7 +198,7 @@ def find_density(function: ir.Function, stage: ir.Stage) -> float:
     """The part of a stage's points that take part in its reduction, at some points of its domain:
     those at which positions alone neither break its guard nor make a factor of it 0. 1 where
     nothing but elements decides."""
-    facts = IndexFacts(stage, list_arrays(function.tables))
+    facts = IndexFacts(stage, function.arrays())
     guards = [c for c in facts.conditions if facts.known[c]]
     deciding = [*guards, *_list_factors(stage, facts)]
     indices = facts.depends_on(deciding)
@@ -214,9 +214,7 @@ def find_density(function: ir.Function, stage: ir.Stage) -> float:
         count = min(extent, most if index.reduced else _SAMPLES)
         # Each stands for its part of the axis, so that the ends count for no more.
         places[index] = (2 * np.arange(count, dtype=np.int64) + 1) * extent // (2 * count)
-    found = IndexFacts(stage, list_arrays(function.tables), places).evaluate(
-        deciding, tuple(places)
-    )
+    found = IndexFacts(stage, function.arrays(), places).evaluate(deciding, tuple(places))
     if found is None:
         return 1.0
     counts = np.ones([len(p) for p in places.values()], np.bool_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from dmlc.loops.nodes import (
     Dim,
@@ -228,20 +228,38 @@ def forget_order(nest: Nest, loop: Loop) -> Nest:
     return nest
 
 
-def is_alike(loop: Loop) -> bool:
-    """Whether loops side by side over what one has all go by its range, or all have so many
-    steps."""
-    dims = (loop.dim, *(part for part, _ in loop.dim.parts))
-    return all(len({bool(n.extent) for n in _list_next(loop.body, dim)}) < 2 for dim in dims)
+def find_unlike(nodes: Sequence[Node]) -> Loop | None:
+    """A loop among some nodes, or in them, where loops side by side over what it has do not all go
+    by its range, nor all have so many steps."""
+    around: list[tuple[Loop, dict[int, bool]]] = []
+    """The loops around, and for each dimension of one, by its identity, whether those that are next
+    in it have so many steps."""
+
+    def look(nodes: Sequence[Node]) -> Loop | None:
+        for node in nodes:
+            if not isinstance(node, Loop):
+                found = look(inside(node))
+            else:
+                own = id(node.dim)
+                for outer, kinds in reversed(around):
+                    has = any(dim is node.dim for dim in _list_own(outer))
+                    if has and kinds.setdefault(own, bool(node.extent)) != bool(node.extent):
+                        return outer
+                    if outer.dim is node.dim:
+                        break
+                around.append((node, {}))
+                found = look(node.body)
+                around.pop()
+            if found is not None:
+                return found
+        return None
+
+    return look(nodes)
 
 
-def _list_next(nodes: Sequence[Node], dim: Dim) -> Iterator[Loop]:
-    """The loops over a dimension in some nodes, but for those in others of them."""
-    for node in nodes:
-        if isinstance(node, Loop) and node.dim is dim:
-            yield node
-        else:
-            yield from _list_next(inside(node), dim)
+def _list_own(loop: Loop) -> tuple[Dim, ...]:
+    """What a loop goes over: its dimension, and those that this is merged of."""
+    return (loop.dim, *(part for part, _ in loop.dim.parts))
 
 
 def describe_loops(nest: Nest) -> str:

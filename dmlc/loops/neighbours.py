@@ -20,6 +20,7 @@ import numpy as np
 
 from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.floor import FloorForm
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.nodes import list_folded
 from dmlc.loops.terms import (
@@ -172,6 +173,7 @@ class _Writer:
         self._places = {axis: np.asarray(own) for axis, own in places.items()}
         self._builder = BodyBuilder()
         self._turns = {axis: self._builder.add(ir.Index(axis)) for axis in terms}
+        self._written: dict[tuple[FloorForm, int], int] = {}
 
     def write(self, columns: Sequence[ir.Index], *, is_whole: bool) -> ir.Body | None:
         """The body: points as terms, those that lie in one of the `columns` first. Where nothing is
@@ -310,7 +312,8 @@ class _Writer:
             if any(line is None and number in positions for number, line in found.items()):
                 return None
             lines.update({number: (line, turn) for number, line in found.items()})
-        return write_values(self._builder, body, lines, point), conditions
+        written = self._written
+        return write_values(self._builder, body, lines, point, written=written), conditions
 
     def _limit(self, axis: int, passes: Array) -> tuple[int | None, int | None]:
         """The number of the turn, held where a point takes part, and whether it does: None where

@@ -367,13 +367,15 @@ def _list_fields(of: type[Any]) -> tuple[str, ...]:
 
 def inside(node: Node) -> tuple[Node, ...]:
     """The nodes right inside one."""
-    match node:
-        case Point() | Fill():
-            return ()
-        case Numbers():
-            return (*node.body, *node.others)
-        case _:
-            return node.body
+    kind = type(node)
+    if kind is Numbers:
+        node = cast("Numbers", node)
+        return (*node.body, *node.others)
+    return () if kind in _BARE else cast("Loop", node).body
+
+
+_BARE: frozenset[type[object]] = frozenset({Point, Fill})
+"""The kinds of nodes that have none in them."""
 
 
 def walk(nodes: Sequence[Node], *, filled: bool = True) -> Iterator[Node]:

@@ -76,6 +76,10 @@ class Phase:
     is_across: bool = False
     """Whether it reduces over parallel dimensions, and keeps the inner ones."""
     scatter: Scatter | None = None
+    _moving: dict[int, tuple[bool, ...]] = dataclasses.field(
+        default_factory=dict[int, tuple[bool, ...]], init=False, compare=False, repr=False
+    )
+    """What `find_moving` gives, by axis, once it has been asked."""
 
     def settle(self, taken: Taken) -> Phase:
         """The phase with numbers for sizes that are known at run time only: see `Space.settle`.
@@ -144,7 +148,9 @@ class Phase:
 
     def find_moving(self, axis: int) -> tuple[bool, ...]:
         """For each value whether it changes along an axis."""
-        return find_moving(self.elements, self.space.strides, axis)
+        if axis not in self._moving:
+            self._moving[axis] = find_moving(self.elements, self.space.strides, axis)
+        return self._moving[axis]
 
     def choose_lanes(self, axis: int, long: int, lanes: int) -> int:
         """How many of so many points along an axis make one vector, of so many `lanes` at most."""

@@ -32,9 +32,9 @@ from dmlc.loops.legality import (
     find_axis,
     find_path,
     find_point,
+    find_unlike,
     forget_order,
     hold_points,
-    is_alike,
     list_around,
     list_cuts,
     list_scattered,
@@ -136,7 +136,7 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
     if not is_packed(made):
         check_items(made)
     check_products(made)
-    alike = all(is_alike(n) for n in walk(made.body) if isinstance(n, Loop))
+    alike = find_unlike(made.body) is None
     demand(alike, "loops side by side have so many steps, or go by their range")
     made = dataclasses.replace(made, script=(*nest.script, call))
     if verifies_each():

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.ir import Apply, Body, Constant, Index, Instruction, Load, Stage, value_type
+from dmlc.ir import Apply, Body, Constant, Index, Load, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.floor import FloorForm, fit_clamped
 from dmlc.ir.index import IndexFacts
@@ -43,6 +43,10 @@ class Terms:
     steady: Mapping[int, Array]
     """What each position is, and each load of a table gives, at every place and point; those that
     depend on other axes are left out."""
+    _fitted: dict[tuple[bytes, bytes], Line | None] = dataclasses.field(
+        default_factory=dict[tuple[bytes, bytes], "Line | None"], init=False, compare=False
+    )
+    """What `fit` has found for positions."""
 
     @property
     def stage(self) -> Stage:
@@ -68,10 +72,21 @@ class Terms:
         one that goes up by unequal steps."""
         (turns,) = np.nonzero(passes)
         body = self.stage.body.instructions
+        at, key = (places[turns], *point), turns.tobytes()
         return {
-            number: _fit_line(body[number], turns, values[(places[turns], *point)])
+            number: self._fit_line(value_type(body[number]), turns, values[at], key)
             for number, values in self.steady.items()
         }
+
+    def _fit_line(self, dtype: DataType, turns: Array, values: Array, key: bytes) -> Line | None:
+        """A value that is the same in every turn, or a position that goes up by equal steps. Most
+        are those of other points, or of neighbours along another axis."""
+        if dtype is not DataType.INDEX:
+            return _fit_line(dtype, turns, values)
+        known = values.tobytes(), key
+        if known not in self._fitted:
+            self._fitted[known] = _fit_line(dtype, turns, values)
+        return self._fitted[known]
 
     def write(
         self,
@@ -151,9 +166,12 @@ def write_values(
     lines: Mapping[int, tuple[Line | None, int]],
     fixed: Mapping[Index, int] = MappingProxyType({}),
     known: Mapping[int, int | Load] = MappingProxyType({}),
+    written: dict[tuple[FloorForm, int], int] | None = None,
 ) -> list[int]:
     """The values of a body where indices are `fixed`, `lines` say what values are in a turn, whose
-    number stands beside them, and others are `known`."""
+    number stands beside them, and others are `known`. `written` keeps the numbers of lines, for
+    who writes several bodies with one builder."""
+    written = {} if written is None else written
     replaced: dict[int, int] = {}
     for number, instruction in enumerate(body.instructions):
         line, turn = lines.get(number, (None, 0))
@@ -163,7 +181,9 @@ def write_values(
         elif isinstance(instruction, Index) and instruction in fixed:
             replaced[number] = builder.constant(fixed[instruction])
         elif isinstance(line, FloorForm):
-            replaced[number] = line.write(builder, turn)
+            if (line, turn) not in written:
+                written[line, turn] = line.write(builder, turn)
+            replaced[number] = written[line, turn]
         elif line is not None:
             replaced[number] = builder.add(line)
     return builder.copy(body, replaced)
@@ -189,9 +209,7 @@ def write_product(builder: BodyBuilder, values: Iterable[int]) -> int:
     return functools.reduce(lambda one, other: builder.apply("mul", one, other), values)
 
 
-def _fit_line(instruction: Instruction, turns: Array, values: Array) -> Line | None:
-    """A value that is the same in every turn, or a position that goes up by equal steps."""
-    dtype = value_type(instruction)
+def _fit_line(dtype: DataType, turns: Array, values: Array) -> Line | None:
     if find_same(values, values[:1]).all():
         return Constant(dtype, values[0].item())
     if dtype is not DataType.INDEX:

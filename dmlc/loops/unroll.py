@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator
 
 from dmlc.ir import POSITIONAL_COMBINERS, Function, Index, Stage
-from dmlc.ir.index import IndexFacts, find_longest, list_arrays
+from dmlc.ir.index import IndexFacts, find_longest
 from dmlc.loops.terms import MOST_TERMS, Terms, list_terms
 from dmlc.scalars import Array, DataType
 
@@ -46,7 +46,7 @@ def find_terms(function: Function, stage: Stage, axis: int) -> Terms | None:
         return None
     if math.prod(n for n in inner if isinstance(n, int)) > MOST_TERMS:
         return None
-    facts = IndexFacts(stage, list_arrays(function.tables))
+    facts = IndexFacts(stage, function.arrays())
     return list_terms(facts, over, facts.conditions)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import IndexFacts, evaluate_positions, find_longest, list_arrays
+from dmlc.ir.index import IndexFacts, evaluate_positions, find_longest
 from dmlc.ir.repeat import Repeat, join_repeats
 from dmlc.loops.element import (
     Elements,
@@ -87,7 +87,7 @@ def vectorize_reads(
     size = min(_size(phase.space, axis) for phase, axis in work)
     if size < 2 * LANES:
         return None
-    tables = list_arrays(function.tables)
+    tables = function.arrays()
     finders = [_Finder(*each, tables) for each in work]
     cut = _find_cut([finder.list_repeats(finder.axis) for finder in finders], size, LANES)
     if not all(finder.find(cut) for finder in finders):

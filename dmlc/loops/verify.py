@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from dmlc.kernel.arithmetic import make_size
 from dmlc.loops.element import Gather, Read
-from dmlc.loops.legality import is_alike
+from dmlc.loops.legality import find_unlike
 from dmlc.loops.nodes import (
     Dim,
     Fill,
@@ -197,7 +197,8 @@ class _Verifier:
             self._verify_vector(path, loop, what)
         whole = loop.step == 1 or loop.kind is Kind.VECTOR
         self._demand(whole or loop.dim is not nest.block, f"{what} goes over a block in steps")
-        self._demand(is_alike(loop), f"{what} has others side by side inside that are not alike")
+        alike = find_unlike((loop,)) is not loop
+        self._demand(alike, f"{what} has others side by side inside that are not alike")
         steps = (loop.step, *loop.rest)
         shorter = all(a > b > 1 and a % b == 0 for a, b in itertools.pairwise(steps))
         self._demand(shorter and (not loop.rest or loop.kind is Kind.VECTOR), f"{what} has no rest")

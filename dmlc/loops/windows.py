@@ -19,7 +19,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import list_arrays
 from dmlc.loops.access import read_positions
 from dmlc.loops.element import Collector, Elements, View, prune, tensor_strides
 from dmlc.loops.neighbours import (
@@ -31,7 +30,7 @@ from dmlc.loops.neighbours import (
 )
 from dmlc.loops.phases import Phase, make_accumulators
 from dmlc.loops.space import arrange
-from dmlc.scalars import Array, DataType
+from dmlc.scalars import DataType
 from dmlc.sizes import known
 from dmlc.transform.fuse import Group
 
@@ -65,10 +64,6 @@ class _Windows:
     function: ir.Function
     reductions: tuple[ir.Stage, ...]
     derived: tuple[ir.Stage, ...]
-
-    @property
-    def _tables(self) -> dict[str, Array]:
-        return list_arrays(self.function.tables)
 
     @classmethod
     def find(cls, function: ir.Function, group: Group) -> _Windows | None:
@@ -107,7 +102,7 @@ class _Windows:
         whole = len(block.counts) > 1 or any(is_positional(stage) for stage in self.reductions)
         made: list[tuple[ir.Stage, ...]] = []
         for stage in self.reductions:
-            each = write_reductions(stage, self._tables, block, whole=whole)
+            each = write_reductions(stage, self.function.arrays(), block, whole=whole)
             if each is None:
                 return None
             made.append(each)
@@ -152,7 +147,7 @@ class _Windows:
                     found = self._choose(stage, n, load, builder, place, places)
                     if found is not None:
                         near[n] = found
-            result = write_at(stage, self._tables, builder, places, near)
+            result = write_at(stage, self.function.arrays(), builder, places, near)
             name, body = name_neighbour(stage.name, number), builder.make(result)
             made.append(dataclasses.replace(stage, name=name, extents=block.turns, body=body))
         return tuple(made)
@@ -183,7 +178,7 @@ class _Windows:
         known = BodyBuilder()
         value = known.copy(stage.body, {load: known.add(instruction)})[number]
         one = dataclasses.replace(stage, body=known.make(value))
-        return write_at(one, self._tables, builder, places, {})
+        return write_at(one, self.function.arrays(), builder, places, {})
 
     def _collect(
         self,

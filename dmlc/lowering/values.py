@@ -54,7 +54,11 @@ class Values:
         self.counts: dict[Dim, k.Expression] = {}
         """The step that a loop around is at, of those whose steps have rows in buffers."""
         numbers = range(len(nest.phases))
-        self.terms = [_find_terms(nest, number) for number in numbers]
+        loops = [(n, list_phases(n)) for n in walk(nest.body) if isinstance(n, Loop)]
+        self.terms = [
+            _find_terms(nest, number, [loop for loop, phases in loops if number in phases])
+            for number in numbers
+        ]
         """For each phase and view the dimensions it moves along, each with its stride."""
         self._paths = [_find_path(nest.body, number) for number in numbers]
         self._levels = [_find_levels(nest.dims[n], self._paths[n]) for n in numbers]
@@ -303,12 +307,13 @@ def _find_levels(dims: Sequence[Dim], path: Sequence[Node]) -> dict[Dim, int]:
     return levels
 
 
-def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, Measure], ...]]:
-    """For each view of a phase the dimensions it moves along, each with its stride. Along merged
-    dimensions that it walks as one it moves along these, and in a shared tile along those of the
-    tile."""
+def _find_terms(
+    nest: Nest, number: int, loops: Sequence[Loop]
+) -> dict[View, tuple[tuple[Dim, Measure], ...]]:
+    """For each view of a phase the dimensions it moves along, each with its stride; the phase's
+    points are in the `loops`. Along merged dimensions that it walks as one it moves along these,
+    and in a shared tile along those of the tile."""
     phase, dims = nest.phases[number], nest.dims[number]
-    loops = [n for n in walk(nest.body) if isinstance(n, Loop) and number in list_phases(n)]
     walked = dict.fromkeys(dim for n in loops for dim in (n.dim, n.dim.within) if dim is not None)
     merged = [dim for dim in walked if len(dim.parts) > 1]
     terms: dict[View, tuple[tuple[Dim, Measure], ...]] = {}

@@ -54,7 +54,7 @@ from dmlc.ir import (
     with_operands,
 )
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import IndexFacts, find_dependencies, list_arrays
+from dmlc.ir.index import IndexFacts, find_dependencies
 from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
 from dmlc.ir.ranges import table_ranges
@@ -139,7 +139,7 @@ def _may_be_empty(stage: Stage, function: Function) -> bool:
     then would be NaN, if a factor is infinite or NaN."""
     if stage.body.guard is None or not stage.body.dtype.is_float:
         return False
-    facts = IndexFacts(stage, list_arrays(function.tables))
+    facts = IndexFacts(stage, function.arrays())
     moving = facts.dependencies
     groups: list[list[int]] = []
     """Conditions apart from others that share no index with them."""

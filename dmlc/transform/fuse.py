@@ -16,7 +16,7 @@ from dmlc.ir import Extent, Function, Stage
 from dmlc.parameters import expect
 from dmlc.transform.cost import Budget, decide_stored
 from dmlc.transform.grouping import Grouping, Ordered, Plain, group_apart, group_stages
-from dmlc.transform.inline import Drawn, inline_producers
+from dmlc.transform.inline import Attempts, Drawn, inline_producers
 from dmlc.transform.online import Online, Row, describe, find_online, free_weights, may_be_online
 from dmlc.transform.passes import Crossed, Draft, Pass
 from dmlc.transform.recompute import recompute
@@ -137,9 +137,10 @@ def _part(function: Function, longest_row: int, budget: Budget) -> tuple[Drawn, 
     free = _find_free(function, budget)
     stored = {name: why for name, why in decision.stored.items() if name not in free}
     shared = {name: is_one for name, is_one in decision.shared.items() if name not in free}
+    attempts: Attempts = {}
     while True:
         before = len(shared)
-        drawn = inline_producers(function, stored, shared, budget)
+        drawn = inline_producers(function, stored, shared, budget, attempts)
         left = dataclasses.replace(function, stages=drawn.stages)
         grouping = group_stages(left, longest_row, budget)
         homes = grouping.find_homes()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from dmlc.index.intervals import Interval
 from dmlc.ir import Body, Function, Index, Instruction, Load, Stage, Tensor, operands, with_operands
@@ -57,11 +58,38 @@ class Drawn:
     """Why some of them are not computed where they are read."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One stage with what it reads drawn in, and what decided that."""
+
+    asked: frozenset[str]
+    """The tensors that were asked for: whether these are inlined decides all."""
+    inlined: frozenset[str]
+    """Those of them that were."""
+    made: _Inlined
+    crowded: tuple[str, ...]
+    """What it wants at too many places."""
+
+    def holds(self, inlined: Mapping[str, Stage]) -> bool:
+        """Whether the same comes of inlining others."""
+        return all((name in inlined) == (name in self.inlined) for name in self.asked)
+
+
+Attempts: TypeAlias = dict[str, _Attempt]
+"""By stage, what the last attempt to inline what it reads came to."""
+
+
 def inline_producers(
-    function: Function, stored: Mapping[str, str], shared: Iterable[str], budget: Budget
+    function: Function,
+    stored: Mapping[str, str],
+    shared: Iterable[str],
+    budget: Budget,
+    attempts: Attempts | None = None,
 ) -> Drawn:
     """The function's stages with what they read drawn into them: every inlinable stage but those
-    `stored`, each for its reason, those `shared`, and those that would make a body too large."""
+    `stored`, each for its reason, those `shared`, and those that would make a body too large.
+    `attempts` keeps what came of each stage, for another call with the same function and budget."""
+    attempts = {} if attempts is None else attempts
     results = {r.name for r in function.results}
     reasons = dict(stored)
     stages, held = {s.name: s for s in function.stages}, {*stored, *shared}
@@ -73,7 +101,10 @@ def inline_producers(
         name = pending.pop()
         if name in bodies:
             continue
-        made, crowded = _inline_bounded(stages[name], inlined, budget)
+        attempt = attempts.get(name)
+        if attempt is None or not attempt.holds(inlined):
+            attempt = attempts[name] = _inline_bounded(stages[name], inlined, budget)
+        made, crowded = attempt.made, attempt.crowded
         bodies[name] = made
         for computed in made.computed:
             users.setdefault(computed, []).append(name)
@@ -94,19 +125,19 @@ def inline_producers(
     return Drawn(clamp_reads(function, list_live(left, results)), computed_in, reasons)
 
 
-def _inline_bounded(
-    stage: Stage, inlined: Mapping[str, Stage], budget: Budget
-) -> tuple[_Inlined, tuple[str, ...]]:
-    """One stage with what it reads drawn in, and what it wants at too many places for that."""
+def _inline_bounded(stage: Stage, inlined: Mapping[str, Stage], budget: Budget) -> _Attempt:
+    """One stage with what it reads drawn in, as far as a budget allows."""
     crowded: dict[str, None] = {}
+    asked: set[str] = set()
     tensors = max(2, budget.most_buffers - 1)
     while True:
         own = {n: s for n, s in inlined.items() if n not in crowded} if crowded else inlined
-        made = _inline(stage, own, budget.most_instructions, tensors)
+        made = _inline(stage, own, budget.most_instructions, tensors, asked)
         if isinstance(made, str):
             crowded[made] = None
         elif tensors == 1 or len({i.tensor for i in made.body.loads()}) < budget.most_buffers:
-            return made, tuple(crowded)
+            drawn = frozenset(name for name in asked if name in inlined)
+            return _Attempt(frozenset(asked), drawn, made, tuple(crowded))
         else:
             tensors -= max(1, tensors // 4)
 
@@ -146,11 +177,14 @@ def _inline(
     inlined: Mapping[str, Stage],
     most_instructions: int = sys.maxsize,
     most_tensors: int = sys.maxsize,
+    asked: set[str] | None = None,
 ) -> _Inlined | str:
     """A reader that computes inlined stages, but for those that would alone take as many
     instructions, or read as many tensors: these are loaded, and what they are computed from is
-    left to them. Or else a stage that it wants at more than `MOST_PLACES` places.
+    left to them. Or else a stage that it wants at more than `MOST_PLACES` places. The tensors that
+    are loaded on the way are added to `asked`.
     """
+    asked = set() if asked is None else asked
     instructions: list[Instruction] = []
     numbers: dict[Instruction, int] = {}
     computed: dict[Load, int] = {}
@@ -197,7 +231,10 @@ def _inline(
         moved = with_operands(instruction, tuple([frame.numbers[o] for o in operands(instruction)]))
         if isinstance(moved, Index) and frame.key is not None:
             frame.numbers.append(frame.key.indices[moved.axis])
-        elif not isinstance(moved, Load) or moved.tensor not in inlined or moved.tensor in left:
+            continue
+        if isinstance(moved, Load):
+            asked.add(moved.tensor)
+        if not isinstance(moved, Load) or moved.tensor not in inlined or moved.tensor in left:
             frame.numbers.append(add(moved))
         elif moved in computed:
             frame.numbers.append(computed[moved])

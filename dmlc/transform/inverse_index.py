@@ -38,7 +38,7 @@ from dmlc.ir import (
     packed_strides,
 )
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import IndexFacts, list_arrays
+from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import are_sound
 from dmlc.scalars import Array, DataType
@@ -76,7 +76,7 @@ def index_inverses(
     """The function with an inverse index for each long sum over points that data choose by their
     keys, or `always`, however short it is, but for those whose points are `walked`; the function
     itself where it has none. Where a work item `walks` them, the kernels put keys in order."""
-    names, tables = dict.fromkeys(function.tensors()), list_arrays(function.tables)
+    names, tables = dict.fromkeys(function.tensors()), function.arrays()
     stages: list[Stage] = []
     for stage in function.stages:
         choice = find_choice(stage, tables)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from dmlc.ir import Cast, Function, Index, Reduction, Select, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import IndexFacts, list_arrays
+from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import are_sound
 from dmlc.scalars import COMBINERS, DataType
@@ -58,7 +58,7 @@ class Walk:
 def split_walks(function: Function) -> Function:
     """The function with the reductions whose points are to be walked in types that hold a sum of
     all, and in as many pieces as it takes to share them out."""
-    names, tables = dict.fromkeys(function.tensors()), list_arrays(function.tables)
+    names, tables = dict.fromkeys(function.tensors()), function.arrays()
     ordered, stages = list_ordered(function, walks=True), list[Stage]()
     for stage in function.stages:
         choice = None if stage.name in ordered else find_choice(stage, tables)
@@ -73,7 +73,7 @@ def split_walks(function: Function) -> Function:
 
 def find_walk(function: Function, stage: Stage) -> Walk | None:
     """How the points of a stage are walked; None where that does not suit, or does not pay."""
-    tables = list_arrays(function.tables)
+    tables = function.arrays()
     choice = find_choice(stage, tables)
     if choice is None or not _pays(choice) or _find_total_type(stage) is not stage.dtype:
         return None

@@ -66,9 +66,11 @@ def _narrow_soundly(
     for listed in (True, False):
         plain = _narrow(stage, tables, listed, is_position)
         made = [tabulate_stage(each, tables) for each in plain]
-        if not any(load.tensor in tables for each in made for load in each.body.loads()):
+        read = {load.tensor for each in made for load in each.body.loads()}
+        if not any(name in tables for name in read):
             return made
-        known = tables.attach(dataclasses.replace(function, stages=(*before, *made)))
+        near = [each for each in before if each.name in read]
+        known = tables.attach(dataclasses.replace(function, stages=(*near, *made)))
         if all(find_stage_fault(known, each) is None for each in made):
             return made
     return plain

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc.ir import Function, Index, Load, Parameter, Tensor
-from dmlc.ir.index import IndexFacts, list_arrays
+from dmlc.ir.index import IndexFacts
 from dmlc.scalars import Array
 
 _MOST_PARTS = 32
@@ -53,7 +53,7 @@ def list_moves(
     not so, as where elements say what is read, the tensor counts as a whole.
     """
     tensors = function.tensors()
-    tables = list_arrays(function.tables)
+    tables = function.arrays()
     own = dict.fromkeys(stages)
     read: dict[str, list[tuple[IndexFacts, Load]]] = {}
     for stage in filter(None, map(function.stage, own)):

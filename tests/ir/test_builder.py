@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -16,12 +16,14 @@ from dmlc.ir import (
     BodyBuilder,
     Cast,
     Function,
+    Instruction,
     Parameter,
     Reduction,
     Result,
     Stage,
     Table,
 )
+from dmlc.ir import builder as builder_module
 from dmlc.scalars import OPERATIONS, Operation
 from dmlc.scalars import DataType as T
 from dmlc.source import ArgumentError, DmlcError, UnknownNameError
@@ -162,3 +164,20 @@ def test_misuse_is_refused(
     assert type(raised.value) is error
     assert message in str(raised.value)
     assert body.instructions == before, "nothing was added"
+
+
+def test_rules_look_once_at_an_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, rules = list[object](), builder_module._apply_rules
+
+    def look(instruction: Instruction, values: Sequence[Instruction]) -> object:
+        looked.append(instruction)
+        return rules(instruction, values)
+
+    monkeypatch.setattr(builder_module, "_apply_rules", look)
+    builder = BodyBuilder()
+    place, nothing = builder.index(0), builder.constant(0)
+    first = builder.apply("add", place, nothing)
+    assert first == place
+    before = len(looked)
+    assert builder.apply("add", place, nothing) == place
+    assert len(looked) == before
