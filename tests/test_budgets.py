@@ -12,14 +12,15 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 
 BUDGETS = {
-    "ir": 5_150,
-    "kernel": 7_130,
-    "transform": 11_295,
-    "loops": 8_515,
-    "schedules": 4_445,
-    "lowering": 5_440,
+    "index": 305,
+    "ir": 5_055,
+    "kernel": 7_340,
+    "transform": 11_185,
+    "loops": 8_910,
+    "schedules": 4_235,
+    "lowering": 5_540,
 }
-"""By folder, in lines; 41,960 in all."""
+"""By folder, in lines; 42,570 in all."""
 LONGEST = 600
 """Lines of a module."""
 

@@ -405,10 +405,17 @@ def _adds(statement: k.Assign) -> bool:
 
 def break_line(line: str, indent: str) -> list[str]:
     """A statement on few lines of 100 columns at most, those after the first with an indent: broken
-    where it is nested least, and there as late as that allows. One that has no such place is left
-    as it is."""
+    where it is nested least, and there as late as that allows; within an index only where nothing
+    else does. One that has no such place is left as it is."""
+    return list(_break_line(line, indent)[1])
+
+
+def _break_line(line: str, indent: str) -> tuple[tuple[int, int, int], tuple[str, ...]]:
+    """Lines of a statement, and their cost: those that are too long, the breaks within indices, and
+    their number."""
+    best = (int(len(line) > _WIDTH), 0, 1), (line,)
     if len(line) <= _WIDTH:
-        return [line]
+        return best
     depth, templates, begin = 0, 0, len(line) - len(line.lstrip())
     found: dict[int, int] = {}
     for match in _BREAKS.finditer(line, begin):
@@ -421,11 +428,12 @@ def break_line(line: str, indent: str) -> list[str]:
         is_place = text[0] in ", (" and not templates
         if is_place and len(line[:place].rstrip()) <= _WIDTH:
             found[rank] = place
-    options = [
-        [line[:place].rstrip(), *break_line(f"{indent}{line[place:].lstrip()}", indent)]
-        for _, place in sorted(found.items())
-    ]
-    return min(options, key=len, default=[line])
+    for rank, place in sorted(found.items()):
+        (long, inside, count), rest = _break_line(f"{indent}{line[place:].lstrip()}", indent)
+        cost = long, inside + (rank >= 2 * _INSIDE), count + 1
+        if cost < best[0]:
+            best = cost, (line[:place].rstrip(), *rest)
+    return best
 
 
 _INSIDE = 16

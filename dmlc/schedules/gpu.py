@@ -307,7 +307,8 @@ def count_holding(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
     the profile: one vector each. 0 where a group does not, or nothing is read again."""
     wide, unit = _list_wide(phases), find_unit(phases, limits)
     sizes = {multiply(each.space.extents[axis] for axis in each.space.inner) for each in wide}
-    most = find_most(next(iter(sizes)), p.bounds) if len(sizes) == 1 else None
+    (size, *others) = sizes
+    most = None if others or isinstance(size, int) else find_most(size, p.bounds)
     if most is None or unit == 1 or any(p.tests_guard or p.has_positions for p in wide):
         return 0
     rows = round_up(-(-most // unit))

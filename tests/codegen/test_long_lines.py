@@ -33,6 +33,14 @@ A, B, C = "a" * 30, "b" * 30, "c" * 30
         ),
         # What is assigned stands on a line of its own, if that is enough.
         (f"    x[{A}] = {A}[{B} + 1];", [f"    x[{A}] =", f"        {A}[{B} + 1];"]),
+        # Positions stay whole, though that takes a line more.
+        (
+            f"    const float4 x = float4({A}[i + 1], {B}[i + j + 2], {C}[i + k + 3], x[i]);",
+            [
+                f"    const float4 x = float4({A}[i + 1],",
+                f"        {B}[i + j + 2], {C}[i + k + 3], x[i]);",
+            ],
+        ),
         # Positions are broken where that takes fewer lines.
         (
             f"    x = {A}[{B} + {C} * 4 + 1];",

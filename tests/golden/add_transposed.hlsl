@@ -46,7 +46,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint i1_2 = first_i1 + a_row;
         const uint offset = i0_2 * 80 + i1_2;
         if (i1_2 < 80) {
-            precise const float4 a_1 = float4(a_tile[rows * 33 + a_row], a_tile[rows * 33 + a_row + 1], a_tile[rows * 33 + a_row + 2], a_tile[rows * 33 + a_row + 3]);
+            precise const float4 a_1 = float4(a_tile[rows * 33 + a_row],
+                a_tile[rows * 33 + a_row + 1], a_tile[rows * 33 + a_row + 2],
+                a_tile[rows * 33 + a_row + 3]);
             precise const float4 b = BTensor[offset / 4];
             precise const float4 output = a_1 + b;
             OutputTensor[offset / 4] = output;

@@ -92,19 +92,22 @@ __kernel void argmax_of_rows(
         const int8 better_2 = ((candidate > vload8(0, p_total)) | ((candidate != candidate) & (~(vload8(0, p_total) != vload8(0, p_total)))))
             | (((candidate == vload8(0, p_total)) | ((candidate != candidate) & (vload8(0, p_total) != vload8(0, p_total)))) & (vload8(0, p_place_total + 8) < vload8(0, p_place_total)));
         vstore8(better_2 ? candidate : vload8(0, p_total), 0, p_total);
-        vstore8(better_2 ? vload8(0, p_place_total + 8) : vload8(0, p_place_total), 0, p_place_total);
+        vstore8(better_2 ? vload8(0, p_place_total + 8) : vload8(0, p_place_total), 0,
+            p_place_total);
         vstore8(max_float8(vload8(0, m_total), vload8(0, m_total + 8)), 0, m_total);
         const float4 candidate_1 = vload4(0, p_total + 4);
         const int4 better_3 = ((candidate_1 > vload4(0, p_total)) | ((candidate_1 != candidate_1) & (~(vload4(0, p_total) != vload4(0, p_total)))))
             | (((candidate_1 == vload4(0, p_total)) | ((candidate_1 != candidate_1) & (vload4(0, p_total) != vload4(0, p_total)))) & (vload4(0, p_place_total + 4) < vload4(0, p_place_total)));
         vstore4(better_3 ? candidate_1 : vload4(0, p_total), 0, p_total);
-        vstore4(better_3 ? vload4(0, p_place_total + 4) : vload4(0, p_place_total), 0, p_place_total);
+        vstore4(better_3 ? vload4(0, p_place_total + 4) : vload4(0, p_place_total), 0,
+            p_place_total);
         vstore4(max_float4(vload4(0, m_total), vload4(0, m_total + 4)), 0, m_total);
         const float2 candidate_2 = vload2(0, p_total + 2);
         const int2 better_4 = ((candidate_2 > vload2(0, p_total)) | ((candidate_2 != candidate_2) & (~(vload2(0, p_total) != vload2(0, p_total)))))
             | (((candidate_2 == vload2(0, p_total)) | ((candidate_2 != candidate_2) & (vload2(0, p_total) != vload2(0, p_total)))) & (vload2(0, p_place_total + 2) < vload2(0, p_place_total)));
         vstore2(better_4 ? candidate_2 : vload2(0, p_total), 0, p_total);
-        vstore2(better_4 ? vload2(0, p_place_total + 2) : vload2(0, p_place_total), 0, p_place_total);
+        vstore2(better_4 ? vload2(0, p_place_total + 2) : vload2(0, p_place_total), 0,
+            p_place_total);
         vstore2(max_float2(vload2(0, m_total), vload2(0, m_total + 2)), 0, m_total);
         const float candidate_3 = p_total[1];
         const bool better_5 = candidate_3 > p_total[0] || (isnan(candidate_3) && (!isnan(p_total[0])))

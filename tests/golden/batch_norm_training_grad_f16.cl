@@ -112,21 +112,31 @@ __kernel void batch_norm_training_grad(
                     dy_sum_rest += dy_value;
                     dy_centered_sum_rest = fma_float(dy_value, x_value - mean_value, dy_centered_sum_rest);
                 }
-                vstore16(vload16(0, dy_sum_total + j * 16) + dy_sum_value, 0, dy_sum_total + j * 16);
-                vstore16(vload16(0, dy_centered_sum_total + j * 16) + dy_centered_sum_value, 0, dy_centered_sum_total + j * 16);
+                vstore16(vload16(0, dy_sum_total + j * 16) + dy_sum_value, 0,
+                    dy_sum_total + j * 16);
+                vstore16(vload16(0, dy_centered_sum_total + j * 16) + dy_centered_sum_value, 0,
+                    dy_centered_sum_total + j * 16);
                 dy_sum_total[j * 16] = dy_sum_total[j * 16] + dy_sum_rest;
-                dy_centered_sum_total[j * 16] = dy_centered_sum_total[j * 16] + dy_centered_sum_rest;
+                dy_centered_sum_total[j * 16] = dy_centered_sum_total[j * 16]
+                    + dy_centered_sum_rest;
             }
         }
         for (uint j = 0; j < 2; ++j) {
-            vstore8(vload8(0, dy_sum_total + j * 16) + vload8(0, dy_sum_total + j * 16 + 8), 0, dy_sum_total + j * 16);
-            vstore8(vload8(0, dy_centered_sum_total + j * 16) + vload8(0, dy_centered_sum_total + j * 16 + 8), 0, dy_centered_sum_total + j * 16);
-            vstore4(vload4(0, dy_sum_total + j * 16) + vload4(0, dy_sum_total + j * 16 + 4), 0, dy_sum_total + j * 16);
-            vstore4(vload4(0, dy_centered_sum_total + j * 16) + vload4(0, dy_centered_sum_total + j * 16 + 4), 0, dy_centered_sum_total + j * 16);
-            vstore2(vload2(0, dy_sum_total + j * 16) + vload2(0, dy_sum_total + j * 16 + 2), 0, dy_sum_total + j * 16);
-            vstore2(vload2(0, dy_centered_sum_total + j * 16) + vload2(0, dy_centered_sum_total + j * 16 + 2), 0, dy_centered_sum_total + j * 16);
+            vstore8(vload8(0, dy_sum_total + j * 16) + vload8(0, dy_sum_total + j * 16 + 8), 0,
+                dy_sum_total + j * 16);
+            vstore8(vload8(0, dy_centered_sum_total + j * 16)
+                + vload8(0, dy_centered_sum_total + j * 16 + 8), 0, dy_centered_sum_total + j * 16);
+            vstore4(vload4(0, dy_sum_total + j * 16) + vload4(0, dy_sum_total + j * 16 + 4), 0,
+                dy_sum_total + j * 16);
+            vstore4(vload4(0, dy_centered_sum_total + j * 16)
+                + vload4(0, dy_centered_sum_total + j * 16 + 4), 0, dy_centered_sum_total + j * 16);
+            vstore2(vload2(0, dy_sum_total + j * 16) + vload2(0, dy_sum_total + j * 16 + 2), 0,
+                dy_sum_total + j * 16);
+            vstore2(vload2(0, dy_centered_sum_total + j * 16)
+                + vload2(0, dy_centered_sum_total + j * 16 + 2), 0, dy_centered_sum_total + j * 16);
             dy_sum_total[j * 16] = dy_sum_total[j * 16] + dy_sum_total[j * 16 + 1];
-            dy_centered_sum_total[j * 16] = dy_centered_sum_total[j * 16] + dy_centered_sum_total[j * 16 + 1];
+            dy_centered_sum_total[j * 16] = dy_centered_sum_total[j * 16]
+                + dy_centered_sum_total[j * 16 + 1];
             dy_sum_block[j] = dy_sum_total[j * 16];
             dy_centered_sum_block[j] = dy_centered_sum_total[j * 16];
         }

@@ -101,14 +101,18 @@ __kernel void batch_norm_training_grad(
                 dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
             }
             vstore16(vload16(0, dy_sum_total) + dy_sum_value, 0, dy_sum_total);
-            vstore16(vload16(0, dy_centered_sum_total) + dy_centered_sum_value, 0, dy_centered_sum_total);
+            vstore16(vload16(0, dy_centered_sum_total) + dy_centered_sum_value, 0,
+                dy_centered_sum_total);
         }
         vstore8(vload8(0, dy_sum_total) + vload8(0, dy_sum_total + 8), 0, dy_sum_total);
-        vstore8(vload8(0, dy_centered_sum_total) + vload8(0, dy_centered_sum_total + 8), 0, dy_centered_sum_total);
+        vstore8(vload8(0, dy_centered_sum_total) + vload8(0, dy_centered_sum_total + 8), 0,
+            dy_centered_sum_total);
         vstore4(vload4(0, dy_sum_total) + vload4(0, dy_sum_total + 4), 0, dy_sum_total);
-        vstore4(vload4(0, dy_centered_sum_total) + vload4(0, dy_centered_sum_total + 4), 0, dy_centered_sum_total);
+        vstore4(vload4(0, dy_centered_sum_total) + vload4(0, dy_centered_sum_total + 4), 0,
+            dy_centered_sum_total);
         vstore2(vload2(0, dy_sum_total) + vload2(0, dy_sum_total + 2), 0, dy_sum_total);
-        vstore2(vload2(0, dy_centered_sum_total) + vload2(0, dy_centered_sum_total + 2), 0, dy_centered_sum_total);
+        vstore2(vload2(0, dy_centered_sum_total) + vload2(0, dy_centered_sum_total + 2), 0,
+            dy_centered_sum_total);
         dy_sum_total[0] = dy_sum_total[0] + dy_sum_total[1];
         dy_centered_sum_total[0] = dy_centered_sum_total[0] + dy_centered_sum_total[1];
         const float dy_sum_value = dy_sum_total[0];

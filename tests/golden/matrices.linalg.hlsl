@@ -48,8 +48,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint first_i1 = (tile % 3) * 32;
     const uint first_row = (GetGroupWaveIndex() / 1) * 16;
     const uint first_column = (GetGroupWaveIndex() % 1) * 16;
-    sum = Matrix<ComponentType::F32, 16, 16, MatrixUse::Accumulator, MatrixScope::Wave>::Splat(0.0f);
-    sum_1 = Matrix<ComponentType::F32, 16, 16, MatrixUse::Accumulator, MatrixScope::Wave>::Splat(0.0f);
+    sum =
+        Matrix<ComponentType::F32, 16, 16, MatrixUse::Accumulator, MatrixScope::Wave>::Splat(0.0f);
+    sum_1 =
+        Matrix<ComponentType::F32, 16, 16, MatrixUse::Accumulator, MatrixScope::Wave>::Splat(0.0f);
     const uint place = first_i0 * 96 + left_rows * 96 + left_columns;
     const uint place_1 = left_rows * 96 + first_i1 + left_columns;
     const uint place_2 = left_columns + left_rows * 40;
@@ -71,9 +73,12 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         }
         GroupMemoryBarrierWithGroupSync();
         for (uint point_ = 0; point_ < 32; point_ += 16) {
-            left = Matrix<ComponentType::F16, 16, 16, MatrixUse::A, MatrixScope::Wave>::Load(left_tile, place_3 + point_, 40, MatrixLayout::RowMajor);
-            right = Matrix<ComponentType::F16, 16, 16, MatrixUse::B, MatrixScope::Wave>::Load(right_tile, first_column + point_ * 40, 40, MatrixLayout::RowMajor);
-            right_1 = Matrix<ComponentType::F16, 16, 16, MatrixUse::B, MatrixScope::Wave>::Load(right_tile, first_column + 16 + point_ * 40, 40, MatrixLayout::RowMajor);
+            left = Matrix<ComponentType::F16, 16, 16, MatrixUse::A, MatrixScope::Wave>::Load(
+                left_tile, place_3 + point_, 40, MatrixLayout::RowMajor);
+            right = Matrix<ComponentType::F16, 16, 16, MatrixUse::B, MatrixScope::Wave>::Load(
+                right_tile, first_column + point_ * 40, 40, MatrixLayout::RowMajor);
+            right_1 = Matrix<ComponentType::F16, 16, 16, MatrixUse::B, MatrixScope::Wave>::Load(
+                right_tile, first_column + 16 + point_ * 40, 40, MatrixLayout::RowMajor);
             sum.MultiplyAccumulate(left, right);
             sum_1.MultiplyAccumulate(left, right_1);
         }

@@ -179,9 +179,12 @@ fn main(
         right_tile[place_2 + 1200] = f16(round_f16(next_right_15));
         workgroupBarrier();
         for (var point: u32 = 0; point < 32; point += 16) {
-            left = subgroupMatrixLoad<subgroup_matrix_left<f16, 16, 16>>(&left_tile, place_3 + point, false, 40);
-            right = subgroupMatrixLoad<subgroup_matrix_right<f16, 16, 16>>(&right_tile, first_column + point * 40, false, 40);
-            right_1 = subgroupMatrixLoad<subgroup_matrix_right<f16, 16, 16>>(&right_tile, first_column + 16 + point * 40, false, 40);
+            left = subgroupMatrixLoad<subgroup_matrix_left<f16, 16, 16>>(&left_tile,
+                place_3 + point, false, 40);
+            right = subgroupMatrixLoad<subgroup_matrix_right<f16, 16, 16>>(&right_tile,
+                first_column + point * 40, false, 40);
+            right_1 = subgroupMatrixLoad<subgroup_matrix_right<f16, 16, 16>>(&right_tile,
+                first_column + 16 + point * 40, false, 40);
             sum = subgroupMatrixMultiplyAccumulate(left, right, sum);
             sum_1 = subgroupMatrixMultiplyAccumulate(left, right_1, sum_1);
         }

@@ -40,9 +40,12 @@ __kernel void centered_1(
         }
         vstore16(vload16(0, total_exact_total) + total_exact_value, 0, total_exact_total);
         vstore4(vload4(0, total_exact_total) + total_exact_rest, 0, total_exact_total);
-        vstore8(vload8(0, total_exact_total) + vload8(0, total_exact_total + 8), 0, total_exact_total);
-        vstore4(vload4(0, total_exact_total) + vload4(0, total_exact_total + 4), 0, total_exact_total);
-        vstore2(vload2(0, total_exact_total) + vload2(0, total_exact_total + 2), 0, total_exact_total);
+        vstore8(vload8(0, total_exact_total) + vload8(0, total_exact_total + 8), 0,
+            total_exact_total);
+        vstore4(vload4(0, total_exact_total) + vload4(0, total_exact_total + 4), 0,
+            total_exact_total);
+        vstore2(vload2(0, total_exact_total) + vload2(0, total_exact_total + 2), 0,
+            total_exact_total);
         total_exact_total[0] = total_exact_total[0] + total_exact_total[1];
         const float total_exact_value_1 = total_exact_total[0];
         vstore_half_rte(total_exact_value_1, block, total);
