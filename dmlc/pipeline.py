@@ -477,7 +477,7 @@ def _lower_part(
         return steps.lower(function, group, profile, dialect.limits)
 
     kernels = tuple(
-        lower_versions(fusion.function, group, shape, make, own)
+        lower_versions(fusion.function, group, shape, dialect.limits, make, own)
         for group in track("compiling kernels", fusion.groups)
     )
     return part, fusion, kernels

@@ -23,7 +23,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.rewrite import walk_parts, walk_statements
 from dmlc.kernel.rows import name_memory
-from dmlc.kernel.target import Profile
+from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, find_contraction, part_axes
 from dmlc.loops.phases import VECTOR
 from dmlc.loops.sections import NONE, Sections
@@ -84,16 +84,9 @@ _REDUCED: _Table = (
     ),
 )
 """Reductions on a GPU. `python -m benchmarks.open_sizes` has what each row comes to."""
-_HELD: _Table = (
-    *_REDUCED[:3],
-    *(
-        (bound, tuple((o, dataclasses.replace(t, most=bound - 1)) for o, t in _REDUCED[3][1]))
-        for bound in (1025, 4097)
-    ),
-    *_REDUCED[3:],
-)
-"""The same where several passes read the points of an output, along one size: a work item holds a
-vector of them."""
+_HELD = 1025, 4097
+"""Where classes of points end that a group's work items hold, a vector each, if several passes read
+them along one size."""
 _REDUCED_SERIALLY: _Table = (
     (1 << 16, ((None, _Typical(_MIDDLE, 4097)),)),
     (None, ((None, _Typical(_LONG, 4097)),)),
@@ -190,11 +183,16 @@ _ANY = _Case()
 
 
 def lower_versions(
-    function: ir.Function, group: Group, profile: Profile, lower: Lower, own: Sections
+    function: ir.Function,
+    group: Group,
+    profile: Profile,
+    limits: Limits,
+    lower: Lower,
+    own: Sections,
 ) -> tuple[k.Kernel, ...]:
     """The kernels of a group: all versions one after the other. Those after the first have numbers
     in sections of `own`: `kernel Y.2`."""
-    tree = _plan(function, group, profile)
+    tree = _plan(function, group, profile, limits)
     versions: list[tuple[k.Kernel, ...]] = []
     texts: list[str] = []
     chosen: dict[_Case, int] = {}
@@ -312,7 +310,7 @@ def _is_of_one(case: _Case) -> bool:
     return any(size == 1 for _, size in case.given)
 
 
-def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
+def _plan(function: ir.Function, group: Group, profile: Profile, limits: Limits) -> _Tree:
     """The sizes that are told apart."""
     prefix = find_group_prefix(function, group)
     if prefix is not None:
@@ -341,8 +339,18 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
     beside = str(first[-1]) if first[-1:] in last and first else ""
     again = [each for each in group.passes if multiply(each.inner) == points]
     if table is _REDUCED and len(again) > 1 and isinstance(points, Size) and str(points) == beside:
-        table = _HELD
+        table = _hold(limits)
     return _look_up(table, points, outputs, (outputs,), beside)
+
+
+def _hold(limits: Limits) -> _Table:
+    """Reductions on a GPU whose groups hold the points of an output that they read again."""
+    most = 0 if limits.vector_lanes == 1 else limits.group_size * VECTOR
+    held = (
+        (bound, tuple((o, dataclasses.replace(t, most=bound - 1)) for o, t in _REDUCED[3][1]))
+        for bound in _HELD if bound <= most + 1
+    )  # fmt: skip
+    return (*_REDUCED[:3], *held, *_REDUCED[3:])
 
 
 def _look_up(
