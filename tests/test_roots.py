@@ -105,7 +105,8 @@ def test_what_came_of_direct3d_is_counted_with_its_reasons(
     heads = [line for line in lines if not line.startswith(" ")][1:]
     assert heads == [
         "setup: passed, 0 s", "devices: passed, 0 s", "host: passed, 0 s",
-        "plugin: passed, 0 s", "matrices: passed, 0 s", "library: exit status 1, 0 s", "qualify: passed, 0 s",
+        "plugin: passed, 0 s", "matrices: passed, 0 s", "library: exit status 1, 0 s",
+        "qualify: passed, 0 s",
     ]  # fmt: skip
     at = lines.index(heads[5])
     assert lines[at + 1 : at + 1 + len(TOLD)] == [f"  {line}" for line in TOLD]
