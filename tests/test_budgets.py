@@ -18,9 +18,9 @@ BUDGETS = {
     "transform": 11_185,
     "loops": 8_910,
     "schedules": 4_235,
-    "lowering": 5_540,
+    "lowering": 5_550,
 }
-"""By folder, in lines; 42,570 in all."""
+"""By folder, in lines; 42,580 in all."""
 LONGEST = 600
 """Lines of a module."""
 
