@@ -102,6 +102,9 @@ class Elements:
     reductions: tuple[Reduction, ...] = ()
     reach: Interval = (0, 0)
     """How far the values go that are positions."""
+    indices: tuple[str, ...] = ()
+    """The index along each dimension as the stages' formulas name it, such as `i2`; empty where no
+    one stage has all of them."""
 
     @property
     def has_positions(self) -> bool:
@@ -223,7 +226,9 @@ def prune(elements: Elements) -> Elements:
         values.append(renumber(elements.values[number], numbers))
     reductions = tuple(each.renumbered(numbers) for each in elements.reductions)
     results = tuple((view, numbers[number]) for view, number in elements.results)
-    return Elements(elements.domain, tuple(values), results, reductions, elements.reach)
+    return dataclasses.replace(
+        elements, values=tuple(values), results=results, reductions=reductions
+    )
 
 
 def renumber(value: Value, numbers: Mapping[int, int]) -> Value:
@@ -303,6 +308,7 @@ class Collector:
         self._results: list[tuple[View, int]] = []
         self._reductions: dict[Reduction, int] = {}
         self._reach: Interval = (0, 0)
+        self._indices: tuple[str, ...] = ()
         self._has_spare = False
         """Whether something was copied that nothing may need: digits that have been put together,
         or a product that enters a sum unrounded."""
@@ -314,6 +320,7 @@ class Collector:
             tuple(self._results),
             tuple(self._reductions),
             self._reach,
+            self._indices,
         )
         return prune(made) if self._has_spare else made
 
@@ -326,6 +333,7 @@ class Collector:
         """An element-wise stage. `axes` gives the dimension each of its indices runs along; others
         have one place only. What does not leave the kernel is not stored."""
         stage = _find_stage(self._function, name)
+        self._name_indices(axes)
         result = self._copy(stage, axes)[stage.body.result]
         view = self._view(stage, axes)
         self._stored[stage.name] = (view, result)
@@ -338,6 +346,7 @@ class Collector:
         reduction = stage.reduction
         if reduction is None:
             raise InternalError(f"{name} reductions nothing")
+        self._name_indices(axes)
         numbers = self._copy(stage, axes)
         folded = list_folded(stage.body.instructions, stage.body.result, reduction.combiner)
         self._has_spare |= stage.body.result not in folded
@@ -352,7 +361,13 @@ class Collector:
     def add_copy(self, name: str, axes: Mapping[ir.Index, int]) -> None:
         """Stores a reduction whose value is known."""
         stage = _find_stage(self._function, name)
+        self._name_indices(axes)
         self._results.append((self._view(stage, axes), self.add_near(name, stage.dtype)))
+
+    def _name_indices(self, axes: Mapping[ir.Index, int]) -> None:
+        """Name the dimensions after the indices of the first stage that runs along all of them."""
+        if not self._indices and len(axes) == len(self._domain):
+            self._indices = tuple(index.name for index in sorted(axes, key=axes.__getitem__))
 
     def add_near(self, name: str, dtype: DataType) -> int:
         """A value in a register or a private array."""

@@ -26,18 +26,21 @@ def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
     return Nest(tuple(phases), dims, nodes)
 
 
-def name_parallel(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
-    """The dimensions that all phases share, by these numbers or their own."""
+def name_parallel(phase: Phase) -> tuple[Dim, ...]:
+    """The dimensions that all phases share: named after the indices of the formula where each is
+    one of these, and else by number."""
     space = phase.space
     sizes, dims = [space.extents[axis] for axis in space.parallel], list[Dim]()
-    named = range(len(sizes)) if numbers is None else numbers
-    for axis, number, size in zip(space.parallel, named, sizes, strict=True):
+    names = [space.indices[axis] if space.indices else "" for axis in space.parallel]
+    if not all(names) or len({*names}) < len(names):
+        names = [f"i{number}" for number in range(len(sizes))]
+    for axis, name, size in zip(space.parallel, names, sizes, strict=True):
         found = space.pieces.get(axis)
         # Which piece it is, a dimension before it says.
         piece = None
         if found is not None:
             piece = (dims[space.parallel.index(found.number)], make_size(found.size))
-        dims.append(Dim(f"i{number}", make_size(size), piece=piece))
+        dims.append(Dim(name, make_size(size), piece=piece))
     return tuple(dims)
 
 
@@ -57,7 +60,8 @@ def name_inner(phase: Phase, parallel: Sequence[Dim], name: str, number: int) ->
         piece = space.pieces.get(axis)
         place = space.inner.index(axis)
         # Parallel dimensions have numbers of their own.
-        own = f"i{axis}.{number}" if name == "i" else tell_apart(name + str(place or ""), number)
+        index = space.indices[axis] if space.indices else f"i{axis}"
+        own = f"{index}.{number}" if name == "i" else tell_apart(name + str(place or ""), number)
         numbered = None
         if piece is not None:
             whole = make_size(piece.size)

@@ -372,7 +372,8 @@ def store_partials(phase: Phase, divided: Space) -> tuple[Phase, ...]:
     `divided` is the phase's space with an inner axis cut into pieces."""
     sizes = divided.outputs
     values, results = _store_states(phase.accumulators, pack_strides(sizes), (1,) * len(sizes))
-    store = Elements(tuple(map(as_extent, sizes)), values, results)
+    names = tuple(divided.indices[axis] for axis in divided.parallel) if divided.indices else ()
+    store = Elements(tuple(map(as_extent, sizes)), values, results, indices=names)
     return Phase(phase.elements, divided, phase.accumulators), Phase(store, keep_all(store))
 
 
@@ -413,7 +414,9 @@ def combine_partials(phase: Phase, sizes: tuple[Measure, ...]) -> Phase:
         )
         accumulators.append(Accumulator(reduction, each.slots, each.stages))
     extents = tuple(map(as_extent, sizes))
-    elements = Elements(extents, tuple(values), (), tuple(g.reduction for g in accumulators))
+    reductions, whole = tuple(g.reduction for g in accumulators), phase.space
+    names = ("r0", *(whole.indices[axis] for axis in whole.parallel)) if whole.indices else ()
+    elements = Elements(extents, tuple(values), (), reductions, indices=names)
     space = dataclasses.replace(keep_all(elements), parallel=tuple(range(1, len(sizes))))
     return Phase(elements, space, tuple(accumulators))
 

@@ -47,6 +47,9 @@ class Space:
     packed: bool = False
     """Whether there is one dimension, and every view either walks it element by element or stands
     still: nothing but the number of elements depends on the tensors' sizes."""
+    indices: tuple[str, ...] = ()
+    """The index of the formula that each dimension is, such as `i2`, and `i2i3` where both are
+    merged. Empty where a formula has none of these."""
 
     @property
     def known_strides(self) -> Mapping[View, tuple[int, ...]]:
@@ -107,6 +110,7 @@ class Space:
             tuple(self.extents[axis] for axis in axes),
             {v: tuple(steps[axis] for axis in axes) for v, steps in self.strides.items()},
             tuple(axes.index(axis) for axis in self.parallel if axis in axes),
+            indices=tuple(self.indices[axis] for axis in axes) if self.indices else (),
         )
 
     def count_steps(self, view: View) -> int | None:
@@ -120,7 +124,8 @@ class Space:
 def keep_all(elements: Elements) -> Space:
     """The dimensions as they are, all of which are kept."""
     strides = {view: view.strides for view in elements.views()}
-    return Space(_measure(elements.domain), strides, tuple(range(len(elements.domain))))
+    every = tuple(range(len(elements.domain)))
+    return Space(_measure(elements.domain), strides, every, indices=elements.indices)
 
 
 def collapse(elements: Elements) -> Space:
@@ -139,7 +144,8 @@ def collapse(elements: Elements) -> Space:
     strides = {view: tuple(view.strides[run[-1]] for run in runs) for view in views}
     lengths = tuple(multiply(sizes[axis] for axis in run) for run in runs)
     steady = len(runs) == 1 and all(steps[0] in (0, 1) for steps in strides.values())
-    return Space(lengths, strides, tuple(range(len(runs))), packed=steady and aligned)
+    packed, names = steady and aligned, _name(runs, elements)
+    return Space(lengths, strides, tuple(range(len(runs))), packed=packed, indices=names)
 
 
 def arrange(
@@ -174,8 +180,15 @@ def arrange(
         }
         lengths = tuple(multiply(domain[axis] for axis in run) for run, _ in every)
         position = {tuple(run): n for n, (run, is_parallel) in enumerate(every) if is_parallel}
-        spaces.append(Space(lengths, strides, tuple(position[tuple(run)] for run in runs)))
+        kept, names = tuple(position[tuple(run)] for run in runs), _name([r for r, _ in every], made)
+        spaces.append(Space(lengths, strides, kept, indices=names))
     return tuple(spaces)
+
+
+def _name(runs: Sequence[Sequence[int]], elements: Elements) -> tuple[str, ...]:
+    """The indices of dimensions that are merged of these axes of a domain."""
+    names = elements.indices
+    return tuple("".join(names[axis] for axis in sorted(run)) for run in runs) if names else ()
 
 
 def _measure(domain: Sequence[ir.Extent]) -> tuple[Measure, ...]:
@@ -199,7 +212,8 @@ def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Sp
             for view in dict.fromkeys(made.views())
         }
         lengths = tuple(math.prod(domain[axis] for axis in run) for run in every)
-        spaces.append(Space(lengths, strides, tuple(range(len(runs)))))
+        names = _name(every, made)
+        spaces.append(Space(lengths, strides, tuple(range(len(runs))), indices=names))
     return tuple(spaces)
 
 
@@ -211,7 +225,9 @@ def cut(space: Space, axis: int, length: Measure, pieces: Measure) -> Space:
     sizes = list(space.extents)
     sizes[axis] = length
     parallel = (0, *(k + 1 for k in space.parallel))
-    return Space((pieces, *sizes), strides, parallel, {axis + 1: Piece(0, length, size)})
+    names = ("piece", *space.indices) if space.indices else ()
+    made = {axis + 1: Piece(0, length, size)}
+    return Space((pieces, *sizes), strides, parallel, made, indices=names)
 
 
 def find_length(size: int, pieces: int, line: int) -> int:

@@ -4,7 +4,7 @@
 //         9](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1])
 //
 // Launch 15 groups of 1 work item; each computes 8 outputs.
-//     fuse i0 as block; split block 2 as begin; bind begin group
+//     fuse i0i1 as block; split block 2 as begin; bind begin group
 //   argument 0: Input, float32, read
 //   argument 1: Output, float32, written
 
@@ -20,21 +20,21 @@ __kernel void average_pool(
     const int end = begin + 2;
 
     for (int block = begin; block < end; ++block) {
-        const int i0 = (int)((uint)block / 5u);
-        const int i1 = (int)((uint)block % 5u);
-        const int position = i1 * 2;
-        for (int i2 = 0; i2 < 4; ++i2) {
+        const int i0i1 = (int)((uint)block / 5u);
+        const int i2 = (int)((uint)block % 5u);
+        const int position = i2 * 2;
+        for (int i3 = 0; i3 < 4; ++i3) {
             float output = 0.0f;
             for (int k = 0; k < 3; ++k) {
                 const int position_1 = position + k - 1;
                 if (position_1 >= 0 && position_1 < 9) {
                     for (int k1 = 0; k1 < 2; ++k1) {
-                        const float input = Input[position_1 * 8 + (i0 * 72 + i2 * 2 + k1)];
+                        const float input = Input[position_1 * 8 + (i0i1 * 72 + i3 * 2 + k1)];
                         output += input;
                     }
                 }
             }
-            Output[i0 * 20 + i1 * 4 + i2] = output;
+            Output[i0i1 * 20 + i2 * 4 + i3] = output;
         }
     }
 }

@@ -4,7 +4,7 @@
 //         9](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1])
 //
 // Dispatch 1 group of 256 threads; each computes 4 neighbouring outputs.
-//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
+//     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   t0: Input, float32, read
 //   u0: Output, float32, written
@@ -22,18 +22,18 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     const uint output = lane_id;
     if (output < 30) {
-        const uint i0 = output / 5;
-        const uint i1 = output % 5;
-        const bool holds = i1 >= 1;
-        const uint position = max(i1, 1u) * 2 - 1;
-        precise const float4 Input_vector = Input[position * 2 + i0 * 18];
+        const uint i0i1 = output / 5;
+        const uint i2 = output % 5;
+        const bool holds = i2 >= 1;
+        const uint position = max(i2, 1u) * 2 - 1;
+        precise const float4 Input_vector = Input[position * 2 + i0i1 * 18];
         precise const float input = Input_vector.x;
-        const uint offset = i0 * 72 + i1 * 16;
+        const uint offset = i0i1 * 72 + i2 * 16;
         precise const float4 Input_vector_1 = Input[offset / 4];
         precise const float input_1 = Input_vector_1.x;
-        const bool holds_1 = i1 <= 3;
-        const uint position_1 = min(i1, 3u) * 2 + 1;
-        precise const float4 Input_vector_2 = Input[position_1 * 2 + i0 * 18];
+        const bool holds_1 = i2 <= 3;
+        const uint position_1 = min(i2, 3u) * 2 + 1;
+        precise const float4 Input_vector_2 = Input[position_1 * 2 + i0i1 * 18];
         precise const float input_2 = Input_vector_2.x;
         precise const float input_3 = Input_vector.y;
         precise const float input_4 = Input_vector_1.y;
@@ -48,11 +48,11 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float input_11 = Input_vector_2.w;
         precise const float output_2 = zero + ((holds ? input_6 : (-0.0f)) + input_7 + (holds_1 ? input_8 : (-0.0f)))
             + ((holds ? input_9 : (-0.0f)) + input_10 + (holds_1 ? input_11 : (-0.0f)));
-        precise const float4 Input_vector_3 = Input[position * 2 + i0 * 18 + 1];
+        precise const float4 Input_vector_3 = Input[position * 2 + i0i1 * 18 + 1];
         precise const float input_12 = Input_vector_3.x;
         precise const float4 Input_vector_4 = Input[offset / 4 + 1];
         precise const float input_13 = Input_vector_4.x;
-        precise const float4 Input_vector_5 = Input[position_1 * 2 + i0 * 18 + 1];
+        precise const float4 Input_vector_5 = Input[position_1 * 2 + i0i1 * 18 + 1];
         precise const float input_14 = Input_vector_5.x;
         precise const float input_15 = Input_vector_3.y;
         precise const float input_16 = Input_vector_4.y;
@@ -67,6 +67,6 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float input_23 = Input_vector_5.w;
         precise const float output_4 = zero + ((holds ? input_18 : (-0.0f)) + input_19 + (holds_1 ? input_20 : (-0.0f)))
             + ((holds ? input_21 : (-0.0f)) + input_22 + (holds_1 ? input_23 : (-0.0f)));
-        Output[i0 * 5 + i1] = float4(output_1, output_2, output_3, output_4);
+        Output[i0i1 * 5 + i2] = float4(output_1, output_2, output_3, output_4);
     }
 }

@@ -4,7 +4,7 @@
 //         9](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1])
 //
 // Dispatch 1 group of 256 invocations; each computes 4 neighbouring outputs.
-//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
+//     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   binding 0: Input, float32, read
 //   binding 1: Output, float32, written
@@ -32,18 +32,18 @@ fn main(
 
     let output: u32 = lane_id;
     if (output < 30) {
-        let i0: u32 = output / 5;
-        let i1: u32 = output % 5;
-        let holds: bool = i1 >= 1;
-        let position: u32 = max(i1, 1u) * 2 - 1;
-        let Input_vector: vec4<f32> = Input[position * 2 + i0 * 18];
+        let i0i1: u32 = output / 5;
+        let i2: u32 = output % 5;
+        let holds: bool = i2 >= 1;
+        let position: u32 = max(i2, 1u) * 2 - 1;
+        let Input_vector: vec4<f32> = Input[position * 2 + i0i1 * 18];
         let input: f32 = Input_vector.x;
-        let offset: u32 = i0 * 72 + i1 * 16;
+        let offset: u32 = i0i1 * 72 + i2 * 16;
         let Input_vector_1: vec4<f32> = Input[offset / 4];
         let input_1: f32 = Input_vector_1.x;
-        let holds_1: bool = i1 <= 3;
-        let position_1: u32 = min(i1, 3u) * 2 + 1;
-        let Input_vector_2: vec4<f32> = Input[position_1 * 2 + i0 * 18];
+        let holds_1: bool = i2 <= 3;
+        let position_1: u32 = min(i2, 3u) * 2 + 1;
+        let Input_vector_2: vec4<f32> = Input[position_1 * 2 + i0i1 * 18];
         let input_2: f32 = Input_vector_2.x;
         let input_3: f32 = Input_vector.y;
         let input_4: f32 = Input_vector_1.y;
@@ -58,11 +58,11 @@ fn main(
         let input_11: f32 = Input_vector_2.w;
         let output_2: f32 = pin(pin(zero + pin(pin(select((-0.0f), input_6, holds) + input_7) + select((-0.0f), input_8, holds_1)))
             + pin(pin(select((-0.0f), input_9, holds) + input_10) + select((-0.0f), input_11, holds_1)));
-        let Input_vector_3: vec4<f32> = Input[position * 2 + i0 * 18 + 1];
+        let Input_vector_3: vec4<f32> = Input[position * 2 + i0i1 * 18 + 1];
         let input_12: f32 = Input_vector_3.x;
         let Input_vector_4: vec4<f32> = Input[offset / 4 + 1];
         let input_13: f32 = Input_vector_4.x;
-        let Input_vector_5: vec4<f32> = Input[position_1 * 2 + i0 * 18 + 1];
+        let Input_vector_5: vec4<f32> = Input[position_1 * 2 + i0i1 * 18 + 1];
         let input_14: f32 = Input_vector_5.x;
         let input_15: f32 = Input_vector_3.y;
         let input_16: f32 = Input_vector_4.y;
@@ -77,6 +77,6 @@ fn main(
         let input_23: f32 = Input_vector_5.w;
         let output_4: f32 = pin(pin(zero + pin(pin(select((-0.0f), input_18, holds) + input_19) + select((-0.0f), input_20, holds_1)))
             + pin(pin(select((-0.0f), input_21, holds) + input_22) + select((-0.0f), input_23, holds_1)));
-        Output[i0 * 5 + i1] = vec4<f32>(output_1, output_2, output_3, output_4);
+        Output[i0i1 * 5 + i2] = vec4<f32>(output_1, output_2, output_3, output_4);
     }
 }

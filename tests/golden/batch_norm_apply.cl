@@ -5,7 +5,7 @@
 //         (InputTensor[i0, i1, i2, i3] - MeanTensor[0, i1, 0, 0]) + BiasTensor[0, i1, 0, 0]
 //
 // Launch 1 group of 1 work item; each computes 6,720 elements.
-//     rename i2 as i; vectorize i 16 as i; stream i; once as block; bind block group
+//     rename i2i3 as i; vectorize i 16 as i; stream i; once as block; bind block group
 //   argument 0: InputTensor, float32, read
 //   argument 1: MeanTensor, float32, read
 //   argument 2: VarianceTensor, float32, read

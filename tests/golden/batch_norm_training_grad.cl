@@ -13,9 +13,9 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 16 groups of 1 work item; each computes 4 outputs.
-//     split i0 4 as part; normalize part as block; bind block group; expand i0 as j; reorder j;
+//     split i1 4 as part; normalize part as block; bind block group; expand i1 as j; reorder j;
 //     vectorize k1 16 as i; vectorize j.2 4 as i.2; hoist j.3 as factors;
-//     vectorize factors 4 as i.3; reorder j.3; vectorize i2.2 16 as i.4; stream i.4; reverse i0.2
+//     vectorize factors 4 as i.3; reorder j.3; vectorize i2i3.2 16 as i.4; stream i.4; reverse i0.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: mean, float32, read
@@ -77,13 +77,13 @@ __kernel void batch_norm_training_grad(
 
     for (uint k = 0; k < 32; ++k) {
         for (uint j = 0; j < 4; ++j) {
-            const uint i0 = first + j;
-            const float mean_value = mean[i0];
+            const uint i1 = first + j;
+            const float mean_value = mean[i1];
             float16 dy_sum_value = 0.0f;
             float16 dy_centered_sum_value = 0.0f;
             float4 dy_sum_rest = 0.0f;
             float4 dy_centered_sum_rest = 0.0f;
-            const uint row_start = k * 12544 + i0 * 196;
+            const uint row_start = k * 12544 + i1 * 196;
             for (uint i = 0; i < 192; i += 16) {
                 const float16 dy_value = vload16(0, dy + row_start + i);
                 const float16 x_value = vload16(0, x + row_start + i);
@@ -151,13 +151,13 @@ __kernel void batch_norm_training_grad(
 
     for (uint i0 = 32; i0-- > 0;) {
         for (uint j = 0; j < 4; ++j) {
-            const uint i0_1 = first + j;
+            const uint i1 = first + j;
             const float factor = factors[j];
             const float factor_1 = factors_1[j];
             const float factor_2 = factors_2[j];
-            const float mean_value = mean[i0_1];
+            const float mean_value = mean[i1];
             const float factor_3 = factors_3[j];
-            const uint row_start = i0 * 12544 + i0_1 * 196;
+            const uint row_start = i0 * 12544 + i1 * 196;
             for (uint i = 0; i < 192; i += 16) {
                 const float16 dy_value = vload16(0, dy + row_start + i);
                 const float16 x_value = vload16(0, x + row_start + i);

@@ -13,7 +13,7 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 64 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
-//     axis row 256; axis column 1; normalize i0 as output; bind output group; fuse k as element;
+//     axis row 256; axis column 1; normalize i1 as output; bind output group; fuse k as element;
 //     share element row 4 4 as strip; fuse i0.2 as element; share element row 4 4 as strip.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
@@ -159,8 +159,8 @@ __kernel void batch_norm_training_grad(
     for (uint strip = 4096; strip < 6144; strip += 1024) {
         const uint first_2 = strip + row * 4;
         const uint i0 = first_2 / 196;
-        const uint i2 = first_2 % 196;
-        const uint offset_4 = i0 * 12544 + output * 196 + i2;
+        const uint i2i3 = first_2 % 196;
+        const uint offset_4 = i0 * 12544 + output * 196 + i2i3;
         const float4 dy_value_4 = dy[offset_4 / 4];
         const float4 x_value_4 = x[offset_4 / 4];
         const float4 dx_value_4 = value_1
@@ -169,8 +169,8 @@ __kernel void batch_norm_training_grad(
     }
     if (first_1 < 6272) {
         const uint i0 = first_1 / 196;
-        const uint i2 = first_1 % 196;
-        const uint offset_4 = i0 * 12544 + output * 196 + i2;
+        const uint i2i3 = first_1 % 196;
+        const uint offset_4 = i0 * 12544 + output * 196 + i2i3;
         const float4 dy_value_4 = dy[offset_4 / 4];
         const float4 x_value_4 = x[offset_4 / 4];
         const float4 dx_value_4 = value_1

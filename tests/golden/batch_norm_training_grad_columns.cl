@@ -9,8 +9,8 @@
 //         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Launch 1 group of 1 work item; each computes 384 outputs.
-//     split i0 192 as part; normalize part as block; split block 2 as block.2; bind block.2 group;
-//     expand i0 as j; split k 4 as band; reorder j; unroll k; resume k; vectorize j 16 as i;
+//     split i1 192 as part; normalize part as block; split block 2 as block.2; bind block.2 group;
+//     expand i1 as j; split k 4 as band; reorder j; unroll k; resume k; vectorize j 16 as i;
 //     vectorize j.2 16 as i.2; hoist j.3 as factors; vectorize factors 16 as i.3;
 //     split i0.2 4 as band.2; reorder j.3; unroll i0.2; vectorize j.3 16 as i.4; stream i.4;
 //     reverse band.2

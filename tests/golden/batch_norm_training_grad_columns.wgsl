@@ -9,7 +9,7 @@
 //         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Dispatch 19 groups of 256 invocations; a group computes 16 outputs, with 16 lanes on each.
-//     axis row 16; axis column 16; normalize i0 as output; split output 16 as group;
+//     axis row 16; axis column 16; normalize i1 as output; split output 16 as group;
 //     bind group group; bind output column; share k row 1 3 as strip; share i0.2 row 1 3 as strip.2
 //   binding 0: x, float32, read
 //   binding 1: dy, float32, read

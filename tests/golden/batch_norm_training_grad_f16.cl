@@ -12,9 +12,9 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 1 group of 1 work item; each computes 40 outputs.
-//     split i0 2 as part; normalize part as block; split block 20 as block.2; bind block.2 group;
-//     expand i0 as j; reorder j; vectorize k1 16 as i; hoist j.3 as factors; reorder j.3;
-//     vectorize i2.2 16 as i.2; stream i.2; reverse i0.2
+//     split i1 2 as part; normalize part as block; split block 20 as block.2; bind block.2 group;
+//     expand i1 as j; reorder j; vectorize k1 16 as i; hoist j.3 as factors; reorder j.3;
+//     vectorize i2i3.2 16 as i.2; stream i.2; reverse i0.2
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read
@@ -93,13 +93,13 @@ __kernel void batch_norm_training_grad(
         }
         for (uint k = 0; k < 4; ++k) {
             for (uint j = 0; j < 2; ++j) {
-                const uint i0 = first + j;
-                const float mean_value = vload_half(i0, mean);
+                const uint i1 = first + j;
+                const float mean_value = vload_half(i1, mean);
                 float16 dy_sum_value = 0.0f;
                 float16 dy_centered_sum_value = 0.0f;
                 float dy_sum_rest = 0.0f;
                 float dy_centered_sum_rest = 0.0f;
-                const uint row_start = k * 1960 + i0 * 49;
+                const uint row_start = k * 1960 + i1 * 49;
                 for (uint i = 0; i < 48; i += 16) {
                     const float16 dy_value = load_half_x16(dy + row_start + i);
                     const float16 x_value = load_half_x16(x + row_start + i);
@@ -165,13 +165,13 @@ __kernel void batch_norm_training_grad(
         }
         for (uint i0 = 4; i0-- > 0;) {
             for (uint j = 0; j < 2; ++j) {
-                const uint i0_1 = first + j;
+                const uint i1 = first + j;
                 const float factor = factors[j];
                 const float factor_1 = factors_1[j];
                 const float factor_2 = factors_2[j];
-                const float mean_value = vload_half(i0_1, mean);
+                const float mean_value = vload_half(i1, mean);
                 const float factor_3 = factors_3[j];
-                const uint row_start = i0 * 1960 + i0_1 * 49;
+                const uint row_start = i0 * 1960 + i1 * 49;
                 for (uint i = 0; i < 48; i += 16) {
                     const float16 dy_value = load_half_x16(dy + row_start + i);
                     const float16 x_value = load_half_x16(x + row_start + i);

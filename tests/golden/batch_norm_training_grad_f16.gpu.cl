@@ -12,7 +12,7 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 40 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
-//     axis row 256; axis column 1; normalize i0 as output; bind output group; fuse k as element;
+//     axis row 256; axis column 1; normalize i1 as output; bind output group; fuse k as element;
 //     share element row 1 1 as strip; fuse i0.2 as element; share element row 1 1 as strip.2
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
@@ -96,8 +96,8 @@ __kernel void batch_norm_training_grad(
     const float value_3 = dy_centered_sum_value / 196.0f;
     if (row < 196) {
         const uint i0 = row / 49;
-        const uint i2 = row % 49;
-        const uint offset = i0 * 1960 + output * 49 + i2;
+        const uint i2i3 = row % 49;
+        const uint offset = i0 * 1960 + output * 49 + i2i3;
         const float dy_value = vload_half(offset, dy);
         const float x_value = vload_half(offset, x);
         const float dx_value = value_1

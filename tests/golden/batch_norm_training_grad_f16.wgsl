@@ -12,7 +12,7 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 40 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
-//     axis row 256; axis column 1; normalize i0 as output; bind output group; fuse k as element;
+//     axis row 256; axis column 1; normalize i1 as output; bind output group; fuse k as element;
 //     share element row 1 1 as strip; fuse i0.2 as element; share element row 1 1 as strip.2
 //   binding 0: x, float16, read
 //   binding 1: dy, float16, read
@@ -121,8 +121,8 @@ fn main(
     let value_3: f32 = pin(dy_centered_sum_value / 196.0f);
     if (row < 196) {
         let i0: u32 = row / 49;
-        let i2: u32 = row % 49;
-        let offset: u32 = i0 * 1960 + output * 49 + i2;
+        let i2i3: u32 = row % 49;
+        let offset: u32 = i0 * 1960 + output * 49 + i2i3;
         let dy_value: f32 = f32(dy[offset]);
         let x_value: f32 = f32(x[offset]);
         let dx_value: f32 = value_1

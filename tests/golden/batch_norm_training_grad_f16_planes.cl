@@ -13,8 +13,8 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 2 groups of 1 work item; each computes 5 outputs.
-//     normalize i0 as block; split block 5 as begin; bind begin group; partial k1;
-//     vectorize k1 16 as i; prefetch k; vectorize i2.2 16 as i.2; stream i.2; reverse i0.2
+//     normalize i1 as block; split block 5 as begin; bind begin group; partial k1;
+//     vectorize k1 16 as i; prefetch k; vectorize i2i3.2 16 as i.2; stream i.2; reverse i0.2
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read

@@ -13,7 +13,7 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 8 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
-//     axis row 256; axis column 1; normalize i0 as output; bind output group; fuse k as element;
+//     axis row 256; axis column 1; normalize i1 as output; bind output group; fuse k as element;
 //     share element row 8 3 as strip; fuse i0.2 as element; share element row 8 3 as strip.2
 //   t0: x, float16, read
 //   t1: dy, float16, read
@@ -170,8 +170,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint element_5 = first_1 + part * 4;
         if (element_5 < 6400) {
             const uint i0 = element_5 / 1600;
-            const uint i2 = element_5 % 1600;
-            const uint offset_6 = i0 * 12800 + output * 1600 + i2;
+            const uint i2i3 = element_5 % 1600;
+            const uint offset_6 = i0 * 12800 + output * 1600 + i2i3;
             precise const float4 dy_value_6 = (float4)dy[offset_6 / 4];
             precise const float4 x_value_6 = (float4)x[offset_6 / 4];
             precise const float4 dx_value_6 = value_1

@@ -13,7 +13,7 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 8 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
-//     axis row 256; axis column 1; normalize i0 as output; bind output group; fuse k as element;
+//     axis row 256; axis column 1; normalize i1 as output; bind output group; fuse k as element;
 //     share element row 1 16 as strip; fuse i0.2 as element; share element row 1 8 as strip.2
 //   binding 0: x, float16, read
 //   binding 1: dy, float16, read
@@ -253,50 +253,50 @@ fn main(
     for (var strip: u32 = 0; strip < 6144; strip += 2048) {
         let first: u32 = strip + row;
         let i0: u32 = first / 1600;
-        let i2: u32 = first % 1600;
-        let offset_16: u32 = i0 * 12800 + output * 1600 + i2;
+        let i2i3: u32 = first % 1600;
+        let offset_16: u32 = i0 * 12800 + output * 1600 + i2i3;
         let dy_value_16: f32 = f32(dy[offset_16]);
         let x_value_16: f32 = f32(x[offset_16]);
         let element_15: u32 = first + 256;
         let i0_1: u32 = element_15 / 1600;
-        let i2_1: u32 = element_15 % 1600;
-        let offset_17: u32 = i0_1 * 12800 + output * 1600 + i2_1;
+        let i2i3_1: u32 = element_15 % 1600;
+        let offset_17: u32 = i0_1 * 12800 + output * 1600 + i2i3_1;
         let dy_value_17: f32 = f32(dy[offset_17]);
         let x_value_17: f32 = f32(x[offset_17]);
         let element_16: u32 = first + 512;
         let i0_2: u32 = element_16 / 1600;
-        let i2_2: u32 = element_16 % 1600;
-        let offset_18: u32 = i0_2 * 12800 + output * 1600 + i2_2;
+        let i2i3_2: u32 = element_16 % 1600;
+        let offset_18: u32 = i0_2 * 12800 + output * 1600 + i2i3_2;
         let dy_value_18: f32 = f32(dy[offset_18]);
         let x_value_18: f32 = f32(x[offset_18]);
         let element_17: u32 = first + 768;
         let i0_3: u32 = element_17 / 1600;
-        let i2_3: u32 = element_17 % 1600;
-        let offset_19: u32 = i0_3 * 12800 + output * 1600 + i2_3;
+        let i2i3_3: u32 = element_17 % 1600;
+        let offset_19: u32 = i0_3 * 12800 + output * 1600 + i2i3_3;
         let dy_value_19: f32 = f32(dy[offset_19]);
         let x_value_19: f32 = f32(x[offset_19]);
         let element_18: u32 = first + 1024;
         let i0_4: u32 = element_18 / 1600;
-        let i2_4: u32 = element_18 % 1600;
-        let offset_20: u32 = i0_4 * 12800 + output * 1600 + i2_4;
+        let i2i3_4: u32 = element_18 % 1600;
+        let offset_20: u32 = i0_4 * 12800 + output * 1600 + i2i3_4;
         let dy_value_20: f32 = f32(dy[offset_20]);
         let x_value_20: f32 = f32(x[offset_20]);
         let element_19: u32 = first + 1280;
         let i0_5: u32 = element_19 / 1600;
-        let i2_5: u32 = element_19 % 1600;
-        let offset_21: u32 = i0_5 * 12800 + output * 1600 + i2_5;
+        let i2i3_5: u32 = element_19 % 1600;
+        let offset_21: u32 = i0_5 * 12800 + output * 1600 + i2i3_5;
         let dy_value_21: f32 = f32(dy[offset_21]);
         let x_value_21: f32 = f32(x[offset_21]);
         let element_20: u32 = first + 1536;
         let i0_6: u32 = element_20 / 1600;
-        let i2_6: u32 = element_20 % 1600;
-        let offset_22: u32 = i0_6 * 12800 + output * 1600 + i2_6;
+        let i2i3_6: u32 = element_20 % 1600;
+        let offset_22: u32 = i0_6 * 12800 + output * 1600 + i2i3_6;
         let dy_value_22: f32 = f32(dy[offset_22]);
         let x_value_22: f32 = f32(x[offset_22]);
         let element_21: u32 = first + 1792;
         let i0_7: u32 = element_21 / 1600;
-        let i2_7: u32 = element_21 % 1600;
-        let offset_23: u32 = i0_7 * 12800 + output * 1600 + i2_7;
+        let i2i3_7: u32 = element_21 % 1600;
+        let offset_23: u32 = i0_7 * 12800 + output * 1600 + i2i3_7;
         let dy_value_23: f32 = f32(dy[offset_23]);
         let x_value_23: f32 = f32(x[offset_23]);
         let dx_value: f32 = value_1
@@ -326,8 +326,8 @@ fn main(
     }
     let first: u32 = 6144 + row;
     let i0: u32 = first / 1600;
-    let i2: u32 = first % 1600;
-    let offset_16: u32 = i0 * 12800 + output * 1600 + i2;
+    let i2i3: u32 = first % 1600;
+    let offset_16: u32 = i0 * 12800 + output * 1600 + i2i3;
     let dy_value_16: f32 = f32(dy[offset_16]);
     let x_value_16: f32 = f32(x[offset_16]);
     let dx_value: f32 = value_1

@@ -4,7 +4,7 @@
 //         b[i0, i1, i2, i3, i4, i5, i6, i7]
 //
 // Launch 1 group of 1 work item; each computes 720 elements.
-//     rename i3 as i; vectorize i 16 as i; stream i; once as block; bind block group
+//     rename i5i6i7 as i; vectorize i 16 as i; stream i; once as block; bind block group
 //   argument 0: a, float32, read
 //   argument 1: b, float32, read
 //   argument 2: y, float32, written
@@ -19,10 +19,10 @@ __kernel void sub(
 )
 {
     for (uint i0 = 0; i0 < 2; ++i0) {
-        for (uint i1 = 0; i1 < 6; ++i1) {
-            for (uint i2 = 0; i2 < 2; ++i2) {
-                const uint row_start = i1 * 30;
-                const uint row_start_1 = i0 * 360 + i1 * 60 + i2 * 30;
+        for (uint i1i3 = 0; i1i3 < 6; ++i1i3) {
+            for (uint i4 = 0; i4 < 2; ++i4) {
+                const uint row_start = i1i3 * 30;
+                const uint row_start_1 = i0 * 360 + i1i3 * 60 + i4 * 30;
                 for (uint i = 0; i < 16; i += 16) {
                     const float16 a_value = vload16(0, a + row_start + i);
                     const float16 b_value = vload16(0, b + row_start_1 + i);

@@ -24,9 +24,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (uint k = 0; k < 4; ++k) {
         const uint i = first + k * 256;
         if (i < 720) {
-            const uint i1 = (i / 60) % 6;
-            const uint i3 = i % 30;
-            precise const float a_value = a[i1 * 30 + i3];
+            const uint i1i3 = (i / 60) % 6;
+            const uint i5i6i7 = i % 30;
+            precise const float a_value = a[i1i3 * 30 + i5i6i7];
             precise const float b_value = b[i];
             precise const float y_value = a_value - b_value;
             y[i] = y_value;

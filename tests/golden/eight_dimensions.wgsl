@@ -24,9 +24,9 @@ fn main(
     for (var k: u32 = 0; k < 4; k++) {
         let i: u32 = first + k * 256;
         if (i < 720) {
-            let i1: u32 = (i / 60) % 6;
-            let i3: u32 = i % 30;
-            let a_value: f32 = a[i1 * 30 + i3];
+            let i1i3: u32 = (i / 60) % 6;
+            let i5i6i7: u32 = i % 30;
+            let a_value: f32 = a[i1i3 * 30 + i5i6i7];
             let b_value: f32 = b[i];
             let y_value: f32 = a_value - b_value;
             y[i] = y_value;

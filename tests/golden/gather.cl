@@ -4,7 +4,7 @@
 //         Indices[i0, i1]), 0), 5), i2]
 //
 // Launch 1 group of 1 work item; each computes 60 elements.
-//     rename i1 as i; vectorize i 16 as i; stream i; once as block; bind block group
+//     rename i2 as i; vectorize i 16 as i; stream i; once as block; bind block group
 //   argument 0: Input, float32, read
 //   argument 1: Indices, int32, read
 //   argument 2: Output, float32, written
@@ -18,10 +18,10 @@ __kernel void gather(
     __global float *Output
 )
 {
-    for (int i0 = 0; i0 < 12; ++i0) {
-        const int indices = Indices[i0];
+    for (int i0i1 = 0; i0i1 < 12; ++i0i1) {
+        const int indices = Indices[i0i1];
         const int position = min(max((indices < 0) ? (int)((uint)indices + (uint)6) : indices, 0), 5);
-        const int row_start = i0 * 5;
+        const int row_start = i0i1 * 5;
         for (int i = 0; i < 4; i += 4) {
             const float4 input = vload4(0, Input + position * 5 + i);
             vstore4(input, 0, Output + row_start + i);

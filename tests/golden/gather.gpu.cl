@@ -4,7 +4,7 @@
 //         Indices[i0, i1]), 0), 5), i2]
 //
 // Launch 1 group of 256 work items; each computes 4 elements, 256 apart.
-//     fuse i0 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
+//     fuse i0i1 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
 //     bind i lane; reorder k
 //   argument 0: Input, float32, read
 //   argument 1: Indices, int32, read
@@ -25,10 +25,10 @@ __kernel void gather(
     for (int k = 0; k < 4; ++k) {
         const int i = first + k * 256;
         if (i < 60) {
-            const int i0 = (int)((uint)i / 5u);
-            const int i1 = (int)((uint)i % 5u);
-            const int indices = Indices[i0];
-            const float input = Input[min(max((indices < 0) ? (int)((uint)indices + (uint)6) : indices, 0), 5) * 5 + i1];
+            const int i0i1 = (int)((uint)i / 5u);
+            const int i2 = (int)((uint)i % 5u);
+            const int indices = Indices[i0i1];
+            const float input = Input[min(max((indices < 0) ? (int)((uint)indices + (uint)6) : indices, 0), 5) * 5 + i2];
             Output[i] = input;
         }
     }

@@ -4,7 +4,7 @@
 //         Indices[i0, i1]), 0), 5), i2]
 //
 // Dispatch 1 group of 256 threads; each computes 4 elements, 256 apart.
-//     fuse i0 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
+//     fuse i0i1 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
 //     bind i lane; reorder k
 //   t0: Input, float32, read
 //   t1: Indices, int32, read
@@ -24,10 +24,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (int k = 0; k < 4; ++k) {
         const int i = first + k * 256;
         if (i < 60) {
-            const int i0 = (int)((uint)i / 5u);
-            const int i1 = (int)((uint)i % 5u);
-            const int indices_ = Indices[i0];
-            precise const float input = Input[min(max((indices_ < 0) ? (indices_ + 6) : indices_, 0), 5) * 5 + i1];
+            const int i0i1 = (int)((uint)i / 5u);
+            const int i2 = (int)((uint)i % 5u);
+            const int indices_ = Indices[i0i1];
+            precise const float input = Input[min(max((indices_ < 0) ? (indices_ + 6) : indices_, 0), 5) * 5 + i2];
             Output[i] = input;
         }
     }

@@ -4,7 +4,7 @@
 //         Indices[i0, i1]), 0), 5), i2]
 //
 // Dispatch 1 group of 256 invocations; each computes 4 elements, 256 apart.
-//     fuse i0 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
+//     fuse i0i1 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
 //     bind i lane; reorder k
 //   binding 0: Input, float32, read
 //   binding 1: Indices, int32, read
@@ -24,10 +24,10 @@ fn main(
     for (var k: i32 = 0; k < 4; k++) {
         let i: i32 = first + k * 256;
         if (i < 60) {
-            let i0: i32 = i32(u32(i) / 5u);
-            let i1: i32 = i32(u32(i) % 5u);
-            let indices: i32 = Indices[i0];
-            let input: f32 = Input[min(max(select(indices, indices + 6, indices < 0), 0i), 5i) * 5 + i1];
+            let i0i1: i32 = i32(u32(i) / 5u);
+            let i2: i32 = i32(u32(i) % 5u);
+            let indices: i32 = Indices[i0i1];
+            let input: f32 = Input[min(max(select(indices, indices + 6, indices < 0), 0i), 5i) * 5 + i2];
             Output[i] = input;
         }
     }

@@ -12,15 +12,15 @@
 //         loop i1 by 8 as step extent 1
 //           lane i1 by 1 as column extent 8
 //             reduce 0: sum, moment
-//               loop i2.0 by 256: 0..256
-//                 lane i2.0 by 4 as row extent 32
-//                   unroll i2.0 by 128 as k extent 2 output 4
-//                     vector i2.0 by 4 as i extent 1 clamps yes
+//               loop r1.0 by 256: 0..256
+//                 lane r1.0 by 4 as row extent 32
+//                   unroll r1.0 by 128 as k extent 2 output 4
+//                     vector r1.0 by 4 as i extent 1 clamps yes
 //                       point 0: add to sum, moment
-//             loop i2.1 by 256: 0..256
-//               lane i2.1 by 4 as row extent 32
-//                 unroll i2.1 by 128 as k extent 2 output 4
-//                   vector i2.1 by 4 as i extent 1 clamps yes
+//             loop i1.1 by 256: 0..256
+//               lane i1.1 by 4 as row extent 32
+//                 unroll i1.1 by 128 as k extent 2 output 4
+//                   vector i1.1 by 4 as i extent 1 clamps yes
 //                     point 1: add to dscale, dbias; store dx
 //       loop i2.2 by 256: 0..256
 //         lane i2.2 by 4 as row extent 32

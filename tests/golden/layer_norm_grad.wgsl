@@ -12,13 +12,13 @@
 //         loop i1 by 4 as step extent 1
 //           lane i1 by 1 as column extent 4
 //             reduce 0: sum, moment
-//               loop i2.0 by 256: 0..256
-//                 lane i2.0 by 1 as row extent 64
-//                   unroll i2.0 by 64 as k extent 4 output 1 clamps yes
+//               loop r1.0 by 256: 0..256
+//                 lane r1.0 by 1 as row extent 64
+//                   unroll r1.0 by 64 as k extent 4 output 1 clamps yes
 //                     point 0: add to sum, moment
-//             loop i2.1 by 256: 0..256
-//               lane i2.1 by 1 as row extent 64
-//                 unroll i2.1 by 64 as k extent 4 output 1 clamps yes
+//             loop i1.1 by 256: 0..256
+//               lane i1.1 by 1 as row extent 64
+//                 unroll i1.1 by 64 as k extent 4 output 1 clamps yes
 //                   point 1: add to dscale, dbias; store dx
 //       loop i2.2 by 256: 0..256
 //         lane i2.2 by 1 as row extent 64
@@ -77,18 +77,18 @@ fn main(
     let dy_value: f32 = dy[row_start + row];
     let scale_value: f32 = scale[row];
     let x_value: f32 = x[row_start + row];
-    let i2: u32 = row + 64;
-    let dy_value_1: f32 = dy[row_start + i2];
-    let scale_value_1: f32 = scale[i2];
-    let x_value_1: f32 = x[row_start + i2];
-    let i2_1: u32 = row + 128;
-    let dy_value_2: f32 = dy[row_start + i2_1];
-    let scale_value_2: f32 = scale[i2_1];
-    let x_value_2: f32 = x[row_start + i2_1];
-    let i2_2: u32 = row + 192;
-    let dy_value_3: f32 = dy[row_start + i2_2];
-    let scale_value_3: f32 = scale[i2_2];
-    let x_value_3: f32 = x[row_start + i2_2];
+    let r1: u32 = row + 64;
+    let dy_value_1: f32 = dy[row_start + r1];
+    let scale_value_1: f32 = scale[r1];
+    let x_value_1: f32 = x[row_start + r1];
+    let r1_1: u32 = row + 128;
+    let dy_value_2: f32 = dy[row_start + r1_1];
+    let scale_value_2: f32 = scale[r1_1];
+    let x_value_2: f32 = x[row_start + r1_1];
+    let r1_2: u32 = row + 192;
+    let dy_value_3: f32 = dy[row_start + r1_2];
+    let scale_value_3: f32 = scale[r1_2];
+    let x_value_3: f32 = x[row_start + r1_2];
     sum_value = fma(dy_value, scale_value, sum_value);
     moment_value = fma(pin(dy_value * scale_value), x_value, moment_value);
     sum_value = fma(dy_value_1, scale_value_1, sum_value);
@@ -126,15 +126,15 @@ fn main(
     let dx_value_1: f32 = dy_value_1 * scale_value_1 - pin(value + x_value_1 * value_1);
     dscale_part_1 = fma(dy_value_1, x_value_1, dscale_part_1);
     dbias_part_1 += dy_value_1;
-    dx[row_start + i2] = dx_value_1;
+    dx[row_start + r1] = dx_value_1;
     let dx_value_2: f32 = dy_value_2 * scale_value_2 - pin(value + x_value_2 * value_1);
     dscale_part_2 = fma(dy_value_2, x_value_2, dscale_part_2);
     dbias_part_2 += dy_value_2;
-    dx[row_start + i2_1] = dx_value_2;
+    dx[row_start + r1_1] = dx_value_2;
     let dx_value_3: f32 = dy_value_3 * scale_value_3 - pin(value + x_value_3 * value_1);
     dscale_part_3 = fma(dy_value_3, x_value_3, dscale_part_3);
     dbias_part_3 += dy_value_3;
-    dx[row_start + i2_2] = dx_value_3;
+    dx[row_start + r1_2] = dx_value_3;
     workgroupBarrier();
     tiles[lane_id] = dscale_part;
     tiles[lane_id + 256] = dscale_part_1;
@@ -191,12 +191,12 @@ fn main(
         let dbias_3: f32 = dbias_part_3;
         dscale_parts[row_start_1 + row] = dscale;
         dbias_parts[row_start_1 + row] = dbias;
-        dscale_parts[row_start_1 + i2] = dscale_1;
-        dbias_parts[row_start_1 + i2] = dbias_1;
-        dscale_parts[row_start_1 + i2_1] = dscale_2;
-        dbias_parts[row_start_1 + i2_1] = dbias_2;
-        dscale_parts[row_start_1 + i2_2] = dscale_3;
-        dbias_parts[row_start_1 + i2_2] = dbias_3;
+        dscale_parts[row_start_1 + r1] = dscale_1;
+        dbias_parts[row_start_1 + r1] = dbias_1;
+        dscale_parts[row_start_1 + r1_1] = dscale_2;
+        dbias_parts[row_start_1 + r1_1] = dbias_2;
+        dscale_parts[row_start_1 + r1_2] = dscale_3;
+        dbias_parts[row_start_1 + r1_2] = dbias_3;
     }
 }
 

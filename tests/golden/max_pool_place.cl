@@ -4,7 +4,7 @@
 //         && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Launch 15 groups of 1 work item; each computes 8 outputs.
-//     fuse i0 as block; split block 2 as begin; bind begin group
+//     fuse i0i1 as block; split block 2 as begin; bind begin group
 //   argument 0: Input, float32, read
 //   argument 1: Output, float32, written
 
@@ -26,11 +26,11 @@ __kernel void max_pool_place_1(
     const int end = begin + 2;
 
     for (int block = begin; block < end; ++block) {
-        const int i0 = (int)((uint)block / 5u);
-        const int i1 = (int)((uint)block % 5u);
-        const int position = i1 * 2;
-        for (int i2 = 0; i2 < 4; ++i2) {
-            const int position_1 = i2 * 2;
+        const int i0i1 = (int)((uint)block / 5u);
+        const int i2 = (int)((uint)block % 5u);
+        const int position = i2 * 2;
+        for (int i3 = 0; i3 < 4; ++i3) {
+            const int position_1 = i3 * 2;
             float output = (-INFINITY);
             for (int k = 0; k < 3; ++k) {
                 const int position_2 = position + k - 1;
@@ -38,13 +38,13 @@ __kernel void max_pool_place_1(
                     for (int k1 = 0; k1 < 3; ++k1) {
                         const int position_3 = position_1 + k1 - 1;
                         if (position_3 >= 0) {
-                            const float input = Input[position_2 * 8 + position_3 + i0 * 72];
+                            const float input = Input[position_2 * 8 + position_3 + i0i1 * 72];
                             output = max_float(output, input);
                         }
                     }
                 }
             }
-            Output[i0 * 20 + i1 * 4 + i2] = output;
+            Output[i0i1 * 20 + i2 * 4 + i3] = output;
         }
     }
 }
@@ -55,7 +55,7 @@ __kernel void max_pool_place_1(
 //         9 && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Launch 15 groups of 1 work item; each computes 8 outputs.
-//     fuse i0 as block; split block 2 as begin; bind begin group
+//     fuse i0i1 as block; split block 2 as begin; bind begin group
 //   argument 0: Input, float32, read
 //   argument 1: Place, uint32, written
 
@@ -71,11 +71,11 @@ __kernel void max_pool_place_2(
     const int end = begin + 2;
 
     for (int block = begin; block < end; ++block) {
-        const int i0 = (int)((uint)block / 5u);
-        const int i1 = (int)((uint)block % 5u);
-        const int position = i1 * 2;
-        for (int i2 = 0; i2 < 4; ++i2) {
-            const int position_1 = i2 * 2;
+        const int i0i1 = (int)((uint)block / 5u);
+        const int i2 = (int)((uint)block % 5u);
+        const int position = i2 * 2;
+        for (int i3 = 0; i3 < 4; ++i3) {
+            const int position_1 = i3 * 2;
             float place = (-INFINITY);
             uint place_place = 4294967295u;
             for (int k = 0; k < 3; ++k) {
@@ -84,7 +84,7 @@ __kernel void max_pool_place_2(
                     for (int k1 = 0; k1 < 3; ++k1) {
                         const int position_3 = position_1 + k1 - 1;
                         if (position_3 >= 0) {
-                            const float input = Input[position_2 * 8 + position_3 + i0 * 72];
+                            const float input = Input[position_2 * 8 + position_3 + i0i1 * 72];
                             const bool stays = (place >= input || isnan(place))
                                 && place_place != 4294967295u;
                             place = stays ? place : input;
@@ -94,7 +94,7 @@ __kernel void max_pool_place_2(
                 }
             }
             const uint place_1 = (place_place == 4294967295u) ? 0u : place_place;
-            Place[i0 * 20 + i1 * 4 + i2] = place_1;
+            Place[i0i1 * 20 + i2 * 4 + i3] = place_1;
         }
     }
 }

@@ -4,7 +4,7 @@
 //         && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Launch 1 group of 256 work items; each computes 1 output.
-//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
+//     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   argument 0: Input, float32, read
 //   argument 1: Output, float32, written
@@ -25,11 +25,11 @@ __kernel void max_pool_place_1(
 {
     const int output = (int)get_local_id(0);
     if (output < 120) {
-        const int i0 = (int)((uint)output / 20u);
-        const int i1 = (int)(((uint)output / 4u) % 5u);
-        const int i2 = (int)((uint)output % 4u);
-        const int position = i1 * 2;
-        const int position_1 = i2 * 2;
+        const int i0i1 = (int)((uint)output / 20u);
+        const int i2 = (int)(((uint)output / 4u) % 5u);
+        const int i3 = (int)((uint)output % 4u);
+        const int position = i2 * 2;
+        const int position_1 = i3 * 2;
         float output_1 = (-INFINITY);
         for (int k = 0; k < 3; ++k) {
             const int position_2 = position + k - 1;
@@ -37,7 +37,7 @@ __kernel void max_pool_place_1(
                 for (int k1 = 0; k1 < 3; ++k1) {
                     const int position_3 = position_1 + k1 - 1;
                     if (position_3 >= 0) {
-                        const float input = Input[position_2 * 8 + position_3 + i0 * 72];
+                        const float input = Input[position_2 * 8 + position_3 + i0i1 * 72];
                         output_1 = max_float(output_1, input);
                     }
                 }
@@ -53,7 +53,7 @@ __kernel void max_pool_place_1(
 //         9 && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Launch 1 group of 256 work items; each computes 1 output.
-//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
+//     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   argument 0: Input, float32, read
 //   argument 1: Place, uint32, written
@@ -68,11 +68,11 @@ __kernel void max_pool_place_2(
 {
     const int output = (int)get_local_id(0);
     if (output < 120) {
-        const int i0 = (int)((uint)output / 20u);
-        const int i1 = (int)(((uint)output / 4u) % 5u);
-        const int i2 = (int)((uint)output % 4u);
-        const int position = i1 * 2;
-        const int position_1 = i2 * 2;
+        const int i0i1 = (int)((uint)output / 20u);
+        const int i2 = (int)(((uint)output / 4u) % 5u);
+        const int i3 = (int)((uint)output % 4u);
+        const int position = i2 * 2;
+        const int position_1 = i3 * 2;
         float place = (-INFINITY);
         uint place_place = 4294967295u;
         for (int k = 0; k < 3; ++k) {
@@ -81,7 +81,7 @@ __kernel void max_pool_place_2(
                 for (int k1 = 0; k1 < 3; ++k1) {
                     const int position_3 = position_1 + k1 - 1;
                     if (position_3 >= 0) {
-                        const float input = Input[position_2 * 8 + position_3 + i0 * 72];
+                        const float input = Input[position_2 * 8 + position_3 + i0i1 * 72];
                         const bool stays = (place >= input || isnan(place))
                             && place_place != 4294967295u;
                         place = stays ? place : input;

@@ -4,7 +4,7 @@
 //         && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Dispatch 1 group of 256 threads; each computes 1 output.
-//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
+//     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   t0: Input, float32, read
 //   u0: Output, float32, written
@@ -31,11 +31,11 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const int output = lane_id;
     if (output < 120) {
-        const int i0 = (int)((uint)output / 20u);
-        const int i1 = (int)(((uint)output / 4u) % 5u);
-        const int i2 = (int)((uint)output % 4u);
-        const int position = i1 * 2;
-        const int position_1 = i2 * 2;
+        const int i0i1 = (int)((uint)output / 20u);
+        const int i2 = (int)(((uint)output / 4u) % 5u);
+        const int i3 = (int)((uint)output % 4u);
+        const int position = i2 * 2;
+        const int position_1 = i3 * 2;
         precise float output_1 = asfloat(0xff800000);
         for (int k = 0; k < 3; ++k) {
             const int position_2 = position + k - 1;
@@ -43,7 +43,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                 for (int k1 = 0; k1 < 3; ++k1) {
                     const int position_3 = position_1 + k1 - 1;
                     if (position_3 >= 0) {
-                        precise const float input = Input[position_2 * 8 + position_3 + i0 * 72];
+                        precise const float input = Input[position_2 * 8 + position_3 + i0i1 * 72];
                         output_1 = max_float(output_1, input);
                     }
                 }
@@ -59,7 +59,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //         9 && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Dispatch 1 group of 256 threads; each computes 1 output.
-//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
+//     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   t0: Input, float32, read
 //   u0: Place, uint32, written
@@ -80,11 +80,11 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const int output = lane_id;
     if (output < 120) {
-        const int i0 = (int)((uint)output / 20u);
-        const int i1 = (int)(((uint)output / 4u) % 5u);
-        const int i2 = (int)((uint)output % 4u);
-        const int position = i1 * 2;
-        const int position_1 = i2 * 2;
+        const int i0i1 = (int)((uint)output / 20u);
+        const int i2 = (int)(((uint)output / 4u) % 5u);
+        const int i3 = (int)((uint)output % 4u);
+        const int position = i2 * 2;
+        const int position_1 = i3 * 2;
         precise float place = asfloat(0xff800000);
         uint place_place = 4294967295u;
         for (int k = 0; k < 3; ++k) {
@@ -93,7 +93,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                 for (int k1 = 0; k1 < 3; ++k1) {
                     const int position_3 = position_1 + k1 - 1;
                     if (position_3 >= 0) {
-                        precise const float input = Input[position_2 * 8 + position_3 + i0 * 72];
+                        precise const float input = Input[position_2 * 8 + position_3 + i0i1 * 72];
                         const bool stays = (place >= input || isnan_float(place))
                             && place_place != 4294967295u;
                         place = stays ? place : input;

@@ -4,7 +4,7 @@
 //         && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Dispatch 1 group of 256 invocations; each computes 1 output.
-//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
+//     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   binding 0: Input, float32, read
 //   binding 1: Output, float32, written
@@ -33,11 +33,11 @@ fn main(
     zero_bits = group_id.z;
     let output: i32 = i32(lane_id);
     if (output < 120) {
-        let i0: i32 = i32(u32(output) / 20u);
-        let i1: i32 = i32((u32(output) / 4u) % 5u);
-        let i2: i32 = i32(u32(output) % 4u);
-        let position: i32 = i1 * 2;
-        let position_1: i32 = i2 * 2;
+        let i0i1: i32 = i32(u32(output) / 20u);
+        let i2: i32 = i32((u32(output) / 4u) % 5u);
+        let i3: i32 = i32(u32(output) % 4u);
+        let position: i32 = i2 * 2;
+        let position_1: i32 = i3 * 2;
         var output_1: f32 = bitcast<f32>(0xff800000u | zero_bits);
         for (var k: i32 = 0; k < 3; k++) {
             let position_2: i32 = position + k - 1;
@@ -45,7 +45,7 @@ fn main(
                 for (var k1: i32 = 0; k1 < 3; k1++) {
                     let position_3: i32 = position_1 + k1 - 1;
                     if (position_3 >= 0) {
-                        let input: f32 = Input[position_2 * 8 + position_3 + i0 * 72];
+                        let input: f32 = Input[position_2 * 8 + position_3 + i0i1 * 72];
                         output_1 = greater(output_1, input);
                     }
                 }
@@ -61,7 +61,7 @@ fn main(
 //         9 && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Dispatch 1 group of 256 invocations; each computes 1 output.
-//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
+//     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   binding 0: Input, float32, read
 //   binding 1: Place, uint32, written
@@ -85,11 +85,11 @@ fn main(
     zero_bits = group_id.z;
     let output: i32 = i32(lane_id);
     if (output < 120) {
-        let i0: i32 = i32(u32(output) / 20u);
-        let i1: i32 = i32((u32(output) / 4u) % 5u);
-        let i2: i32 = i32(u32(output) % 4u);
-        let position: i32 = i1 * 2;
-        let position_1: i32 = i2 * 2;
+        let i0i1: i32 = i32(u32(output) / 20u);
+        let i2: i32 = i32((u32(output) / 4u) % 5u);
+        let i3: i32 = i32(u32(output) % 4u);
+        let position: i32 = i2 * 2;
+        let position_1: i32 = i3 * 2;
         var place: f32 = bitcast<f32>(0xff800000u | zero_bits);
         var place_place: u32 = 4294967295u;
         for (var k: i32 = 0; k < 3; k++) {
@@ -98,7 +98,7 @@ fn main(
                 for (var k1: i32 = 0; k1 < 3; k1++) {
                     let position_3: i32 = position_1 + k1 - 1;
                     if (position_3 >= 0) {
-                        let input: f32 = Input[position_2 * 8 + position_3 + i0 * 72];
+                        let input: f32 = Input[position_2 * 8 + position_3 + i0i1 * 72];
                         let stays: bool = (place >= input || is_nan(place))
                             && place_place != 4294967295u;
                         place = select(input, place, stays);

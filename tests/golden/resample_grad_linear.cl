@@ -6,9 +6,9 @@
 //         6](dX_rows[i0, i1, i2, i3 * 2 - 1 + r1] * dX_rows_weights[r1])
 //
 // Launch 12 groups of 1 work item; each computes 2 rows of 3 outputs.
-//     group block by 2 as begin: 0..24 of i0, i1
+//     group block by 2 as begin: 0..24 of i0i1, i2
 //       loop block by 1 as block: 2
-//         turns i1 first 1 last 3 turn turn.0.0
+//         turns i2 first 1 last 3 turn turn.0.0
 //         case
 //           vector x by 16 as i rest [4]: 0..6
 //             point 0 into [(buffer dX_rows dim x)]: keep d_x_rows_row
@@ -66,15 +66,15 @@ __kernel void resample_grad_linear(
     const int end = begin + 2;
 
     for (int block = begin; block < end; ++block) {
-        const int i0 = (int)((uint)block / 4u);
-        const int i1 = (int)((uint)block % 4u);
-        const bool inside = i1 >= 1 && i1 < 3;
+        const int i0i1 = (int)((uint)block / 4u);
+        const int i2 = (int)((uint)block % 4u);
+        const bool inside = i2 >= 1 && i2 < 3;
         if (inside) {
-            const int turn = i1 - 1;
-            const int row_start = i0 * 48 + turn * 12 + 6;
-            const int row_start_1 = i0 * 48 + turn * 12 + 12;
-            const int row_start_2 = i0 * 48 + turn * 12 + 18;
-            const int row_start_3 = i0 * 48 + turn * 12 + 24;
+            const int turn = i2 - 1;
+            const int row_start = i0i1 * 48 + turn * 12 + 6;
+            const int row_start_1 = i0i1 * 48 + turn * 12 + 12;
+            const int row_start_2 = i0i1 * 48 + turn * 12 + 18;
+            const int row_start_3 = i0i1 * 48 + turn * 12 + 24;
             for (int i = 0; i < 4; i += 4) {
                 const float4 d_y = vload4(0, dY + row_start + i);
                 const float4 d_y_1 = vload4(0, dY + row_start_1 + i);
@@ -96,14 +96,14 @@ __kernel void resample_grad_linear(
                 d_x_rows_row[i] = d_x_rows;
             }
         } else {
-            const int position = i1 * 2 - 1;
+            const int position = i2 * 2 - 1;
             for (int i = 0; i < 4; i += 4) {
                 float4 d_x_rows = 0.0f;
                 for (int k = 0; k < 4; ++k) {
                     const int position_1 = position + k;
                     if (position_1 >= 0 && position_1 < 8) {
                         const float d_x_rows_weights_4 = dX_rows_weights[k];
-                        const float4 d_y = vload4(0, dY + position_1 * 6 + (i0 * 48 + i));
+                        const float4 d_y = vload4(0, dY + position_1 * 6 + (i0i1 * 48 + i));
                         d_x_rows = fma_float4((float4)(d_x_rows_weights_4), d_y, d_x_rows);
                     }
                 }
@@ -115,7 +115,7 @@ __kernel void resample_grad_linear(
                     const int position_1 = position + k;
                     if (position_1 >= 0 && position_1 < 8) {
                         const float d_x_rows_weights_4 = dX_rows_weights[k];
-                        const float d_y = dY[position_1 * 6 + (i0 * 48 + i)];
+                        const float d_y = dY[position_1 * 6 + (i0i1 * 48 + i)];
                         d_x_rows = fma_float(d_x_rows_weights_4, d_y, d_x_rows);
                     }
                 }
@@ -135,7 +135,7 @@ __kernel void resample_grad_linear(
             }
             d_x_row[x] = d_x;
         }
-        const int row_start = i0 * 12 + i1 * 3;
+        const int row_start = i0i1 * 12 + i2 * 3;
         for (int i = 0; i < 3; ++i) {
             const float d_x = d_x_row[i];
             dX[row_start + i] = d_x;

@@ -5,7 +5,7 @@
 //         dY[i0, i1, i2 * 2 - 1 + r0, i3 * 2 - 1 + r1])
 //
 // Launch 1 group of 256 work items; each computes 1 output.
-//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
+//     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   argument 0: dY, float32, read
 //   argument 1: dX_weights, float32, read
@@ -32,11 +32,11 @@ __kernel void resample_grad_linear(
 {
     const int output = (int)get_local_id(0);
     if (output < 72) {
-        const int i0 = (int)((uint)output / 12u);
-        const int i1 = (int)(((uint)output / 3u) % 4u);
-        const int i2 = (int)((uint)output % 3u);
-        const int position = i2 * 2 - 1;
-        const int position_1 = i1 * 2 - 1;
+        const int i0i1 = (int)((uint)output / 12u);
+        const int i2 = (int)(((uint)output / 3u) % 4u);
+        const int i3 = (int)((uint)output % 3u);
+        const int position = i3 * 2 - 1;
+        const int position_1 = i2 * 2 - 1;
         float d_x = 0.0f;
         for (int k = 0; k < 4; ++k) {
             const int position_2 = position_1 + k;
@@ -46,7 +46,7 @@ __kernel void resample_grad_linear(
                     const int position_3 = position + k1;
                     if (position_3 >= 0 && position_3 < 6) {
                         const float d_x_weights_1 = dX_weights[k1];
-                        const float d_y = dY[position_2 * 6 + position_3 + i0 * 48];
+                        const float d_y = dY[position_2 * 6 + position_3 + i0i1 * 48];
                         d_x = fma_float(d_x_weights * d_x_weights_1, d_y, d_x);
                     }
                 }

@@ -5,7 +5,7 @@
 //         dY[i0, i1, i2 * 2 - 1 + r0, i3 * 2 - 1 + r1])
 //
 // Dispatch 1 group of 256 invocations; each computes 1 output.
-//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
+//     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   binding 0: dY, float32, read
 //   binding 1: dX_weights, float32, read
@@ -35,11 +35,11 @@ fn main(
 
     let output: i32 = i32(lane_id);
     if (output < 72) {
-        let i0: i32 = i32(u32(output) / 12u);
-        let i1: i32 = i32((u32(output) / 3u) % 4u);
-        let i2: i32 = i32(u32(output) % 3u);
-        let position: i32 = i2 * 2 - 1;
-        let position_1: i32 = i1 * 2 - 1;
+        let i0i1: i32 = i32(u32(output) / 12u);
+        let i2: i32 = i32((u32(output) / 3u) % 4u);
+        let i3: i32 = i32(u32(output) % 3u);
+        let position: i32 = i3 * 2 - 1;
+        let position_1: i32 = i2 * 2 - 1;
         var d_x: f32 = zero;
         for (var k: i32 = 0; k < 4; k++) {
             let position_2: i32 = position_1 + k;
@@ -49,7 +49,7 @@ fn main(
                     let position_3: i32 = position + k1;
                     if (position_3 >= 0 && position_3 < 6) {
                         let d_x_weights_1: f32 = dX_weights[k1];
-                        let d_y: f32 = dY[position_2 * 6 + position_3 + i0 * 48];
+                        let d_y: f32 = dY[position_2 * 6 + position_3 + i0i1 * 48];
                         d_x = fma(pin(d_x_weights * d_x_weights_1), d_y, d_x);
                     }
                 }

@@ -5,7 +5,7 @@
 //         2](dX_rows[i0, i1, i2, (i3 * 5 + 1) / 2 + r1])
 //
 // Launch 12 groups of 1 work item; each computes 2 rows of 5 outputs.
-//     group block by 2 as begin: 0..24 of i0
+//     group block by 2 as begin: 0..24 of i0i1i2
 //       loop block by 1 as block: 2
 //         vector x by 16 as i rest [4]: 0..12
 //           point 0 into [(buffer dX_rows dim x)]: keep d_x_rows_row

@@ -4,7 +4,7 @@
 //         2](dY[i0, i1, i2 * 2 + r0, (i3 * 5 + 1) / 2 + r1])
 //
 // Launch 1 group of 256 work items; each computes 1 output.
-//     fuse i0 as output; split output 256 as group; bind group group; bind output lane
+//     fuse i0i1i2 as output; split output 256 as group; bind group group; bind output lane
 //   argument 0: dY, float32, read
 //   argument 1: dX, float32, written
 
@@ -18,16 +18,16 @@ __kernel void resample_grad_nearest(
 {
     const uint output = (uint)get_local_id(0);
     if (output < 120) {
-        const uint i0 = output / 5;
-        const uint i1 = output % 5;
-        const uint position = (i1 * 5 + 1) / 2;
-        const uint position_1 = (i1 * 7 + 1) / 3 + 2;
+        const uint i0i1i2 = output / 5;
+        const uint i3 = output % 5;
+        const uint position = (i3 * 5 + 1) / 2;
+        const uint position_1 = (i3 * 7 + 1) / 3 + 2;
         float d_x = 0.0f;
         for (uint k = 0; k < 2; ++k) {
             for (uint k1 = 0; k1 < 3; ++k1) {
                 const uint position_2 = position + k1;
                 if (position_2 <= position_1) {
-                    const float d_y = dY[position_2 + (i0 * 24 + k * 12)];
+                    const float d_y = dY[position_2 + (i0i1i2 * 24 + k * 12)];
                     d_x += d_y;
                 }
             }

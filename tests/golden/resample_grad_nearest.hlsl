@@ -4,7 +4,7 @@
 //         2](dY[i0, i1, i2 * 2 + r0, (i3 * 5 + 1) / 2 + r1])
 //
 // Dispatch 1 group of 256 threads; each computes 1 output.
-//     fuse i0 as output; split output 256 as group; bind group group; bind output lane
+//     fuse i0i1i2 as output; split output 256 as group; bind group group; bind output lane
 //   t0: dY, float32, read
 //   u0: dX, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
@@ -21,16 +21,16 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     const uint output = lane_id;
     if (output < 120) {
-        const uint i0 = output / 5;
-        const uint i1 = output % 5;
-        const uint position = (i1 * 5 + 1) / 2;
-        const uint position_1 = (i1 * 7 + 1) / 3 + 2;
+        const uint i0i1i2 = output / 5;
+        const uint i3 = output % 5;
+        const uint position = (i3 * 5 + 1) / 2;
+        const uint position_1 = (i3 * 7 + 1) / 3 + 2;
         precise float d_x = zero;
         for (uint k = 0; k < 2; ++k) {
             for (uint k1 = 0; k1 < 3; ++k1) {
                 const uint position_2 = position + k1;
                 if (position_2 <= position_1) {
-                    precise const float d_y = dY[position_2 + (i0 * 24 + k * 12)];
+                    precise const float d_y = dY[position_2 + (i0i1i2 * 24 + k * 12)];
                     d_x += d_y;
                 }
             }

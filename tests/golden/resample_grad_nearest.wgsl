@@ -4,7 +4,7 @@
 //         2](dY[i0, i1, i2 * 2 + r0, (i3 * 5 + 1) / 2 + r1])
 //
 // Dispatch 1 group of 256 invocations; each computes 1 output.
-//     fuse i0 as output; split output 256 as group; bind group group; bind output lane
+//     fuse i0i1i2 as output; split output 256 as group; bind group group; bind output lane
 //   binding 0: dY, float32, read
 //   binding 1: dX, float32, written
 
@@ -25,16 +25,16 @@ fn main(
 
     let output: u32 = lane_id;
     if (output < 120) {
-        let i0: u32 = output / 5;
-        let i1: u32 = output % 5;
-        let position: u32 = (i1 * 5 + 1) / 2;
-        let position_1: u32 = (i1 * 7 + 1) / 3 + 2;
+        let i0i1i2: u32 = output / 5;
+        let i3: u32 = output % 5;
+        let position: u32 = (i3 * 5 + 1) / 2;
+        let position_1: u32 = (i3 * 7 + 1) / 3 + 2;
         var d_x: f32 = zero;
         for (var k: u32 = 0; k < 2; k++) {
             for (var k1: u32 = 0; k1 < 3; k1++) {
                 let position_2: u32 = position + k1;
                 if (position_2 <= position_1) {
-                    let d_y: f32 = dY[position_2 + (i0 * 24 + k * 12)];
+                    let d_y: f32 = dY[position_2 + (i0i1i2 * 24 + k * 12)];
                     d_x += d_y;
                 }
             }

@@ -9,7 +9,7 @@
 //     fill dX_rows first 48 last 56
 //     group block by 1 as block: 0..16 of block
 //       loop block.1 by 1 as row extent 4
-//         turns i1 first 0 last 16 turn turn.0.0
+//         turns i2 first 0 last 16 turn turn.0.0
 //         case
 //           vector x by 16 as i rest [4]: 0..48
 //             point 0 into [(buffer dX_rows dim x)]: keep d_x_rows_row
@@ -70,12 +70,12 @@ __kernel void resample_grad_thirds(
 
     for (uint row = 0; row < 4; ++row) {
         const uint block_1 = first_block + row;
-        const uint i0 = block_1 / 16;
-        const uint i1 = block_1 % 16;
-        if (i1 % 2 == 0) {
-            const uint turn = i1 / 2;
-            const uint row_start = i0 * 1152 + turn * 144;
-            const uint row_start_1 = i0 * 1152 + turn * 144 + 48;
+        const uint i0i1 = block_1 / 16;
+        const uint i2 = block_1 % 16;
+        if (i2 % 2 == 0) {
+            const uint turn = i2 / 2;
+            const uint row_start = i0i1 * 1152 + turn * 144;
+            const uint row_start_1 = i0i1 * 1152 + turn * 144 + 48;
             for (uint i = 0; i < 48; i += 16) {
                 const float16 d_y = load_half_x16(dY + row_start + i);
                 const float16 d_y_1 = load_half_x16(dY + row_start_1 + i);
@@ -83,9 +83,9 @@ __kernel void resample_grad_thirds(
                 vstore16(d_x_rows, 0, d_x_rows_row + row * 56 + i);
             }
         }
-        if (i1 % 2 == 1) {
-            const uint turn = i1 / 2;
-            const uint row_start = i0 * 1152 + turn * 144 + 96;
+        if (i2 % 2 == 1) {
+            const uint turn = i2 / 2;
+            const uint row_start = i0i1 * 1152 + turn * 144 + 96;
             for (uint i = 0; i < 48; i += 16) {
                 const float16 d_y = load_half_x16(dY + row_start + i);
                 vstore16(d_y, 0, d_x_rows_row + row * 56 + i);
@@ -95,8 +95,8 @@ __kernel void resample_grad_thirds(
 
     for (uint row = 0; row < 4; ++row) {
         const uint block_1 = first_block + row;
-        const uint i0 = block_1 / 16;
-        const uint i1 = block_1 % 16;
+        const uint i0i1 = block_1 / 16;
+        const uint i2 = block_1 % 16;
         for (uint i = 0; i < 32; i += 8) {
             const uint start = row * 56 + (i / 2) * 3;
             const float8 elements = (float8)(vload4(0, d_x_rows_row + start),
@@ -108,7 +108,7 @@ __kernel void resample_grad_thirds(
             const float8 d_x_rows_1 = shuffle_float8(elements_2, (float8)(0.0f),
                 0, 9, 2, 11, 4, 13, 6, 15);
             const float8 d_x = 0.0f + d_x_rows + d_x_rows_1;
-            store_half_x8(d_x, dX + i0 * 512 + i1 * 32 + i);
+            store_half_x8(d_x, dX + i0i1 * 512 + i2 * 32 + i);
         }
     }
 }

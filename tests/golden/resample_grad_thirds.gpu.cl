@@ -5,7 +5,7 @@
 //         1](dY[i0, i1, (i2 * 3 + 1) / 2 + r0, (i3 * 3 + 1) / 2 + r1])
 //
 // Launch 1 group of 256 work items; each computes 8 neighbouring outputs.
-//     fuse i0 as output; split output 256 as group; bind group group; bind output lane
+//     fuse i0i1i2 as output; split output 256 as group; bind group group; bind output lane
 //   argument 0: dY, float16, read
 //   argument 1: dX, float16, two to a word, written
 
@@ -26,9 +26,9 @@ __kernel void resample_grad_thirds(
 )
 {
     const uint output = (uint)get_local_id(0);
-    const uint i0 = output / 8;
-    const uint i1 = output % 8;
-    const uint offset = i0 * 144 + i1 * 6;
+    const uint i0i1i2 = output / 8;
+    const uint i3 = output % 8;
+    const uint offset = i0i1i2 * 144 + i3 * 6;
     const float d_y = vload_half(offset, dY);
     const float d_y_1 = vload_half(offset + 48, dY);
     const float d_y_2 = vload_half(offset + 1, dY);
@@ -55,7 +55,7 @@ __kernel void resample_grad_thirds(
     const float d_x_6 = 0.0f + d_y_15 + d_y_16;
     const float d_y_17 = vload_half(offset + 101, dY);
     const float d_x_7 = 0.0f + d_y_17;
-    const uint offset_1 = i0 * 64 + i1 * 4;
+    const uint offset_1 = i0i1i2 * 64 + i3 * 4;
     dX[offset_1 / 4] = as_uint2(narrow_half_x4((float4)(d_x, d_x_1, d_x_2, d_x_3)));
     dX[offset_1 / 4 + 8] = as_uint2(narrow_half_x4((float4)(d_x_4, d_x_5, d_x_6, d_x_7)));
 }

@@ -5,7 +5,7 @@
 //         1](dY[i0, i1, (i2 * 3 + 1) / 2 + r0, (i3 * 3 + 1) / 2 + r1])
 //
 // Dispatch 1 group of 256 threads; each computes 8 neighbouring outputs.
-//     fuse i0 as output; split output 256 as group; bind group group; bind output lane
+//     fuse i0i1i2 as output; split output 256 as group; bind group group; bind output lane
 //   t0: dY, float16, read
 //   u0: dX, float16, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
@@ -21,9 +21,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float zero = asfloat(group_id.z);
 
     const uint output = lane_id;
-    const uint i0 = output / 8;
-    const uint i1 = output % 8;
-    const uint offset = i0 * 144 + i1 * 6;
+    const uint i0i1i2 = output / 8;
+    const uint i3 = output % 8;
+    const uint offset = i0i1i2 * 144 + i3 * 6;
     precise const float d_y = (float)dY[offset];
     precise const float d_y_1 = (float)dY[offset + 48];
     precise const float d_y_2 = (float)dY[offset + 1];
@@ -50,7 +50,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float d_x_6 = zero + d_y_15 + d_y_16;
     precise const float d_y_17 = (float)dY[offset + 101];
     precise const float d_x_7 = zero + d_y_17;
-    const uint offset_1 = i0 * 64 + i1 * 4;
+    const uint offset_1 = i0i1i2 * 64 + i3 * 4;
     dX[offset_1 / 4] = (float16_t4)float4(d_x, d_x_1, d_x_2, d_x_3);
     dX[offset_1 / 4 + 8] = (float16_t4)float4(d_x_4, d_x_5, d_x_6, d_x_7);
 }

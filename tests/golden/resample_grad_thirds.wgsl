@@ -5,7 +5,7 @@
 //         1](dY[i0, i1, (i2 * 3 + 1) / 2 + r0, (i3 * 3 + 1) / 2 + r1])
 //
 // Dispatch 1 group of 256 invocations; each computes 8 neighbouring outputs.
-//     fuse i0 as output; split output 256 as group; bind group group; bind output lane
+//     fuse i0i1i2 as output; split output 256 as group; bind group group; bind output lane
 //   binding 0: dY, float16, read
 //   binding 1: dX, float16, written
 
@@ -52,9 +52,9 @@ fn main(
     let zero: f32 = bitcast<f32>(zero_bits);
 
     let output: u32 = lane_id;
-    let i0: u32 = output / 8;
-    let i1: u32 = output % 8;
-    let offset: u32 = i0 * 144 + i1 * 6;
+    let i0i1i2: u32 = output / 8;
+    let i3: u32 = output % 8;
+    let offset: u32 = i0i1i2 * 144 + i3 * 6;
     let d_y: f32 = f32(dY[offset]);
     let d_y_1: f32 = f32(dY[offset + 48]);
     let d_y_2: f32 = f32(dY[offset + 1]);
@@ -81,7 +81,7 @@ fn main(
     let d_x_6: f32 = pin(pin(zero + d_y_15) + d_y_16);
     let d_y_17: f32 = f32(dY[offset + 101]);
     let d_x_7: f32 = pin(zero + d_y_17);
-    let offset_1: u32 = i0 * 64 + i1 * 4;
+    let offset_1: u32 = i0i1i2 * 64 + i3 * 4;
     dX[offset_1 / 4] = vec4<f16>(round_f16_x4(vec4<f32>(d_x, d_x_1, d_x_2, d_x_3)));
     dX[offset_1 / 4 + 8] = vec4<f16>(round_f16_x4(vec4<f32>(d_x_4, d_x_5, d_x_6, d_x_7)));
 }

@@ -9,7 +9,7 @@
 //         min(max((i3 + 1) / 2 - 1 + 1, 0), 2)] * Y_weights[i3]) * Y_weights_3[i2]
 //
 // Launch 1 group of 1 work item; each computes 288 elements.
-//     rename i2 as i; once as block; bind block group
+//     rename i3 as i; once as block; bind block group
 //   argument 0: X, float32, read
 //   argument 1: Y_weights, float32, read
 //   argument 2: Y_weights_2, float32, read
@@ -29,15 +29,15 @@ __kernel void resample_linear(
     __global float *Y
 )
 {
-    for (int i0 = 0; i0 < 6; ++i0) {
-        for (int i1 = 0; i1 < 8; ++i1) {
-            const int position = (int)((uint)(i1 + 1) / 2u) - 1;
+    for (int i0i1 = 0; i0i1 < 6; ++i0i1) {
+        for (int i2 = 0; i2 < 8; ++i2) {
+            const int position = (int)((uint)(i2 + 1) / 2u) - 1;
             const int position_1 = min(max(position, 0), 3);
-            const float y_weights_4 = Y_weights_4[i1];
+            const float y_weights_4 = Y_weights_4[i2];
             const int position_2 = min(max(position + 1, 0), 3);
-            const float y_weights_3 = Y_weights_3[i1];
-            const int row_start = i0 * 12;
-            const int row_start_1 = i0 * 48 + i1 * 6;
+            const float y_weights_3 = Y_weights_3[i2];
+            const int row_start = i0i1 * 12;
+            const int row_start_1 = i0i1 * 48 + i2 * 6;
             for (int i = 0; i < 6; ++i) {
                 const int position_3 = (int)((uint)(i + 1) / 2u) - 1;
                 const int position_4 = min(max(position_3, 0), 2);

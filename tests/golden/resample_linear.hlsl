@@ -9,7 +9,7 @@
 //         min(max((i3 + 1) / 2 - 1 + 1, 0), 2)] * Y_weights[i3]) * Y_weights_3[i2]
 //
 // Dispatch 1 group of 256 threads; each computes 4 elements, 256 apart.
-//     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
+//     fuse i0i1 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
 //     unroll k; bind i lane; reorder k
 //   t0: X, float32, read
 //   t1: Y_weights, float32, read
@@ -35,23 +35,23 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (int k = 0; k < 4; ++k) {
         const int i = first + k * 256;
         if (i < 288) {
-            const int i0 = (int)((uint)i / 48u);
-            const int i1 = (int)(((uint)i / 6u) % 8u);
-            const int i2 = (int)((uint)i % 6u);
-            const int position = (int)((uint)(i1 + 1) / 2u) - 1;
+            const int i0i1 = (int)((uint)i / 48u);
+            const int i2 = (int)(((uint)i / 6u) % 8u);
+            const int i3 = (int)((uint)i % 6u);
+            const int position = (int)((uint)(i2 + 1) / 2u) - 1;
             const int position_1 = min(max(position, 0), 3);
-            const int position_2 = (int)((uint)(i2 + 1) / 2u) - 1;
+            const int position_2 = (int)((uint)(i3 + 1) / 2u) - 1;
             const int position_3 = min(max(position_2, 0), 2);
-            precise const float x = X[position_1 * 3 + position_3 + i0 * 12];
-            precise const float y_weights_2 = Y_weights_2[i2];
+            precise const float x = X[position_1 * 3 + position_3 + i0i1 * 12];
+            precise const float y_weights_2 = Y_weights_2[i3];
             const int position_4 = min(max(position_2 + 1, 0), 2);
-            precise const float x_1 = X[position_1 * 3 + position_4 + i0 * 12];
-            precise const float y_weights = Y_weights[i2];
-            precise const float y_weights_4 = Y_weights_4[i1];
+            precise const float x_1 = X[position_1 * 3 + position_4 + i0i1 * 12];
+            precise const float y_weights = Y_weights[i3];
+            precise const float y_weights_4 = Y_weights_4[i2];
             const int position_5 = min(max(position + 1, 0), 3);
-            precise const float x_2 = X[position_5 * 3 + position_3 + i0 * 12];
-            precise const float x_3 = X[position_5 * 3 + position_4 + i0 * 12];
-            precise const float y_weights_3 = Y_weights_3[i1];
+            precise const float x_2 = X[position_5 * 3 + position_3 + i0i1 * 12];
+            precise const float x_3 = X[position_5 * 3 + position_4 + i0i1 * 12];
+            precise const float y_weights_3 = Y_weights_3[i2];
             precise const float y = (x * y_weights_2 + x_1 * y_weights) * y_weights_4
                 + (x_2 * y_weights_2 + x_3 * y_weights) * y_weights_3;
             Y[i] = y;

@@ -9,7 +9,7 @@
 //         min(max((i3 + 1) / 2 - 1 + 1, 0), 2)] * Y_weights[i3]) * Y_weights_3[i2]
 //
 // Dispatch 1 group of 256 invocations; each computes 4 elements, 256 apart.
-//     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
+//     fuse i0i1 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
 //     unroll k; bind i lane; reorder k
 //   binding 0: X, float32, read
 //   binding 1: Y_weights, float32, read
@@ -35,23 +35,23 @@ fn main(
     for (var k: i32 = 0; k < 4; k++) {
         let i: i32 = first + k * 256;
         if (i < 288) {
-            let i0: i32 = i32(u32(i) / 48u);
-            let i1: i32 = i32((u32(i) / 6u) % 8u);
-            let i2: i32 = i32(u32(i) % 6u);
-            let position: i32 = i32(u32(i1 + 1) / 2u) - 1;
+            let i0i1: i32 = i32(u32(i) / 48u);
+            let i2: i32 = i32((u32(i) / 6u) % 8u);
+            let i3: i32 = i32(u32(i) % 6u);
+            let position: i32 = i32(u32(i2 + 1) / 2u) - 1;
             let position_1: i32 = min(max(position, 0i), 3i);
-            let position_2: i32 = i32(u32(i2 + 1) / 2u) - 1;
+            let position_2: i32 = i32(u32(i3 + 1) / 2u) - 1;
             let position_3: i32 = min(max(position_2, 0i), 2i);
-            let x: f32 = X[position_1 * 3 + position_3 + i0 * 12];
-            let y_weights_2: f32 = Y_weights_2[i2];
+            let x: f32 = X[position_1 * 3 + position_3 + i0i1 * 12];
+            let y_weights_2: f32 = Y_weights_2[i3];
             let position_4: i32 = min(max(position_2 + 1, 0i), 2i);
-            let x_1: f32 = X[position_1 * 3 + position_4 + i0 * 12];
-            let y_weights: f32 = Y_weights[i2];
-            let y_weights_4: f32 = Y_weights_4[i1];
+            let x_1: f32 = X[position_1 * 3 + position_4 + i0i1 * 12];
+            let y_weights: f32 = Y_weights[i3];
+            let y_weights_4: f32 = Y_weights_4[i2];
             let position_5: i32 = min(max(position + 1, 0i), 3i);
-            let x_2: f32 = X[position_5 * 3 + position_3 + i0 * 12];
-            let x_3: f32 = X[position_5 * 3 + position_4 + i0 * 12];
-            let y_weights_3: f32 = Y_weights_3[i1];
+            let x_2: f32 = X[position_5 * 3 + position_3 + i0i1 * 12];
+            let x_3: f32 = X[position_5 * 3 + position_4 + i0i1 * 12];
+            let y_weights_3: f32 = Y_weights_3[i2];
             let y: f32 = (x * y_weights_2 + x_1 * y_weights) * y_weights_4
                 + (x_2 * y_weights_2 + x_3 * y_weights) * y_weights_3;
             Y[i] = y;

@@ -71,7 +71,7 @@ __kernel void sum_of_everything_1(
 //
 // Launch 36 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
 //     axis row 256; axis column 1; normalize i0 as output; bind output group; split k 8 as part;
-//     unroll k as part.2; share i1.2 row 4 4 as strip
+//     unroll k as part.2; share i0i1.2 row 4 4 as strip
 //   argument 0: X, float32, read
 //   argument 1: S, float32, written
 //   argument 2: Y, float32, written

@@ -75,7 +75,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //
 // Dispatch 36 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     axis row 256; axis column 1; normalize i0 as output; bind output group; split k 8 as part;
-//     unroll k as part.2; share i1.2 row 4 4 as strip
+//     unroll k as part.2; share i0i1.2 row 4 4 as strip
 //   t0: X, float32, read
 //   u0: S, float32, written
 //   u1: Y, float32, written

@@ -116,7 +116,7 @@ fn main(
 //
 // Dispatch 36 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     axis row 256; axis column 1; normalize i0 as output; bind output group; split k 8 as part;
-//     unroll k as part.2; share i1.2 row 1 16 as strip
+//     unroll k as part.2; share i0i1.2 row 1 16 as strip
 //   binding 0: X, float32, read
 //   binding 1: S, float32, written
 //   binding 2: Y, float32, written
@@ -183,68 +183,68 @@ fn main(
     for (var strip: u32 = 0; strip < strips_end; strip += 4096) {
         let first: u32 = strip + row;
         let x: f32 = X[row_start + first];
-        let i1: u32 = first + 256;
-        let x_1: f32 = X[row_start + i1];
-        let i1_1: u32 = first + 512;
-        let x_2: f32 = X[row_start + i1_1];
-        let i1_2: u32 = first + 768;
-        let x_3: f32 = X[row_start + i1_2];
-        let i1_3: u32 = first + 1024;
-        let x_4: f32 = X[row_start + i1_3];
-        let i1_4: u32 = first + 1280;
-        let x_5: f32 = X[row_start + i1_4];
-        let i1_5: u32 = first + 1536;
-        let x_6: f32 = X[row_start + i1_5];
-        let i1_6: u32 = first + 1792;
-        let x_7: f32 = X[row_start + i1_6];
-        let i1_7: u32 = first + 2048;
-        let x_8: f32 = X[row_start + i1_7];
-        let i1_8: u32 = first + 2304;
-        let x_9: f32 = X[row_start + i1_8];
-        let i1_9: u32 = first + 2560;
-        let x_10: f32 = X[row_start + i1_9];
-        let i1_10: u32 = first + 2816;
-        let x_11: f32 = X[row_start + i1_10];
-        let i1_11: u32 = first + 3072;
-        let x_12: f32 = X[row_start + i1_11];
-        let i1_12: u32 = first + 3328;
-        let x_13: f32 = X[row_start + i1_12];
-        let i1_13: u32 = first + 3584;
-        let x_14: f32 = X[row_start + i1_13];
-        let i1_14: u32 = first + 3840;
-        let x_15: f32 = X[row_start + i1_14];
+        let i0i1: u32 = first + 256;
+        let x_1: f32 = X[row_start + i0i1];
+        let i0i1_1: u32 = first + 512;
+        let x_2: f32 = X[row_start + i0i1_1];
+        let i0i1_2: u32 = first + 768;
+        let x_3: f32 = X[row_start + i0i1_2];
+        let i0i1_3: u32 = first + 1024;
+        let x_4: f32 = X[row_start + i0i1_3];
+        let i0i1_4: u32 = first + 1280;
+        let x_5: f32 = X[row_start + i0i1_4];
+        let i0i1_5: u32 = first + 1536;
+        let x_6: f32 = X[row_start + i0i1_5];
+        let i0i1_6: u32 = first + 1792;
+        let x_7: f32 = X[row_start + i0i1_6];
+        let i0i1_7: u32 = first + 2048;
+        let x_8: f32 = X[row_start + i0i1_7];
+        let i0i1_8: u32 = first + 2304;
+        let x_9: f32 = X[row_start + i0i1_8];
+        let i0i1_9: u32 = first + 2560;
+        let x_10: f32 = X[row_start + i0i1_9];
+        let i0i1_10: u32 = first + 2816;
+        let x_11: f32 = X[row_start + i0i1_10];
+        let i0i1_11: u32 = first + 3072;
+        let x_12: f32 = X[row_start + i0i1_11];
+        let i0i1_12: u32 = first + 3328;
+        let x_13: f32 = X[row_start + i0i1_12];
+        let i0i1_13: u32 = first + 3584;
+        let x_14: f32 = X[row_start + i0i1_13];
+        let i0i1_14: u32 = first + 3840;
+        let x_15: f32 = X[row_start + i0i1_14];
         let y: f32 = x - value;
         Y[row_start + first] = y;
         let y_1: f32 = x_1 - value;
-        Y[row_start + i1] = y_1;
+        Y[row_start + i0i1] = y_1;
         let y_2: f32 = x_2 - value;
-        Y[row_start + i1_1] = y_2;
+        Y[row_start + i0i1_1] = y_2;
         let y_3: f32 = x_3 - value;
-        Y[row_start + i1_2] = y_3;
+        Y[row_start + i0i1_2] = y_3;
         let y_4: f32 = x_4 - value;
-        Y[row_start + i1_3] = y_4;
+        Y[row_start + i0i1_3] = y_4;
         let y_5: f32 = x_5 - value;
-        Y[row_start + i1_4] = y_5;
+        Y[row_start + i0i1_4] = y_5;
         let y_6: f32 = x_6 - value;
-        Y[row_start + i1_5] = y_6;
+        Y[row_start + i0i1_5] = y_6;
         let y_7: f32 = x_7 - value;
-        Y[row_start + i1_6] = y_7;
+        Y[row_start + i0i1_6] = y_7;
         let y_8: f32 = x_8 - value;
-        Y[row_start + i1_7] = y_8;
+        Y[row_start + i0i1_7] = y_8;
         let y_9: f32 = x_9 - value;
-        Y[row_start + i1_8] = y_9;
+        Y[row_start + i0i1_8] = y_9;
         let y_10: f32 = x_10 - value;
-        Y[row_start + i1_9] = y_10;
+        Y[row_start + i0i1_9] = y_10;
         let y_11: f32 = x_11 - value;
-        Y[row_start + i1_10] = y_11;
+        Y[row_start + i0i1_10] = y_11;
         let y_12: f32 = x_12 - value;
-        Y[row_start + i1_11] = y_12;
+        Y[row_start + i0i1_11] = y_12;
         let y_13: f32 = x_13 - value;
-        Y[row_start + i1_12] = y_13;
+        Y[row_start + i0i1_12] = y_13;
         let y_14: f32 = x_14 - value;
-        Y[row_start + i1_13] = y_14;
+        Y[row_start + i0i1_13] = y_14;
         let y_15: f32 = x_15 - value;
-        Y[row_start + i1_14] = y_15;
+        Y[row_start + i0i1_14] = y_15;
     }
 
     for (var strip: u32 = strips_end; strip < end; strip += 256) {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from dmlc import ir
+from dmlc import compile, ir
 from dmlc.loops.element import collect_elements
 from dmlc.loops.space import Space, collapse
 from dmlc.sizes import Measure, Size
@@ -52,7 +54,26 @@ def test_the_order_is_that_of_the_first_result_in_memory() -> None:
         "{ %y: f32[i0 < 2, i1 < 3, i2 < 4] = neg(%x[i0, i1, i2]) }"
     )
     assert made.extents == (4, 3, 2)
+    assert made.indices == ("i2", "i1", "i0")
     assert by_tensor(made) == {"x": (1, 4, 12), "y": (6, 2, 1)}
+
+
+def test_merged_dimensions_have_the_names_of_their_indices() -> None:
+    made = walk(
+        "func @f(%x: f32[2, 1, 4, 5], %m: f32[1, 1, 4, 5]) -> (%y) "
+        "{ %y: f32[i0 < 2, i1 < 1, i2 < 4, i3 < 5] = sub(%x[i0, i1, i2, i3], %m[0, 0, i2, i3]) }"
+    )
+    assert (made.extents, made.indices) == ((2, 20), ("i0", "i2i3"))
+
+
+@pytest.mark.parametrize("target", ["hlsl", "wgsl"])
+def test_an_index_in_the_code_is_the_index_in_the_formula(target: str) -> None:
+    function = ir.parse(
+        "func @f(%x: f32[2, 3, 9, 7], %i: s32[9]) -> (%y) { %y: f32[i0 < 2, i1 < 3, i2 < 9, i3 < 7]"
+        " = %x[i0, i1, min(max(cast(%i[i2], index), 0), 8), i3] }"
+    )
+    (kernel,) = compile(function, target).kernels
+    assert all(re.search(rf"\b{name}\b = ", kernel.source) for name in ("i0i1", "i2", "i3"))
 
 
 @pytest.mark.parametrize("sizes", ["1, 1", "3, 0"])

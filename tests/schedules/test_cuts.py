@@ -64,7 +64,7 @@ def test_the_first_of_equals_is_first_in_any_order(
 ) -> None:
     """In the order of memory, and piece by piece, points do not come in that of their numbers."""
     function = ir.parse(PLACES.format(sizes=sizes, place=place))
-    text = f"kernel P\n{part}\nbind i0 group" + "\nkernel P_parts\nbind i0 group" * bool(part)
+    text = f"kernel P\n{part}\nbind i0 group" + "\nkernel P_parts\nbind piece group" * bool(part)
     steps = Steps(schedule=Source("own.txt", text))
     fused, kernels = make_kernels(function, "opencl", profile, steps=steps)
     for seed in range(4):
@@ -82,14 +82,14 @@ def test_a_dimension_that_numbers_pieces_keeps_its_name() -> None:
         read("normalized", (3, 4, 10), "sum"),
     )
     with pytest.raises(ScheduleError, match="a dimension that others are made of keeps its name"):
-        apply(nest, function.function, LIMITS, *parse_script("rename i0 as j"))
+        apply(nest, function.function, LIMITS, *parse_script("rename piece as j"))
 
 
 def test_a_fused_loop_that_numbers_pieces_stays_around_them() -> None:
     kernels = read("rows", (2, 3, 4), "sum")
     (phases, _), *_ = kernels.phases
     nest = naive(store_partials(phases[0], cut_points(phases, parse_script("rfactor k 2")[0])))
-    script = parse_script("fuse i0 as m; unroll m; fuse k as n; jam m")
+    script = parse_script("fuse piece as m; unroll m; fuse k as n; jam m")
     with pytest.raises(ScheduleError, match="jam m: which piece is reduced, the loop says"):
         apply(nest, kernels.function, LIMITS, *script)
 
@@ -122,8 +122,8 @@ def test_pieces_are_no_rows_of_a_tensorized_product() -> None:
     (phases, _), *_ = kernels.phases
     nest = naive(store_partials(phases[0], cut_points(phases, parse_script("rfactor k 8")[0])))
     script = parse_script("""
-        tile i0 8 as row; tile i1 8 as column; tile k 8 as point; reorder row
-        fuse i0 as tile; bind tile group; tensorize row 8x8x8/8 1 1""")
+        tile piece 8 as row; tile i1 8 as column; tile k 8 as point; reorder row
+        fuse piece as tile; bind tile group; tensorize row 8x8x8/8 1 1""")
     limits = dataclasses.replace(LIMITS, instruction=find_instruction("8x8x8/8"))
     with pytest.raises(ScheduleError, match="one factor is of the rows of the tile, and the other"):
         apply(nest, kernels.function, limits, *script)

@@ -42,10 +42,10 @@ def test_reductions_on_cpus_have_scripts(monkeypatch: pytest.MonkeyPatch) -> Non
     name = "directml.BATCH_NORMALIZATION_GRAD"
     ((nest, _),) = make_nests(name, "opencl", "cpu", monkeypatch)
     assert print_script(nest.script).splitlines() == [
-        "split i0 2 as part",
+        "split i1 2 as part",
         "normalize part as block",
         "bind block group",
-        "expand i0 as j",
+        "expand i1 as j",
         "hoist j as factors",
         "split k 2 as band",
         "reorder j",

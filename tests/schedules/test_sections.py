@@ -212,7 +212,7 @@ def test_both_kernels_of_a_cut_reduction_have_sections() -> None:
         bind i lane
         kernel C_parts
         axis row 8
-        fuse i0 as i
+        fuse piece as i
         fuse i as output
         bind output group
         share k row
