@@ -180,7 +180,8 @@ def arrange(
         }
         lengths = tuple(multiply(domain[axis] for axis in run) for run, _ in every)
         position = {tuple(run): n for n, (run, is_parallel) in enumerate(every) if is_parallel}
-        kept, names = tuple(position[tuple(run)] for run in runs), _name([r for r, _ in every], made)
+        kept = tuple(position[tuple(run)] for run in runs)
+        names = _name([run for run, _ in every], made)
         spaces.append(Space(lengths, strides, kept, indices=names))
     return tuple(spaces)
 
