@@ -24,8 +24,8 @@ _Bound: TypeAlias = Fraction | float
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Repeat:
-    """Periodicity of a value `v` in index `i`: for `first <= i` and `i + period < last`, `v(i +
-    period)` is `v(i) + rise`. In that interval `v(i) - i * rise / period` lies from `low` to
+    """Periodicity of a value `v` in index `i`: for `first <= i` and `i + period < last`,
+    `v(i + period)` is `v(i) + rise`. In that interval `v(i) - i * rise / period` lies from `low` to
     `high`."""
 
     period: int
