@@ -351,8 +351,8 @@ def factor_separable(
         if parts is not None:
             rows, outer = _split_rows(stage, parts, names)
             tensors = {**function.tensors(), rows.name: rows}
-            # What the conditions of the one keep inside, the other must not read. A row that is
-            # read outside is one that the sum of rows leaves out.
+            # Neither sum may contain loads that only the other's conditions keep in bounds. A row
+            # that is out of bounds is one that the sum over rows excludes.
             if not find_open_reads(outer, tensors, reach)[0]:
                 made = [clamp_stage(rows, tensors, reach)[0], outer]
         stages += made
