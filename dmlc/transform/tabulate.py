@@ -230,7 +230,7 @@ def _look_up(
         least, largest = integer_limits(DataType.INT32)
         narrow = least <= int(values.min()) and int(values.max()) <= largest
         if values.size > most or not narrow or stage.body.guard is not None:
-            return None  # A guard may be needed to prove loads in bounds, which tables would prevent.
+            return None  # A guard may prove loads in bounds, which a table would prevent.
         return tables.read_position(builder, f"{stage.name}_places", values, places)
     # Otherwise a value would be loaded from the tables that it is computed from.
     reached = (stage.body.instructions[value] for value in reach_back(stage.body, [root]))
