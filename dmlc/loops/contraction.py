@@ -37,13 +37,13 @@ _NUMBERS = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Factor:
-    """One of the two values whose products are summed."""
+    """One of the two factors of a contraction."""
 
     value: int
     conditions: tuple[int, ...]
-    """Those of the guard that leave points of it out."""
+    """Conditions of the guard that exclude points of it."""
     axes: tuple[int, ...]
-    """The parallel axes that move it alone, outermost first."""
+    """Parallel axes on which it alone depends, outermost first."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Contraction:
 
     phase: Phase
     left: Factor
-    """Its axes are the rows."""
+    """Factor whose axes are the rows."""
     right: Factor
-    """Its axes are the columns, along which outputs lie side by side, if along any."""
+    """Factor whose axes are the columns; outputs are contiguous along these, if along any."""
     batch: tuple[int, ...]
-    """The parallel axes that move both or none."""
+    """Parallel axes on which both factors depend, or neither."""
 
     @property
     def dtype(self) -> DataType:
