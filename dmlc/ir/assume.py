@@ -46,7 +46,7 @@ def _narrow(body: Body, condition: int, found: Ranges, known: dict[int, Interval
     for name, left, right, holds in list_comparisons(body.instructions, condition):
         real = value_type(body.instructions[left]).is_float
         for value, symbol, other in ((left, name, right), (right, MIRRORED[name], left)):
-            # Where the comparison as it is written does not hold, floats may be NaN.
+            # A comparison that was negated is also false for NaN, so floats may be NaN.
             if not holds and found.may_be_nan(other):
                 continue
             low, high = _compare(found, value, symbol, other, real)
@@ -62,7 +62,7 @@ def _compare(found: Ranges, value: int, symbol: str, other: int, real: bool) -> 
         least, most = DIFFERENCES[symbol]
         return _move(low, least, real), _move(high, most, real)
     if low == high and not real:
-        # The interval is one without that number, where it is at one of its ends.
+        # The number is excluded if it is an end of the interval.
         least, most = found[value]
         return least + (least == low), most - (most == low)
     return UNKNOWN

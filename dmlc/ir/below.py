@@ -80,7 +80,7 @@ class Proof:
         self._nested = 0
         self._found: dict[int, _Reach] = {}
         sizes = [size, *(measure(e) for e in dict.fromkeys(stage.sizes) if isinstance(e, str))]
-        # Axes have an element at least.
+        # Axes have at least one element.
         self._counted = [*(each - 1 for each in sizes), *read_counted(checks)]
         """Sizes and expressions of sizes that are 0 or more."""
 
@@ -144,7 +144,7 @@ class Proof:
         if isinstance(self._values[value], Constant | Symbol):
             self._found[value] = self._find(self._values[value], depth)
             return self._found[value]
-        self._found[value] = numbers  # A guard may compare it with what is made of it.
+        self._found[value] = numbers  # A guard may compare a value with an expression of itself.
         reaches = [numbers, self._find(self._values[value], depth + 1)]
         reaches += [
             self._compare(name, other, depth + 1)

@@ -350,7 +350,7 @@ def evaluate_instruction(
         case Apply(operation=operation) if not operation.transcendental:
             return np.asarray(operation.evaluate(*given))
         case Apply(operation=operation):
-            # Rounded once from float64: what NumPy gives in float32 depends on the machine.
+            # Rounded once from float64, as NumPy's float32 results depend on the machine.
             exact = [np.asarray(g, np.float64) for g in np.broadcast_arrays(*given)]
             return np.asarray(operation.evaluate(*exact)).astype(instruction.dtype.dtype)
         case Select():
@@ -447,7 +447,7 @@ def find_reach(stage: Stage, position: int, size: int) -> Interval:
         near = [c for c in conditions if set(facts.dependencies[c]) & set(over)]
         wider = order_indices((*over, *facts.depends_on(near)))
         if wider == over:
-            # Conditions on other indices alone may let no point through.
+            # Conditions on other indices alone may be false everywhere.
             wider = order_indices((*over, *facts.depends_on(conditions)))
         if wider == over:
             return found

@@ -1,7 +1,7 @@
 """The JSON form of the tensor IR, with the same content as the text form.
 
-A body is a list of instructions whose operands are numbers of earlier ones. `records` turns classes
-into objects by their fields; this module adds what the fields of the IR's classes do not determine.
+A body is a list of instructions whose operands are numbers of earlier ones. `records` converts
+classes by their fields; this module has the exceptions for the IR's classes.
 """
 
 from __future__ import annotations

@@ -214,12 +214,12 @@ def value_type(instruction: Instruction) -> DataType:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Body:
-    """A scalar computation as flat SSA. Value `k` is what instruction `k` defines.
+    """A scalar computation as flat SSA. Value `k` is the result of instruction `k`.
 
-    Canonical form, which `Body.make` gives and the verifier demands: instructions stand in the
-    order a depth-first walk from the guard and then the result finishes them, every one is
-    reached, and no constant, index or symbol stands twice. Sharing is kept: a value used twice is
-    one instruction.
+    Canonical form, which `Body.make` produces and the verifier demands: instructions are in the
+    post-order of a depth-first walk from the guard and then the result, every one is reached, and
+    no constant, index or symbol occurs twice. Sharing is preserved: a value used twice is one
+    instruction.
     """
 
     instructions: tuple[Instruction, ...]
@@ -237,9 +237,9 @@ class Body:
 
     @staticmethod
     def make(instructions: Sequence[Instruction], result: int, guard: int | None = None) -> Body:
-        """The canonical body with this result: dead instructions dropped, the rest in order.
+        """Canonical body with this result: dead instructions dropped, the rest in order.
 
-        Operands may stand before or after their uses, as long as no value depends on itself.
+        Operands may come before or after their uses, as long as no value depends on itself.
         """
         made: list[Instruction] = []
         number: dict[int, int] = {}
@@ -254,7 +254,7 @@ class Body:
             given = operands(instruction)
             missing = [o for o in given if o not in number]
             if len(given) == 3 and isinstance(instruction, Apply):
-                missing.sort(key=given[2].__ne__)  # What is added to comes first, as in a sum.
+                missing.sort(key=given[2].__ne__)  # The addend of an fma comes first, as in a sum.
             if missing:
                 pending.extend(reversed(missing))
                 continue

@@ -231,7 +231,7 @@ class _Reading:
                 kind = word if isinstance(value, str) else int
                 return self._plain(kind, value, where, key, _EXTENT)
             if float in kinds:
-                return value  # Of which type it is, and whether it is one, `make` knows.
+                return value  # `make` determines its type, and checks it.
             (kind,) = kinds
             kinds = list(typing.get_args(kind))
         origin = typing.get_origin(kind)

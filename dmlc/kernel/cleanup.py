@@ -158,7 +158,7 @@ class _Naming:
 
 def _fold(expression: k.Expression) -> k.Expression:
     """Literal for an expression of literals, if all devices compute it alike."""
-    match expression:  # What is most common comes first.
+    match expression:  # The most common cases come first.
         case k.Operate(operation=operation, operands=operands):
             literals = [o for o in operands if isinstance(o, k.Literal)]
             if operation.transcendental or len(literals) < len(operands):

@@ -61,7 +61,7 @@ def run_kernel(
     Raises `KernelFault`, naming kernel, statement and work item.
     """
     for memory in {id(m): m for m in memories.values()}.values():
-        # Between two launches, every item sees what all have written.
+        # All stores are visible to later launches.
         memory.users.forget()
     with np.errstate(all="ignore"):
         (make or Launch)(kernel, memories, sizes or {}, {}).run()
@@ -117,7 +117,7 @@ class Launch:
         """The slots of the names in sight."""
         self._variables: set[str] = set()
         self._statement: k.Statement | None = None
-        """The one at hand."""
+        """Current statement."""
         for name, values in known.items():
             self._frame[self._take(name)] = values
         for scalar, value in kernel.scalars:
@@ -449,7 +449,7 @@ class Launch:
             first, second = operands
 
             def run(who: Who) -> Array:
-                # The second operand is computed where the first does not decide.
+                # The second operand is evaluated only where the first does not decide.
                 found = first(who)
                 undecided = self._items.narrow(who, found if name == "and" else ~found)
                 is_known = undecided is self._items.nobody
@@ -508,7 +508,7 @@ def _beside(first: Array, second: Array) -> Array:
 
 
 _COUNTED: Mapping[str, Callable[..., Array]] = {"div": np.floor_divide, "mod": np.remainder}
-"""Quotients of numbers without a sign by what is not 0."""
+"""Quotients of unsigned integers by non-zero divisors."""
 
 
 # Programs ------------------------------------------------------------------------------------
@@ -559,7 +559,7 @@ def run_kernels(
         values = np.array(table.values, table.dtype.dtype)
         memories[table.name] = Memory(values, filled=True, misaligned=misaligned)
     layouts = {r.name: evaluate_strides(r, sizes) for r in function.results}
-    # The first step of a loop reads the row of the step before, and uses nothing of it.
+    # The first step of a loop loads the previous step's slice, and does not use it.
     stepping = [
         kernel
         for kernel in kernels

@@ -17,7 +17,7 @@ from dmlc import ir
 from dmlc.scalars import Array, DataType, convert
 
 _NOBODY, _SEVERAL = -1, -2
-"""In place of the number of the work item that wrote or read an element."""
+"""Special numbers of the work item that wrote or read an element."""
 
 Items: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -61,7 +61,7 @@ class Users:
         before = self.reader[places]
         mine = (before == _NOBODY) | (before == items)
         self.reader[places] = np.where(mine, items, _SEVERAL)
-        # Of several that read an element in one statement, the last is left.
+        # Of several readers of an element in one statement, the last is recorded.
         shared = self.reader[places] != items
         self.reader[places[shared]] = _SEVERAL
         return (writer != _NOBODY) & (writer != items)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dmlc.kernel.rewrite import NUMBER
 
 PERMUTED = "@"
-"""Stands between a tensor's name and a number, where vectors are made of its elements."""
+"""Separates a tensor's name and a number in the names of vectors made of its elements."""
 
 
 class Names:

@@ -23,7 +23,7 @@ from dmlc.source import DmlcError, Source, unknown_name
 _VECTOR = re.compile(r"(\w+)x(\d{1,4})")
 _INDEX_TYPE = re.compile(r"([su])(32|64)")
 _TYPED = {**dict.fromkeys(CONVERSIONS, 1), "extract": 1, "shuffle": 2}
-"""Calls that end in what is no value, and how many operands stand before it."""
+"""Calls whose last argument is a type, with the number of preceding operands."""
 _CALLS = {"select": 3, "join": 2, **_TYPED}
 _STATEMENTS = {word: kind for kind, (word, _) in FORMS.items()}
 _MARK = re.compile(r"\w+|\.\.|\S")
@@ -57,7 +57,7 @@ def parse_type(name: str) -> k.Type | None:
 
 
 class _Parser(Scanner[k.Expression]):
-    # Names are numbered behind a `#` until `cleanup` has seen them.
+    # Names may end in `#` and a number until `cleanup` runs.
     PATTERN = token_pattern(r"[A-Za-z_][A-Za-z0-9_.#]*")
 
     def __init__(self, source: Source) -> None:
@@ -365,7 +365,7 @@ class _Parser(Scanner[k.Expression]):
                     f"'{token.text}' is read at one position, and {len(given)} are given",
                     self.span(token),
                 )
-            # Several elements, where a vector's type stands behind it.
+            # A vector's type after it means several elements.
             is_buffer = token.text in self.buffers
             memory = (self.buffers if is_buffer else self.arrays)[token.text]
             dtype = memory.dtype.compute if is_buffer else memory.dtype

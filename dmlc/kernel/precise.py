@@ -22,7 +22,7 @@ from dmlc.kernel.rewrite import (
 )
 
 EXACT = ("abs", "floor", "ceil", "round", "trunc")
-"""Operations that round nothing: of what is read or named they may stand anywhere."""
+"""Operations that round nothing: on loads and locals, they may be anywhere."""
 
 
 def name_arithmetic(kernel: k.Kernel, precise: Collection[str] | None) -> k.Kernel:

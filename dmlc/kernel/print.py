@@ -40,8 +40,8 @@ _FORMS: Mapping[type[k.Statement], str] = {
     k.StoreMatrix: "store_matrix {array:memory}[{index}] stride {stride:stride} = {matrix:matrix}",
     k.MultiplyMatrices: "multiply_matrices {sum:matrix} = {left:matrix}, {right:matrix}",
 }
-"""How each statement is written: a word, and its fields among marks. Fields are expressions, where
-nothing behind the `:` says what else they are."""
+"""Syntax of each statement: a keyword, and fields between separators. A field is an expression,
+unless its kind follows a colon."""
 
 
 def _part(form: str) -> tuple[str, tuple[tuple[str, str, str], ...]]:
@@ -53,7 +53,7 @@ def _part(form: str) -> tuple[str, tuple[tuple[str, str, str], ...]]:
 
 FORMS = {kind: _part(form) for kind, form in _FORMS.items()}
 CONVERSIONS = {"cast": k.Convert, "bits": k.Reinterpret, "broadcast": k.Broadcast}
-"""Calls that make a value of another type of one."""
+"""Calls that convert a value to another type."""
 
 
 def print_kernel(kernel: k.Kernel) -> str:

@@ -17,7 +17,7 @@ class Reaches:
 
     def __init__(self, kernel: k.Kernel) -> None:
         launch, self._largest = kernel.launch, kernel.index_limits[1]
-        # A count that is given at run time is checked to be no more.
+        # A count given at run time is checked to be at most this.
         count = launch.count if isinstance(launch.count, int) else RUN_TIME_COUNT
         groups = -(-count // launch.per_group)
         if launch.row is not None:

@@ -13,8 +13,8 @@ from dmlc.scalars import DataType
 from dmlc.source import InternalError
 
 NUMBER = "#"
-"""Stands between a wanted name and the number that tells it from others, in names as they are
-first taken: no name of a tensor has it. `cleanup` leaves none."""
+"""Separates a wanted name and a number that makes it unique, in names before `cleanup`, which
+removes it. No tensor's name contains it."""
 
 Change: TypeAlias = Callable[[k.Expression], k.Expression]
 _Read: TypeAlias = Callable[[Any], tuple[k.Expression, ...]]
@@ -92,7 +92,7 @@ def walk(expression: k.Expression) -> Iterator[k.Expression]:
     while pending:
         found = pending.pop()
         yield found
-        # Passes spend much of their time here: most of what is found has no operands.
+        # Passes spend much of their time here: most expressions have no operands.
         if type(found) in _MAKE:
             pending.extend(_READ[type(found)](found))
 

@@ -17,7 +17,7 @@ from dmlc.kernel.names import Names, split_words
 from dmlc.kernel.rewrite import map_all, map_operands
 
 STEP = "step"
-"""What the argument of a kernel is that numbers the step: see `program.STEP`."""
+"""Value of the kernel argument that is the step's number: see `program.STEP`."""
 
 
 def step_number() -> k.Scalar:
@@ -36,7 +36,7 @@ def place_rows(
         row = one_step.rows.get(buffer)
         if row is None or row.size == 0:
             return place
-        # Rows of one size, as those of one tensor, begin at the same place.
+        # Slices of equal size share the offset.
         key = Row("", row.size, row.before)
         if key not in starts:
             wanted = f"{split_words(row.whole)}_{'before' if row.before else 'now'}"

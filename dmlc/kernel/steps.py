@@ -335,7 +335,7 @@ class _Sample:
         """Records a load or a store."""
         place = self._evaluate(index)
         if place is None:
-            # Anywhere: as if every lane had sectors of its own.
+            # Unknown offset: as if every lane had its own sectors.
             place = np.arange(self._lanes) * (SECTOR // self._buffers[buffer])
         begin = np.broadcast_to(place, self._lanes) * (unit or self._buffers[buffer])
         elements, often = size // self._buffers[buffer], np.where(who, times, 0)
@@ -473,7 +473,7 @@ class _Found:
         )
 
 
-# NumPy's own functions for sets load its masked arrays first, which takes longer than all else.
+# NumPy's set functions import its masked arrays, which takes longer than everything else here.
 
 
 def _sort_distinct(numbers: Array) -> Array:

@@ -340,7 +340,7 @@ class _Verifier:
                     self._fail(f"a shuffle of lanes {lanes} of two {show_type(first.type)}")
 
     def _check_literal(self, dtype: DataType, value: bool | int | float) -> None:
-        # What is no f32 is rounded by some output languages, and not by others.
+        # Output languages differ in rounding a literal that is no f32.
         if dtype is DataType.FLOAT32 and not is_float32(value):
             self._fail(f"{value} is no f32")
         if dtype.is_float or dtype is DataType.BOOL:

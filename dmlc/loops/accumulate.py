@@ -66,7 +66,7 @@ class Product:
 
 
 State: TypeAlias = Sequence[k.Expression] | Product
-"""What is combined with a state: another state, or a point."""
+"""Operand of a merge: another state, or a point."""
 
 
 def count_lanes(state: State) -> int:
@@ -130,8 +130,8 @@ def merge(
         statements.append(k.Let(local, value))
         value = local
     if in_order:
-        # A NaN compares with nothing: what comes stays out only where it is compared and beaten, or
-        # a NaN is there.
+        # Comparisons with NaN are false: a new value is rejected only if it is compared and worse,
+        # or if the current value is NaN.
         stays = operate("le" if reduction.combiner == "argmin" else "ge", mine[0], value)
         if reduction.dtype.is_float:
             stays = operate("or", stays, operate("isnan", mine[0]))

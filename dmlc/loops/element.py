@@ -303,8 +303,8 @@ class Collector:
         self._reductions: dict[Reduction, int] = {}
         self._reach: Interval = (0, 0)
         self._has_spare = False
-        """Whether something was copied that nothing may need: digits that have been put together,
-        or a product that enters a sum unrounded."""
+        """Whether a copied value may be unused: recombined digits, or a product that is summed by
+        fused multiply-add."""
 
     def elements(self) -> Elements:
         made = Elements(
@@ -404,7 +404,7 @@ class Collector:
             if ir.value_type(instruction) is DataType.INDEX:
                 low, high = positions.ranges[number]
                 if isinstance(self._values[numbers[number]], ir.Symbol):
-                    continue  # It is an argument, which is held to what positions may be.
+                    continue  # It is an argument, which is checked to be a valid index.
                 self._reach = (min(self._reach[0], low), max(self._reach[1], high))
         return numbers
 
@@ -465,10 +465,10 @@ class Collector:
                     offset += int(known.value) * step
                     continue
                 uneven.append((number, step))
-                # Without a guard the verifier has seen to it at every point.
+                # Without a guard, the verifier has proved it in bounds at every point.
                 guarded |= stage.body.guard is not None and not positions.is_inside(load, number)
                 continue
-            # Where the stride is not known the position begins at 0: see `Positions`.
+            # For an unknown stride, the affine form starts at 0: see `Positions`.
             offset += form.constant * step if isinstance(step, int) else 0
             for index, factor in form.factors:
                 if index in axes:
@@ -488,7 +488,7 @@ class Collector:
                     "than at its own element"
                 )
             if dtype.is_storage_only:
-                # What is in registers has not been rounded yet.
+                # A value in registers has not been rounded yet.
                 return self._add(ir.Apply(ROUNDINGS[dtype], (number,), dtype.compute))
             return number
         if terms:
@@ -506,7 +506,7 @@ def _combine_sizes(name: str, given: Sequence[Value]) -> Size | None:
     if len(sizes) < len(given) or name not in _SIZES:
         return None
     made = _SIZES[name](sizes[0], sizes[1])
-    # An argument has no sign.
+    # Arguments are unsigned.
     return made if isinstance(made, Size) and made.bounds()[0] >= 0 else None
 
 

@@ -32,7 +32,7 @@ def take_out(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Pha
             own |= any(strides[value.view][a] for a in inner)
         if isinstance(value, Gather):
             own |= value.guarded
-        # The number of a point is of the points, even where there is one alone.
+        # The number of a point belongs to the points, even if there is only one.
         varies.append(own or (isinstance(value, Place) and value.dtype is not DataType.INDEX))
     taken = _choose(elements, varies, moves)
     if not taken:

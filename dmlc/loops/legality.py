@@ -90,7 +90,7 @@ def take_lanes(nest: Nest, loop: Loop, name: str, extent: int, *, own: bool = Fa
     if own:
         grouped = isinstance(path[0], Loop) and path[0].kind is Kind.GROUP
         demand(grouped, "blocks of a group have axes of their own")
-        # All work items walk what is counted around the block together.
+        # All work items execute the counted loops around the block together.
         walked = [n for n in path[1:] if not (isinstance(n, Loop) and n.kind is Kind.LOOP
                                               and n.extent and n is not loop)]  # fmt: skip
         return _take_own(nest, walked, loop, name, extent)
@@ -173,7 +173,7 @@ def list_around(nest: Nest, loop: Loop) -> list[Loop]:
 
 def count_steps(nest: Nest, loop: Loop) -> int | None:
     """Number of steps of a loop; None if it is not constant."""
-    # What is dealt out goes on through all that the work items share.
+    # Cyclically distributed steps continue through the whole shared range.
     around = [n.step for n in list_around(nest, loop)
               if n.kind is not Kind.LANE or loop.step <= n.step]  # fmt: skip
     if around:
@@ -233,8 +233,8 @@ def find_unlike(nodes: Sequence[Node]) -> Loop | None:
     """A loop over a dimension that sibling loops iterate over in another way: not all by its range,
     or in different numbers of steps."""
     around: list[tuple[Loop, dict[int, bool]]] = []
-    """The loops around, and for each dimension of one, by its identity, whether those that are next
-    in it have so many steps."""
+    """Enclosing loops, with whether the next inner loops over each dimension, by its identity, have
+    a fixed number of steps."""
 
     def look(nodes: Sequence[Node]) -> Loop | None:
         for node in nodes:

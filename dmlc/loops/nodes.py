@@ -215,7 +215,7 @@ class Rescale:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Multiply:
     """Multiplication of tiles by a matrix instruction. The subgroups of a group share the outputs;
-    `each` has so many accumulator matrices, by rows and columns."""
+    `each` is the number of accumulator matrices of a subgroup, along rows and columns."""
 
     phase: int
     body: tuple[Node, ...]

@@ -109,10 +109,10 @@ def _count(dim: Dim) -> int:
     Argument.NUMBER, Argument.NUMBER, Argument.NUMBER, Argument.NUMBER, takes_loop=False
 )  # fmt: skip
 def panel(on: On, rows: int, columns: int, depth: int, lanes: int) -> Nest:
-    """A product in tiles of so many rows and columns at most, one for each work group of one work
-    item. For so many points at a time it packs the rows and the columns of its tile into private
-    arrays, and blocks of outputs in registers go over these in vectors. It is the one call of a
-    script: it makes all loops of the naive nest anew. No sum changes its order.
+    """Computes a product in tiles of at most `rows` and `columns`, one for each work group of one
+    work item. For strips of `depth` points, it packs the rows and columns of its tile into private
+    arrays, and register blocks of outputs iterate over these in vectors. It is the only call of a
+    script, and replaces all loops of the naive nest. No sum changes its order.
 
     `for i: for j: s = sum(k: a[i, k] * b[k, j]); g(s) -> for tile: for strip of k: p = a[rows,
     strip]; q = b[strip, columns]; for blocks of i, j: s[i, j] += sum(k in strip: p[i, k] * q[k,
@@ -141,7 +141,7 @@ def is_packed(nest: Nest) -> bool:
 
 
 class Panels:
-    """Tiles of one work item each, of at most so many rows, columns and points."""
+    """Tiles of one work item each, of at most `rows`, `columns` and `depth` points."""
 
     def __init__(self, found: Contraction, rows: int, columns: int, depth: int, lanes: int) -> None:
         self._found = found = _orient(found)

@@ -173,7 +173,7 @@ class _Verifier:
     def _verify_loop(self, path: Path, loop: Loop) -> None:
         what, nest = f"loop '{loop.name}' over '{loop.dim.name}'", self._nest
         around = _list_loops(path[:-1])
-        # Who fills a tile may stand otherwise, and adds nothing.
+        # Loops that fill a tile may arrange items differently, and combine nothing.
         filled = max((place for place, n in enumerate(path) if isinstance(n, Stage)), default=0)
         self._demand(loop.step > 0 and loop.extent >= 0, f"{what} takes no steps")
         self._demand(loop.body, f"{what} has nothing inside")
@@ -227,7 +227,7 @@ class _Verifier:
                 f"{what} has other vectors than were found")  # fmt: skip
             return
         last = loop.dim.parts[-1][0] if loop.dim.parts else loop.dim
-        # Who fills a tile inside does so point by point, or in vectors of its own.
+        # Inner loops that fill a tile are scalar, or have vectors of their own.
         for number in list_phases(loop, filled=False):
             dims, phase = self._nest.dims[number], self._nest.phases[number]
             axes = [axis for axis, dim in enumerate(dims) if dim in (last, last.within)]
@@ -264,7 +264,7 @@ class _Verifier:
         for into in (*point.into, *(n.into for n in around if n.into is not None)):
             self._verify_into(path, into, what)
         plain = not point.into and not point.name and not self._is_local(number)
-        # A sum may be made anew at each step of what stands around it.
+        # A sum may be computed anew in each iteration of enclosing loops.
         within = path[path.index(around[0]) :] if around else path
         for loop in _list_loops(within):
             walked = self._list_parts(loop.dim)

@@ -26,7 +26,7 @@ from dmlc.transform.traffic import count_bytes
 
 
 class Texts:
-    """Writes the kernels of a stage, and of what is computed with it."""
+    """Generator of the kernels of a stage and of its derived stages."""
 
     def __init__(self, function: ir.Function, stage: str, limits: Limits) -> None:
         self.function, self._stage, self._limits = function, stage, limits

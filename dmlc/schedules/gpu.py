@@ -222,7 +222,7 @@ def share_outputs(work: Work, rows: int, columns: int, taken: Taken = (), times:
             rule.do("split", element, _PARTS, name="part")
             rule.do("unroll", element, name="part")
         else:
-            # What lies side by side where outputs are cut into pieces may not in their parts.
+            # Outputs that are contiguous may not be so in partial results of chunks.
             own = find_unit((phase,), limits) if again else unit
             times = 0 if again else held
             is_open, settled = phase.space.is_open, phase.settle(taken)
@@ -358,11 +358,11 @@ def choose_tile(
     rows = max(rows, p.group_size // round_up(outputs), 1)
     rows = min(rows, p.group_size)
     if rows < holding and p.group_size < holding * widest <= limits.group_size:
-        # All points of an output are held by a group that is larger than others.
+        # A larger group keeps all points of an output in registers.
         return holding, widest
     alone = outputs == 1 or (outputs <= few and rows == p.group_size)
     if alone and max(space.inner_count for space in wide) > _SERIAL_POINTS:
-        # There is one group: it may be as large as any whose sums fit into shared memory.
+        # A single group may be as large as its accumulators in shared memory allow.
         slots = [slot for phase in phases for a in phase.accumulators for slot in a.slots]
         most = limits.shared_bytes // max(1, sum(max(4, s.dtype.bytes) for s in slots))
         rows = max(rows, min(limits.group_size, round_up(most + 1) // 2))

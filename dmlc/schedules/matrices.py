@@ -75,7 +75,7 @@ def choose_matrices(work: Work, found: Contraction) -> Nest | None:
     if side == _SIDES[0]:
         rule.do("pipeline", k)
     axis = rule.nest.dims[1].index(dims[found.right.axes[-1]])
-    # Sums that are checked are so one by one, and what makes them once more is written once.
+    # Checked sums are tested one by one, and the code that recomputes them is emitted once.
     wide = not found.has_holes and takes_vectors(rule.nest.phases[1], axis, limits)
     loops, axes = ("strip_row", "strip_column"), ("rows", "columns")
     _share(rule, loops, axes, strip, items, wide, "own", rolled=found.has_holes)

@@ -217,7 +217,7 @@ def _store(fused: Function, homes: _Homes, groups: Sequence[Group], budget: Budg
     )
     as_they_are = {name for group in groups for name in group.local}
     if budget.paired_types:
-        # Kernels with reductions store single elements.
+        # Kernels with reductions store element by element.
         as_they_are.update(name for group in groups if group.passes for name in group.stages)
     if pairs != fused.in_place:
         fused = dataclasses.replace(fused, in_place=pairs)

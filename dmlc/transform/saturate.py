@@ -94,7 +94,7 @@ def _hold(builder: BodyBuilder, value: int) -> int | None:
     """A number as an index, saturated to 32 bits; None for a type that is never saturated."""
     dtype = value_type(builder.instructions[value])
     if dtype.is_float:
-        # This conversion saturates, and a NaN is 0 in it as it was.
+        # This conversion saturates as well, and also converts NaN to 0.
         return builder.add(Cast(builder.add(Cast(value, DataType.INT32)), DataType.INDEX))
     if dtype not in (DataType.UINT32, DataType.INT64):
         return None
