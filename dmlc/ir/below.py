@@ -122,7 +122,7 @@ class Proof:
         return self.is_at_most(left, right, below=int(name == "lt"))
 
     def _least(self, given: Measure) -> float:
-        """Lower bound of an expression of sizes, alone or as an excess over one of the
+        """Lower bound of an expression of sizes, directly or by its excess over one of
         `_counted`."""
         if not isinstance(given, Size):
             return given
@@ -267,8 +267,8 @@ class Proof:
         return _Reach((0,), tuple(high))
 
     def _divide_by(self, bound: Measure, divisor: Size) -> Measure | None:
-        """Quotient of a bound by a size, rounded down: the terms that are multiples of the size,
-        corrected if the rest is negative. None if the rest may reach the size."""
+        """Quotient of a bound by a size, rounded down; None if the remainder's terms may reach the
+        size."""
         if len(divisor.terms) != 1 or not isinstance(bound, Size):
             return None
         symbols, number = next(iter(divisor.terms))

@@ -62,8 +62,7 @@ class BodyBuilder:
         return value_type(self.instructions[value])
 
     def constant(self, value: bool | int | float, dtype: DataType = DataType.INDEX) -> int:
-        """A literal: an index, or a value of another type. A FLOAT32 is rounded to nearest. Raises
-        `DmlcError` if the type cannot hold the value."""
+        """A literal; a FLOAT32 is rounded. Raises `DmlcError` if the type cannot hold it."""
         if type(value) is int and dtype is DataType.INDEX:
             return self.add(_make_position(value))
         return self.add(_make_constant(value, dtype))
@@ -98,8 +97,7 @@ class BodyBuilder:
         return self.load(tensor, *[self.index(axis) for axis in range(len(tensor.extents))])
 
     def apply(self, name: str, *given: int) -> int:
-        """Operation on values of one type. Raises `DmlcError` for operands that it does not
-        take."""
+        """Operation on values of one type. Raises `DmlcError` for operands of another type."""
         operation = IR_OPERATIONS.get(name)
         if operation is None:
             raise UnknownNameError(unknown_name("operation", name, IR_OPERATIONS))

@@ -172,8 +172,7 @@ class Function:
             raise UnknownNameError(unknown) from None
 
     def readers(self) -> Mapping[str, tuple[str, ...]]:
-        """Names of the stages that read each tensor, in order; tensors that are never read are
-        missing."""
+        """Names of the stages that read each tensor, in order, for tensors that are read."""
         if not self._readers:
             found: dict[str, dict[str, None]] = {}
             for stage in self.stages:

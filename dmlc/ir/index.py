@@ -74,8 +74,7 @@ class IndexFacts:
 
     @functools.cached_property
     def forms(self) -> tuple[Affine[Index] | None, ...]:
-        """Affine form of each INDEX value: a sum of indices times constants; None if it has
-        none."""
+        """Affine form of each INDEX value: a sum of indices times constants, or None."""
         return find_affine(self.stage.body)
 
     @functools.cached_property
@@ -123,8 +122,7 @@ class IndexFacts:
     def evaluate_at(
         self, values: Sequence[int], places: Mapping[Index, Array]
     ) -> tuple[Array, ...]:
-        """Index-only values where the indices they depend on take the values in `places`, broadcast
-        to one shape."""
+        """Index-only values where indices take the values in `places`, broadcast to one shape."""
         found = evaluate_values(self.stage.body, values, places, self._tables)
         shape = np.broadcast_shapes(*(each.shape for each in places.values()))
         return tuple(np.broadcast_to(each, shape) for each in found)
@@ -165,9 +163,8 @@ class IndexFacts:
 
 
 def _reduce(combiner: str, dtype: DataType, points: Array, passing: Array) -> Array:
-    """Reduction along the last axis of the points that pass. For `argmin` and `argmax` it is the
-    first index of the smallest or largest value, with NaN more extreme than any number, and 0 if no
-    point passes."""
+    """Reduction along the last axis of the points that pass. For `argmin` and `argmax`, NaN is more
+    extreme than any number, and the result is the first such index, or 0 if no point passes."""
     bound = combiner.removeprefix("arg")
     identity = combiner_identity(bound, dtype)
     if bound != combiner:
@@ -371,8 +368,7 @@ def evaluate_instruction(
 
 
 def find_affine(body: Body) -> tuple[Affine[Index] | None, ...]:
-    """Affine form of each INDEX value of a body: a sum of indices times constants; None if it has
-    none."""
+    """Affine form of each INDEX value of a body: a sum of indices times constants, or None."""
     expect("body", body, Body, "an ir.Body")
     found: list[Affine[Index] | None] = []
     for instruction in body.instructions:

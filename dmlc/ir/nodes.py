@@ -86,8 +86,7 @@ class Apply:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Select:
-    """`condition ? then : otherwise`. The branch not chosen does not affect the result, even if it
-    is NaN."""
+    """`condition ? then : otherwise`. The branch not chosen has no effect, even if it is NaN."""
 
     condition: int
     then: int
@@ -456,8 +455,7 @@ Tensor: TypeAlias = Parameter | Table | Stage | Delay
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """Stage that is an output of the function, with the strides in elements of its stored tensor
-    (None: packed)."""
+    """Stage that is an output of the function, with its strides in elements (None: packed)."""
 
     name: str
     strides: tuple[Extent, ...] | None = None

@@ -45,8 +45,7 @@ def find_along(
 
 
 def reads_own_place(stage: Stage, load: Load) -> bool:
-    """Whether a load reads the element with the same index as the element that the stage
-    computes."""
+    """Whether a load reads the element at the same index as the one that the stage computes."""
     expect("stage", stage, Stage, "an ir.Stage")
     return is_own_place(stage, expect("load", load, Load, "an ir.Load"))
 

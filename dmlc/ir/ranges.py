@@ -237,8 +237,7 @@ def number_ranges(stages: Iterable[Stage]) -> dict[str, Interval]:
 
 
 def _find_reduced(stage: Stage) -> Interval | None:
-    """Interval of a positional reduction, or of the sum of an integer constant over the points that
-    pass a guard."""
+    """Interval of a positional reduction, or of a sum of one integer constant under a guard."""
     points = math.prod(e if isinstance(e, int) else math.inf for _, e in stage.axes)
     if stage.combiner in POSITIONAL_COMBINERS:
         return 0, max(points - 1, 0)

@@ -335,8 +335,7 @@ def show_version(version: tuple[int, int]) -> str:
 
 
 def _read_version(given: object, form: Form) -> tuple[int, int]:
-    """Version of a document, if this reader accepts it. The first version was a plain 1. Raises
-    `DmlcError`."""
+    """Version of a document, if this reader accepts it. (The first was a plain 1.)"""
     if given == 1 and type(given) is int:
         return (1, 0)
     found = re.fullmatch(r"(\d{1,9})\.(\d{1,9})", given) if isinstance(given, str) else None

@@ -120,8 +120,8 @@ def _apply(
 
 
 def _divide(name: str, given: Repeat, by: int | None, first: int, last: int) -> Repeat | None:
-    """Periodicity of a quotient or remainder where the dividend is not negative, as rounding
-    changes direction at 0."""
+    """Periodicity of a quotient or remainder of a dividend of at least 0, where rounding is
+    downwards."""
     if by is None or by <= 0 or math.isinf(given.low) or math.isinf(given.high):
         return None
     turn = -given.low / given.slope

@@ -1,8 +1,7 @@
-"""Scanner shared by the parsers of all text forms: tokens, lists, types, literals and nested
-values.
+"""Scanner shared by the parsers of all text forms: tokens, lists, types, literals, nested values.
 
 The parser of one IR is a `Scanner` with that IR's grammar. Errors are `DmlcError`s with their
-location. Nested calls are kept on an explicit stack, so that their depth is not limited.
+location. Nested calls are on an explicit stack, so that their depth is not limited.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ Item = TypeVar("Item")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Open(Generic[Value]):
-    """A call or an indexed load whose operands are being parsed; `token` names what is called or
-    loaded."""
+    """Call or load whose operands are being parsed; `token` names what is called or loaded."""
 
     token: Token
     closing: str

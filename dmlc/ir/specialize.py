@@ -70,8 +70,7 @@ def _change_sizes(
     change: Callable[[Extent], Extent],
     compute: Callable[[Symbol], Instruction],
 ) -> Function:
-    """Function with `change` applied to its extents and strides, and `compute` to its symbols in
-    bodies."""
+    """Function with `change` applied to extents and strides, and `compute` to symbols in bodies."""
 
     def settle(extents: Sequence[Extent]) -> tuple[Extent, ...]:
         return tuple(map(change, extents))

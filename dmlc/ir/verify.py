@@ -80,8 +80,7 @@ def verify(function: Function, pass_name: str = "", verified: Function | None = 
 
 
 def accept(function: Function) -> Function:
-    """The same function, marked as verified; for functions that users wrote. Raises `DmlcError` if
-    it is not well formed."""
+    """A user's function, marked as verified. Raises `DmlcError` if it is not well formed."""
     fault = find_fault(function)
     if fault is not None:
         raise DmlcError(f"this breaks a rule of the IR at {fault.node}: {fault.why}", fault.span)
@@ -393,8 +392,7 @@ def _check_body(
 
 
 def _note_range(stage: Stage, reach: dict[str, Interval]) -> None:
-    """Records the interval of an integer stage that is not checked again, for the stages that read
-    it."""
+    """Records the interval of an integer stage that is not checked again, for later stages."""
     held = stage_range(stage, Ranges.of(stage, reach)) if stage.dtype.is_integer else None
     if held is not None:
         reach[stage.name] = held

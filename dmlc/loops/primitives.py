@@ -537,8 +537,8 @@ def _put_apart(on: On, lanes: int, *, aligned: bool) -> Nest:
 
 @primitive()
 def interleave(on: On) -> Nest:
-    """Overlaps the first reduction of a loop's body, for the next step, with the rest of the
-    current step."""
+    """Overlaps the first reduction of a loop's body, for the next step, with the rest of this
+    one."""
     return on.replace(dataclasses.replace(on.loop, interleaved=True))
 
 
@@ -594,8 +594,7 @@ def pair(on: On) -> Nest:
 
 @primitive(takes_block=True)
 def stream(on: On) -> Nest:
-    """Makes a loop's vector stores bypass the caches, if the kernel touches more memory than these
-    hold."""
+    """Makes a loop's vector stores bypass the caches, if the kernel's footprint exceeds these."""
     loop = on.loop
     demand(loop.kind is Kind.VECTOR and not loop.extent, "loops in vectors stream")
     return dataclasses.replace(on.nest, streams=on.nest.streams | set(list_phases(loop)))

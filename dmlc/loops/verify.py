@@ -50,15 +50,13 @@ from dmlc.source import InternalError
 
 
 def verify_nest(nest: Nest) -> None:
-    """Raises `InternalError` with the violation if a nest does not compute each point of its phases
-    once."""
+    """Raises `InternalError` with the violation if a nest does not compute each point once."""
     _Verifier(nest).verify()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Digit:
-    """A loop as a digit of a point's number: its step, and its number of steps (None: all there
-    are)."""
+    """A loop as a digit of a point's index: its step, and its step count (None: all there are)."""
 
     loop: Loop
     step: int
@@ -217,8 +215,7 @@ class _Verifier:
         return [dims[axis] for axis in phase.space.inner if axis < len(dims)]
 
     def _verify_vector(self, path: Path, loop: Loop, what: str) -> None:
-        """Checks that a vector's operands and results are contiguous, unless it is marked
-        otherwise."""
+        """Checks that a vector's operands and results are contiguous, or marked as not."""
         found = loop.vectorization
         if found is not None:
             size = loop.dim.size if isinstance(loop.dim.size, int) else found.last
