@@ -99,7 +99,7 @@ class Plan:
         return np.take_along_axis(self.holds, column, axis=1) & inside
 
     def leaves_out(self, holds: Array) -> bool:
-        """Whether a condition with these values at the visited indices is false at one that is in
+        """Whether a condition, with its values at the visited indices, is false at one in
         bounds."""
         return bool(((self.places >= 0) & (self.places < self.size) & ~holds).any())
 
