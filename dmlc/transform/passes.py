@@ -234,30 +234,30 @@ class Draft:
         """Adds an element-wise stage to a reducing pass, which also stores it: it has the pass's
         points, and shares an operand with it. In a group that `is_new`, a reduction reads it, or a
         stage beside it."""
-        streams, course = self._streams, self._find_course(stage)
-        if streams is None or course is None or stage.reduction is not None:
+        streams, memory = self._streams, self._find_memory_order(stage)
+        if streams is None or memory is None or stage.reduction is not None:
             return False
-        sizes = [stage.extent(index) for index in course.indices]
+        sizes = [stage.extent(index) for index in memory.indices]
         for number, made in enumerate(self.opened):
             order = made.order if made.reduces and made.inner else None
             if order is None or [(*self.parallel, *made.inner)[d] for d in order] != sizes:
                 continue
-            axes = dict(zip(course.indices, order, strict=True))
+            axes = dict(zip(memory.indices, order, strict=True))
             if not self.reads_at_hand(stage, axes, number):
                 continue
-            shares = is_new or course.whole & made.whole
+            shares = is_new or memory.whole & made.whole
             if shares and (is_new or streams.refuse(stage, order, len(self.parallel)) is None):
                 return self._take(stage, axes, number)
         return False
 
-    def _find_course(self, stage: Stage) -> Course | None:
-        return None if self._streams is None else self._streams.find_course(stage)
+    def _find_memory_order(self, stage: Stage) -> MemoryOrder | None:
+        return None if self._streams is None else self._streams.find_memory_order(stage)
 
     def _find_order(self, stage: Stage, axes: Axes) -> tuple[int, ...] | None:
         """Memory order of a stage, as dimensions of a pass from outermost to innermost; None if it
         has none."""
-        course = self._find_course(stage)
-        return None if course is None else tuple(axes[index] for index in course.indices)
+        memory = self._find_memory_order(stage)
+        return None if memory is None else tuple(axes[index] for index in memory.indices)
 
     def reads_at_hand(self, stage: Stage, axes: Axes, number: int) -> bool:
         """Whether the stages of the group that a stage reads are available in a pass: reductions of
@@ -286,13 +286,13 @@ class Draft:
         if number == len(self.opened):
             reduces = stage.reduction is not None
             self.opened.append(OpenPass(self._inner(stage, axes), reduces, order))
-        made, course = self.opened[number], self._find_course(stage)
+        made, memory = self.opened[number], self._find_memory_order(stage)
         made.axes[stage.name] = axes
         made.reads.update(load.tensor for load in stage.body.loads())
-        if course is None or order != made.order:
+        if memory is None or order != made.order:
             made.order = None
         else:
-            made.whole |= course.whole
+            made.whole |= memory.whole
             if made.reduces and stage.reduction is None:
                 made.stores = True
                 made.whole.add(stage.name)
@@ -364,7 +364,7 @@ def _map_reduction(stage: Stage) -> Axes | None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Course:
+class MemoryOrder:
     """Memory order of a stage's loop nest that suits all tensors it accesses."""
 
     indices: tuple[Index, ...]
@@ -381,7 +381,7 @@ class Streams:
         self._budget = budget
         # On a CPU a launch costs next to nothing, and few kernels are that small.
         self.launch_bytes = budget.launch_bytes if budget.held else 0
-        self._courses: dict[str, Course | None] = {}
+        self._memory_orders: dict[str, MemoryOrder | None] = {}
         strides = {p.name: p.strides for p in function.parameters}
         strides |= {r.name: r.strides for r in function.results}
         self._uneven = {n for n, own in strides.items() if own and not self._is_even(n, own)}
@@ -393,14 +393,14 @@ class Streams:
         falls = (find_least(a - b) > 0 for a, b in itertools.pairwise(long))
         return long[-1:] in ([], [1]) and all(falls)
 
-    def find_course(self, stage: Stage) -> Course | None:
+    def find_memory_order(self, stage: Stage) -> MemoryOrder | None:
         """Memory order of a stage; None if its tensors have no common order, or it computes with
         indices."""
-        if stage.name not in self._courses:
-            self._courses[stage.name] = self._make_course(stage)
-        return self._courses[stage.name]
+        if stage.name not in self._memory_orders:
+            self._memory_orders[stage.name] = self._make_memory_order(stage)
+        return self._memory_orders[stage.name]
 
-    def _make_course(self, stage: Stage) -> Course | None:
+    def _make_memory_order(self, stage: Stage) -> MemoryOrder | None:
         if stage.body.guard is not None:
             return None
         if has_positions(stage) and not self._budget.has_positions:
@@ -424,7 +424,9 @@ class Streams:
         for _, found in located:
             if any(rank[a] >= rank[b] for a, b in itertools.pairwise(found)):
                 return None
-        return Course(indices, frozenset(tensor for tensor, found in located if found == indices))
+        return MemoryOrder(
+            indices, frozenset(tensor for tensor, found in located if found == indices)
+        )
 
     def _locate(self, stage: Stage, load: Load) -> tuple[Index, ...] | None:
         """Index along each axis longer than 1 of a loaded tensor, if each ranges over the whole
