@@ -60,7 +60,7 @@ from dmlc.transform.pointwise import find_copies, find_shifting, inline_pointwis
 from dmlc.transform.reuse import Reuse
 from dmlc.transform.signs import Sign, Signs
 from dmlc.transform.simplify import list_live, redirect_loads
-from dmlc.transform.straighten import Course, close_loops, straighten
+from dmlc.transform.straighten import LoopAdjoints, close_loops, straighten
 from dmlc.transform.weigh import sum_weights
 
 
@@ -107,22 +107,22 @@ def differentiate(
         if not dtype.is_float:
             raise DmlcError(f"'{name}' has no gradient: it holds {dtype.name}", tensors[name].span)
     new = (*given.values(), *names.values(), *(kept or {}).values())
-    straight, course = straighten(function, new, given)
-    freed, own = _free_names(straight, (*new, *course.names()))
+    straight, adjoints = straighten(function, new, given)
+    freed, own = _free_names(straight, (*new, *adjoints.names()))
     reverse = _Reverse(
         freed,
-        [own.get(name, name) for name in (*wrt, *course.outgoing)],
-        {own.get(name, name): parameter for name, parameter in (*given.items(), *course.seeds())},
-        {own.get(name, name): result for name, result in {**names, **course.outgoing}.items()},
+        [own.get(name, name) for name in (*wrt, *adjoints.outgoing)],
+        {own.get(name, name): parameter for name, parameter in (*given.items(), *adjoints.seeds())},
+        {own.get(name, name): result for name, result in {**names, **adjoints.outgoing}.items()},
         {own.get(name, name): parameter for name, parameter in (kept or {}).items()},
-        course.renamed(own),
+        adjoints.renamed(own),
     )
     reverse.run()
     found = reverse.finish()
     before = {made: name for name, made in own.items()}
     vanishing = [before.get(name, name) for name in found.vanishing]
     return dataclasses.replace(
-        found, vanishing=tuple(name for name in vanishing if name not in course.outgoing)
+        found, vanishing=tuple(name for name in vanishing if name not in adjoints.outgoing)
     )
 
 
@@ -158,9 +158,9 @@ class _Reverse:
         given: Mapping[str, str],
         names: Mapping[str, str],
         kept: Mapping[str, str],
-        course: Course,
+        adjoints: LoopAdjoints,
     ) -> None:
-        self.course = course
+        self.adjoints = adjoints
         self.function = function
         self.wrt = wrt
         self.given = given
@@ -171,7 +171,7 @@ class _Reverse:
         self.taken = dict.fromkeys((*self.tensors, *given.values(), *kept.values()))
         self.taken |= dict.fromkeys(names.values())
         # Adjoints of two steps meet at the values that one step passes to the next.
-        self.stages = inline_pointwise(function, {*kept, *self.copies, *course.incoming})
+        self.stages = inline_pointwise(function, {*kept, *self.copies, *adjoints.incoming})
         forward = {stage.name: stage for stage in self.stages}
         self.reuse = Reuse(forward, [name for name in kept if name in forward])
         self.moving = self._find_moving()
@@ -477,7 +477,7 @@ class _Reverse:
         )
         made = made.with_stages(clamp_reads(made, made.stages))
         verify(made, "differentiate", function)
-        made = close_loops(made, self.course, self.taken)
+        made = close_loops(made, self.adjoints, self.taken)
         verify(made, "close_loops")
         return Gradient(made, tuple(self.vanishing), tuple(self.choices))
 
@@ -487,7 +487,7 @@ class _Reverse:
             live = tuple(list_live(stages, wanted))
             read = {load.tensor for stage in live for load in stage.body.loads()}
             whole = set(wanted)
-            for loop in self.course.loops:
+            for loop in self.adjoints.loops:
                 names = {*loop.stages, *(delay.name for delay in loop.delays)}
                 if not names.isdisjoint(read):
                     whole.update(loop.stages)

@@ -18,7 +18,7 @@ from dmlc.transform.simplify import redirect_loads
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Course:
+class LoopAdjoints:
     """The loops of a function, and the names of the adjoints that pass between steps."""
 
     loops: tuple[Loop, ...] = ()
@@ -34,21 +34,21 @@ class Course:
     def seeds(self) -> Iterable[tuple[str, str]]:
         return self.incoming.items()
 
-    def renamed(self, names: Mapping[str, str]) -> Course:
+    def renamed(self, names: Mapping[str, str]) -> LoopAdjoints:
         """The same for renamed stages."""
         loops = tuple(_rename(loop, names) for loop in self.loops)
         incoming = {names.get(name, name): own for name, own in self.incoming.items()}
-        return Course(loops, incoming, self.outgoing)
+        return LoopAdjoints(loops, incoming, self.outgoing)
 
 
 def straighten(
     function: Function, taken: Iterable[str], given: Collection[str]
-) -> tuple[Function, Course]:
+) -> tuple[Function, LoopAdjoints]:
     """Function without loops, whose delays are parameters; the same object if it has none. Adjoints
     get names not in `taken`. Stages in `given` may have no delay."""
     function = drop_short_loops(function)
     if not function.loops:
-        return function, Course()
+        return function, LoopAdjoints()
     names = dict.fromkeys((*function.tensors(), *taken))
     incoming: dict[str, str] = {}
     outgoing: dict[str, str] = {}
@@ -67,28 +67,28 @@ def straighten(
     straight = dataclasses.replace(
         function, parameters=(*function.parameters, *added), loops=(), in_place=()
     )
-    return straight, Course(function.loops, incoming, outgoing)
+    return straight, LoopAdjoints(function.loops, incoming, outgoing)
 
 
-def close_loops(made: Function, course: Course, taken: dict[str, None]) -> Function:
+def close_loops(made: Function, adjoints: LoopAdjoints, taken: dict[str, None]) -> Function:
     """Gradient of a straightened function, with the loops that it reads of the function, and those
     of the adjoints."""
-    if not course.loops:
+    if not adjoints.loops:
         return made
     loops: list[Loop] = []
     names = {stage.name for stage in made.stages}
     stages = list(made.stages)
-    gone = set(course.names())
-    for loop in course.loops:
+    gone = set(adjoints.names())
+    for loop in adjoints.loops:
         if loop.stages[0] in names:
             loops.append(loop)
             stages = _shift_reads(stages, loop, taken)
         gone.update(delay.name for delay in loop.delays)
-    for loop in reversed(course.loops):
+    for loop in reversed(adjoints.loops):
         delays = [
-            Delay(course.incoming[d.of], d.dtype, d.extents, course.outgoing[d.name], d.span)
+            Delay(adjoints.incoming[d.of], d.dtype, d.extents, adjoints.outgoing[d.name], d.span)
             for d in loop.delays
-            if d.name in course.outgoing
+            if d.name in adjoints.outgoing
         ]
         stages, back = gather_loop(stages, delays, not loop.backwards, loops)
         if back is not None:
