@@ -124,7 +124,7 @@ def make_tile(frame: Frame, accumulators: Sequence[Accumulator], tile: Tile) -> 
     return Accumulators(accumulators, {}, arrays, tile=tile)
 
 
-def fill_tile(frame: Frame, state: Accumulators) -> list[k.Statement]:
+def initialize_tile(frame: Frame, state: Accumulators) -> list[k.Statement]:
     """Sets a tile to the initial values."""
     tile, place = find_tile(state), frame.variable("j")
     body = [
@@ -160,7 +160,7 @@ def copy_tile(
     return made
 
 
-def enter_block(
+def combine_block(
     frame: Frame, state: Accumulators, output: k.Expression, points: Sequence[State]
 ) -> list[k.Statement]:
     """Combines points with a tile, or arrays, at an output."""
@@ -168,7 +168,7 @@ def enter_block(
     return [
         made
         for (each, own), other in zip(state.pair(), points, strict=True)
-        for made in enter_arrays(frame, each, own, place, other)
+        for made in combine_arrays(frame, each, own, place, other)
     ]
 
 
@@ -188,7 +188,7 @@ def _walk_arrays(
     return body if size == lanes else [k.For(place, index(0), index(size), lanes, tuple(body))]
 
 
-def fill(frame: Frame, state: Accumulators) -> list[k.Statement]:
+def initialize(frame: Frame, state: Accumulators) -> list[k.Statement]:
     """Sets arrays to the initial values."""
     return _walk_arrays(
         frame,
@@ -209,14 +209,14 @@ def load(
     return Accumulators(state.accumulators, {lanes: made}), body
 
 
-def keep(state: Accumulators, held: Accumulators, output: k.Expression) -> list[k.Statement]:
+def store_back(state: Accumulators, held: Accumulators, output: k.Expression) -> list[k.Statement]:
     """Stores the registers of `load` back to the arrays."""
     (registers,) = held.registers.values()
     pairs = zip(state.arrays, registers, strict=True)
     return [put for arrays, own in pairs for put in arrays.write(output, own)]
 
 
-def enter(
+def combine_registers(
     frame: Frame, state: Accumulators, lanes: int, points: Sequence[State]
 ) -> list[k.Statement]:
     """Combines points with registers."""
@@ -227,7 +227,7 @@ def enter(
     return made
 
 
-def enter_arrays(
+def combine_arrays(
     frame: Frame, each: Accumulator, own: Arrays, place: k.Expression, other: State
 ) -> list[k.Statement]:
     """Combines a state, or a point, with arrays at an offset."""
@@ -244,16 +244,16 @@ def flush(
         return _walk_arrays(
             frame,
             whole,
-            lambda number, each, own, at, lanes: enter_arrays(
+            lambda number, each, own, at, lanes: combine_arrays(
                 frame, each, own, at, part.arrays[number].read(at, lanes)
             ),
         )
     made: list[k.Statement] = []
     for lanes, states in part.registers.items():
         if whole.arrays:
-            made += enter_block(frame, whole, output, states)
+            made += combine_block(frame, whole, output, states)
         else:
-            made += enter(frame, whole, lanes, states)
+            made += combine_registers(frame, whole, lanes, states)
     return made
 
 
@@ -274,7 +274,7 @@ def join_lanes(
     while half:
         for each, own in state.pair():
             other = own.read(add(first, index(half)), half)
-            body += enter_arrays(frame, each, own, first, other)
+            body += combine_arrays(frame, each, own, first, other)
         half //= 2
     if count is None:
         made: list[tuple[k.Local, ...]] = []
@@ -313,12 +313,12 @@ def join_vectors(frame: Frame, state: Accumulators) -> tuple[Accumulators, list[
     return dataclasses.replace(state, registers={1: made}), body
 
 
-def have_at_hand(frame: Frame, state: Accumulators, body: list[k.Statement]) -> None:
+def publish_results(frame: Frame, state: Accumulators, body: list[k.Statement]) -> None:
     """Makes the results readable by later phases: the accumulators, and the reductions computed
     from them."""
     if state.arrays:
         for each, arrays in state.pair():
-            _have_arrays(frame, each, arrays)
+            _publish_arrays(frame, each, arrays)
         return
     (states,) = state.registers.values()
     for each, own in zip(state.accumulators, states, strict=True):
@@ -331,7 +331,7 @@ def have_at_hand(frame: Frame, state: Accumulators, body: list[k.Statement]) -> 
             frame.local[stage] = always(value)
 
 
-def _have_arrays(frame: Frame, each: Accumulator, arrays: Arrays) -> None:
+def _publish_arrays(frame: Frame, each: Accumulator, arrays: Arrays) -> None:
     def part(number: int) -> Near:
         return lambda place, lanes: arrays.read(place, lanes)[number]
 

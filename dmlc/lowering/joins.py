@@ -15,7 +15,7 @@ from dmlc.loops.accumulate import merge
 from dmlc.lowering.accumulators import (
     Accumulators,
     Arrays,
-    enter_arrays,
+    combine_arrays,
     find_tile,
     name_arrays,
 )
@@ -112,7 +112,7 @@ def join_tiles(
                 made += own.write(place, shared.read(begin, width))
                 for part in range(1, side):
                     other = shared.read(add(begin, index(part * steps[axis] * width)), width)
-                    made += enter_arrays(frame, each, own, place, other)
+                    made += combine_arrays(frame, each, own, place, other)
     return made
 
 

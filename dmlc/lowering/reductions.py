@@ -20,20 +20,20 @@ from dmlc.loops.nodes import Kind, Loop, Nest, Node, Point, Reduce, Rescale, fin
 from dmlc.lowering.accumulators import (
     Accumulators,
     always,
+    combine_block,
+    combine_registers,
     copy_tile,
-    enter,
-    enter_block,
-    fill,
-    fill_tile,
     find_tile,
     flush,
-    have_at_hand,
+    initialize,
+    initialize_tile,
     join_lanes,
     join_vectors,
-    keep,
     load,
     make_arrays,
     make_tile,
+    publish_results,
+    store_back,
 )
 from dmlc.lowering.joins import join_items, join_tiles
 from dmlc.lowering.scope import Scope
@@ -79,14 +79,14 @@ class Reductions:
         body: list[k.Statement] = []
         if node.tile is not None:
             state = make_tile(frame, accumulators, node.tile)
-            body = fill_tile(frame, state)
+            body = initialize_tile(frame, state)
             if outer is not None:
                 body = copy_tile(state, outer, scope.output, back=False)
         elif node.resumes and outer is not None:
             state, body = load(frame, outer, scope.output, scope.lanes)
         elif outer is None and number in self._begun:
             state = self._begun[number]
-            body = fill(frame, state)
+            body = initialize(frame, state)
         elif node.array:
             across = any(n.kind is Kind.VECTOR and n.dim is self._nest.block for n in loops)
             wide = next((n.step for n in loops if n.kind is Kind.VECTOR), 1)
@@ -96,7 +96,7 @@ class Reductions:
             state = make_arrays(
                 frame, accumulators, suffix, self._width() if is_blocked else 1, lanes
             )
-            body = fill(frame, state)
+            body = initialize(frame, state)
         else:
             nested = any(isinstance(n, Reduce) for n in walk(node.body))
             state = Accumulators(
@@ -117,7 +117,7 @@ class Reductions:
             self._begun[number] = state
             return body
         if node.resumes and outer is not None:
-            return body + keep(outer, state, scope.output)
+            return body + store_back(outer, state, scope.output)
         if outer is not None:
             if node.joins:
                 body += self._join(node, state, node.joins)
@@ -194,7 +194,7 @@ class Reductions:
             )
             value = finish(each.reduction, own, each.reduction.dtype, in_order=state.serial)
             return [*body, self._values.put(node.into, value, scope)]
-        have_at_hand(frame, state, body)
+        publish_results(frame, state, body)
         return body
 
     def _join(self, node: Reduce, state: Accumulators, axis: str) -> list[k.Statement]:
@@ -264,5 +264,5 @@ class Reductions:
             values = [emitter.value(n, lanes) for n in reduction.values]
             points.append(contribute(accumulator.slots, values, guard, place))
         if state.arrays:
-            return enter_block(self._frame, state, scope.output, points)
-        return enter(self._frame, state, lanes, points)
+            return combine_block(self._frame, state, scope.output, points)
+        return combine_registers(self._frame, state, lanes, points)
