@@ -23,7 +23,7 @@ from dmlc.kernel.rewrite import (
     walk,
     walk_statements,
 )
-from dmlc.kernel.sums import Sum, add_up, express, find_rest
+from dmlc.kernel.sums import Sum, add_up, express, find_remainder
 from dmlc.scalars import DataType
 
 _LANES = 4
@@ -86,7 +86,7 @@ class _Holder:
         if len(found) != 1:
             return None
         _, others = place.part(lambda term: term == found[0].variable)
-        if find_rest(others, self.lanes, sums) != 0:
+        if find_remainder(others, self.lanes, sums) != 0:
             return None
         is_whole = self.lanes > 1 and len(list_steps(found[0])) % self.lanes == 0
         return found[0] if is_whole else None

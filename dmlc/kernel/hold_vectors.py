@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index
 from dmlc.kernel.rewrite import find_body, replace_body, walk_parts, walk_statements
-from dmlc.kernel.sums import Sum, add_up, find_rest, note
+from dmlc.kernel.sums import Sum, add_up, find_remainder, note
 from dmlc.kernel.target import Limits
 
 
@@ -29,7 +29,7 @@ def hold_buffers(kernel: k.Kernel, limits: Limits) -> k.Kernel:
             return
         whole = max(lanes, own)
         if limits.vector_lanes == 0 and (
-            own != wide.get(buffer, whole) or find_rest(add_up(place, sums), own, sums) != 0
+            own != wide.get(buffer, whole) or find_remainder(add_up(place, sums), own, sums) != 0
         ):
             uneven.add(buffer)
         wide[buffer] = whole
@@ -69,7 +69,7 @@ def hold_arrays(kernel: k.Kernel, limits: Limits) -> k.Kernel:
         for part in walk_parts(statement):
             if isinstance(part, k.LoadLocal):
                 (narrow if part.type.lanes == 1 else read).add(part.array)
-                if find_rest(add_up(part.index, sums), lanes, sums) != 0:
+                if find_remainder(add_up(part.index, sums), lanes, sums) != 0:
                     uneven.add(part.array)
     wide = read - narrow - (parted & uneven)
     arrays = tuple(

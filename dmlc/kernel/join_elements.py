@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dmlc.index.affine import Affine
 from dmlc.kernel import nodes as k
 from dmlc.kernel.rewrite import NUMBER, find_body, replace_body, walk_parts
-from dmlc.kernel.sums import Sum, add_up, find_rest, note
+from dmlc.kernel.sums import Sum, add_up, find_remainder, note
 from dmlc.kernel.target import Limits
 from dmlc.scalars import DataType
 
@@ -132,7 +132,7 @@ class _Joiner:
             if kind.lanes != self._unit or buffer not in self._widths:
                 continue
             place, width = add_up(index, sums), self._widths[buffer]
-            lane = find_rest(place, width, sums)
+            lane = find_remainder(place, width, sums)
             if lane is None:
                 continue
             key = (buffer, is_stored, place.plus(Affine(lane), -1))

@@ -48,13 +48,13 @@ def note(statement: k.Statement, known: dict[str, Sum]) -> None:
             pass
 
 
-def find_rest(place: Sum, multiple: int, known: Mapping[str, Sum]) -> int | None:
+def find_remainder(place: Sum, multiple: int, known: Mapping[str, Sum]) -> int | None:
     """Remainder of an index modulo `multiple`, a power of two, if it is the same for all its
     values; else None."""
-    return _Rests(known).find_sum(place, multiple)
+    return _Remainders(known).find_sum(place, multiple)
 
 
-class _Rests:
+class _Remainders:
     """Remainders of terms, cached: shared terms would otherwise be visited exponentially often."""
 
     def __init__(self, known: Mapping[str, Sum]) -> None:
