@@ -18,10 +18,10 @@ from dmlc.loops.nodes import (
     Stage,
     find_shared,
     inside,
+    list_arrangements,
     list_dims,
     list_loops,
     list_phases,
-    list_standings,
     walk,
 )
 from dmlc.loops.script import ScheduleError, demand, replace_node
@@ -117,7 +117,7 @@ def take_lanes(nest: Nest, loop: Loop, name: str, extent: int, *, own: bool = Fa
 
 def demand_free(nest: Nest, name: str) -> None:
     """Refuses an axis of all work items whose name a block uses for its own."""
-    taken = {own for axes in list_standings(nest) for own, _ in axes}
+    taken = {own for axes in list_arrangements(nest) for own, _ in axes}
     demand(name not in taken, f"a block has an axis '{name}' of its own")
 
 

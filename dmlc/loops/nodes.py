@@ -407,7 +407,7 @@ def is_once(loop: Loop, bounds: Taken) -> bool:
     return most is not None and any(most <= n.step * n.extent for n in lanes)
 
 
-def list_standings(nest: Nest) -> list[tuple[tuple[str, int], ...]]:
+def list_arrangements(nest: Nest) -> list[tuple[tuple[str, int], ...]]:
     """Further arrangements of a group's work items along other axes, as where they fill buffers.
     Each block of loops has its own."""
     named, made = dict(nest.lanes), list[tuple[tuple[str, int], ...]]()

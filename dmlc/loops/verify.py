@@ -36,10 +36,10 @@ from dmlc.loops.nodes import (
     Tile,
     Turns,
     Where,
+    list_arrangements,
     list_items,
     list_named,
     list_phases,
-    list_standings,
     walk,
 )
 from dmlc.loops.paths import Path, excludes, list_paths
@@ -155,7 +155,7 @@ class _Verifier:
             self._demand(not twice, f"several {kind} are called {', '.join(twice)}")
         self._demand(nest.streams <= set(range(len(nest.phases))), "no such phase streams")
         groups = math.prod(extent for _, extent in nest.lanes)
-        for axes in (nest.lanes, *list_standings(nest)):
+        for axes in (nest.lanes, *list_arrangements(nest)):
             fits = math.prod(extent for _, extent in axes) <= groups
             self._demand(fits, "there are not so many work items where a block has its own axes")
         self._demand(set(buffers) <= set(nest.buffers), "a buffer is not the nest's")
@@ -180,7 +180,7 @@ class _Verifier:
             others = sum(n.kind is Kind.GROUP for (*_, n) in self._paths if isinstance(n, Loop))
             self._demand(fits and others == 1, f"{what} is not the outermost, or not the only one")
         if loop.kind is Kind.LANE:
-            axes = dict(axis for own in (nest.lanes, *list_standings(nest)) for axis in own)
+            axes = dict(axis for own in (nest.lanes, *list_arrangements(nest)) for axis in own)
             self._demand(axes.get(loop.wanted, 1) == loop.extent, f"{what} has no such work items")
             taken = [n for n in around if n.kind is Kind.LANE]
             free = all(n.wanted != loop.wanted for n in taken)

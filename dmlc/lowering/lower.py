@@ -47,9 +47,9 @@ from dmlc.loops.nodes import (
     Turns,
     Where,
     comes_out_even,
+    list_arrangements,
     list_items,
     list_phases,
-    list_standings,
     walk,
 )
 from dmlc.loops.phases import Scatter
@@ -88,7 +88,7 @@ class _Writer:
     ) -> None:
         self.frame = frame
         self._nest = nest
-        self._standings = list_standings(nest)
+        self._arrangements = list_arrangements(nest)
         self._values = values = Values(nest, frame, streaming)
         self._items: dict[str, k.Expression] = {}
         """Coordinate of this work item along each axis of its group."""
@@ -105,7 +105,7 @@ class _Writer:
     def _name_items(self) -> list[k.Statement]:
         """Definitions of this work item's coordinates."""
         body: list[k.Statement] = []
-        for axes in (self._nest.lanes, *self._standings):
+        for axes in (self._nest.lanes, *self._arrangements):
             extents = [extent for _, extent in axes]
             digits = split_number(k.Position(k.Geometry.LANE), extents)
             for (name, extent), digit in zip(axes, digits, strict=True):
@@ -121,7 +121,7 @@ class _Writer:
 
     def _write_node(self, node: Node, scope: Scope) -> list[k.Statement]:
         own = list_items(node)
-        stands = isinstance(node, Loop) and node.kind is Kind.LANE and own in self._standings
+        stands = isinstance(node, Loop) and node.kind is Kind.LANE and own in self._arrangements
         if isinstance(node, Loop) and stands and scope.origins is None:
             # A block with its own arrangement of the items may use only some of them.
             there = math.prod(side for _, side in self._nest.lanes)
@@ -190,7 +190,7 @@ class _Writer:
             return []
         loops = [n for n in walk((node,), filled=False) if isinstance(n, Loop)]
         taken = {loop.wanted for loop in loops if loop.kind is Kind.LANE}
-        others = {name for axes in self._standings for name, _ in axes}
+        others = {name for axes in self._arrangements for name, _ in axes}
         stands_elsewhere = not others.isdisjoint(taken | scope.used)
         points = [n for n in walk((node,) if idle else ()) if isinstance(n, Point)]
         # Private arrays are filled by every item.
