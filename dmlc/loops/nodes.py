@@ -442,7 +442,7 @@ def find_shared(node: Reduce) -> list[str]:
     return list(dict.fromkeys(n.wanted for n in loops))
 
 
-def comes_out_even(dim: Dim, step: int) -> bool:
+def is_multiple_of(dim: Dim, step: int) -> bool:
     """Whether a dimension is a multiple of the step, in every chunk if it is a chunk of a longer
     one."""
     whole = dim.size if dim.piece is None else dim.piece[1]

@@ -46,7 +46,7 @@ from dmlc.loops.nodes import (
     Stage,
     Turns,
     Where,
-    comes_out_even,
+    is_multiple_of,
     list_arrangements,
     list_items,
     list_phases,
@@ -354,7 +354,7 @@ class _Writer:
             lengths = [
                 operate("lt", operate("sub", stop, scope.start(dim)), index(step))
                 for dim, step in node.steps
-                if (stop := scope.span(dim).stop) is not None and not comes_out_even(dim, step)
+                if (stop := scope.span(dim).stop) is not None and not is_multiple_of(dim, step)
             ]
             zeros = guard([functools.reduce(either, lengths)], zeros) if lengths else []
         return [*zeros, *made]

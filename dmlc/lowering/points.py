@@ -31,8 +31,8 @@ from dmlc.loops.nodes import (
     Reduce,
     Stage,
     Turns,
-    comes_out_even,
     find_shared,
+    is_multiple_of,
     list_loops,
     list_phases,
     walk,
@@ -81,7 +81,7 @@ class Points:
             counted = node.extent and node.kind in (Kind.UNROLL, Kind.LOOP)
             if counted and further[0].dim.within is dim:
                 # Some of the steps may start out of bounds.
-                is_whole = comes_out_even(dim, node.step * node.extent)
+                is_whole = is_multiple_of(dim, node.step * node.extent)
                 scope = scope.narrow(dim, is_loose=not is_whole)
             if counted and not further[0].extent:
                 place = self._frame.name(body, f"first_{dim.wanted}", place)
@@ -250,7 +250,7 @@ class Points:
         single = dim.count_steps(step) <= 1
         if single or not isinstance(dim.size, int) or isinstance(start, k.Literal):
             return scope.narrow(dim, start=start)
-        is_block, is_whole = dim is self._nest.block, comes_out_even(dim, step)
+        is_block, is_whole = dim is self._nest.block, is_multiple_of(dim, step)
         start = self._frame.name(body, "first" if is_block else f"first_{dim.wanted}", start)
         if first.dim.within is dim:
             # Tiles check the end of the whole dimension.
