@@ -15,7 +15,7 @@ from dmlc.loops.phases import Phase, with_elements
 from dmlc.scalars import DataType
 
 
-def take_out(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Phase]:
+def hoist_values(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Phase]:
     """The phase to run before, over parallel dimensions alone, and the phase without the hoisted
     values.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from dmlc.loops.hoist import take_out
+from dmlc.loops.hoist import hoist_values
 from dmlc.loops.legality import (
     demand_serial,
     demand_unpacked,
@@ -241,7 +241,9 @@ def hoist(on: On) -> Nest:
     demand(loop.dim is nest.block, "what is hoisted is of a block of outputs")
     _demand_innermost(nest, loop)
     (number,) = list_phases(loop)
-    before, rest = take_out(nest.phases[number], find_axis(nest, number, loop), len(nest.buffers))
+    before, rest = hoist_values(
+        nest.phases[number], find_axis(nest, number, loop), len(nest.buffers)
+    )
     if before is None:
         raise ScheduleError("nothing that takes work is the same for all points of an output")
     size = loop.dim.size if isinstance(loop.dim.size, int) else 0
