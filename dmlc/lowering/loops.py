@@ -72,7 +72,7 @@ class Loops(Points):
                 return self._write_counted(node, scope)
             case Kind.VECTOR if node.extent:
                 wide = dataclasses.replace(scope, lanes=node.step)
-                return self._settle(node, wide, scope.start(node.dim), [])
+                return self._fix(node, wide, scope.start(node.dim), [])
             case _ if node.vectorization is not None:
                 return self._write_vectorized(node, scope)
             case _:
@@ -88,19 +88,19 @@ class Loops(Points):
         is_loose = self._limit is not None or not exact
         scope = scope.narrow(dim, is_loose=is_loose)
         if isinstance(dim.size, int) and dim.size <= step:
-            return self._settle(node, scope, index(0), body)
+            return self._fix(node, scope, index(0), body)
         number: k.Expression = k.Position(k.Geometry.GROUP)
         loops = list_loops(node.body, dim)
         if not loops or loops[0].extent:
             if node.wanted and loops:
                 number = self._frame.name(body, node.wanted, number)
-            return self._settle(node, scope, multiply(number, step), body)
+            return self._fix(node, scope, multiply(number, step), body)
         start = self._frame.name(body, node.wanted, multiply(number, step))
         end: k.Expression = add(start, index(step))
         if is_loose:
             end = operate("min", end, dim.count)
         stop = self._frame.name(body, "end", end)
-        return self._settle(node, scope.narrow(dim, stop=stop, is_loose=False), start, body)
+        return self._fix(node, scope.narrow(dim, stop=stop, is_loose=False), start, body)
 
     def _write_partition(self, node: Loop, scope: Scope) -> list[k.Statement]:
         """A loop over work groups that use vectors if all of their points are in bounds; the last
@@ -110,17 +110,17 @@ class Loops(Points):
         scalar = dataclasses.replace(node, body=_scalarize(node.body, dim))
         size = dim.size if isinstance(dim.size, int) else None
         if size is not None and size < step:
-            return self._settle(scalar, beyond, index(0), body)
+            return self._fix(scalar, beyond, index(0), body)
         if size == step:
-            return self._settle(node, within, index(0), body)
+            return self._fix(node, within, index(0), body)
         start = self._frame.name(body, "begin", multiply(k.Position(k.Geometry.GROUP), step))
         if size is not None and size % step == 0 and self._limit is None:
-            return self._settle(node, within, start, body)
+            return self._fix(node, within, start, body)
         inside = operate("le", add(start, index(step)), dim.count)
         flag = self._frame.name(body, "whole", inside)
         outside = k.Operate(OPERATIONS["not"], (flag,), k.BOOL)
-        whole = self._settle(node, within, start, [])
-        rest = self._settle(scalar, beyond, start, [])
+        whole = self._fix(node, within, start, [])
+        rest = self._fix(scalar, beyond, start, [])
         return [*body, k.If(flag, tuple(whole)), k.If(outside, tuple(rest))]
 
     def _write_lane(self, node: Loop, scope: Scope) -> list[k.Statement]:
@@ -128,7 +128,7 @@ class Loops(Points):
         scope = dataclasses.replace(scope, used=scope.used | {node.wanted})
         scope = self._note_end(node, scope, body)
         if node.extent == 1:
-            return self._settle(node, scope, scope.start(dim), body)
+            return self._fix(node, scope, scope.start(dim), body)
         start = add(scope.start(dim), multiply(self._items[node.wanted], node.step))
         inner = list_loops(node.body, dim)
         if any(n.step <= node.step or n.kind is Kind.VECTOR for n in inner if not n.extent):
@@ -137,7 +137,7 @@ class Loops(Points):
             # An item that starts beyond the end has an empty range.
             end = operate("max", start, operate("min", add(start, index(node.step)), stop))
             scope = scope.narrow(dim, stop=self._frame.name(body, f"end_{dim.wanted}", end))
-        return self._settle(node, scope, start, body)
+        return self._fix(node, scope, start, body)
 
     def _note_end(self, node: Loop, scope: Scope, body: list[k.Statement]) -> Scope:
         """Records that a loop may overrun its dimension, or the shorter last chunk of one."""
@@ -159,7 +159,7 @@ class Loops(Points):
         scope = self._note_end(node, scope, body)
         start = scope.start(dim)
         if node.extent == 1:
-            return self._settle(node, scope, start, body)
+            return self._fix(node, scope, start, body)
         number = self._frame.variable(node.wanted)
         counted = any(buffer.rows is node.dim for buffer in self._nest.buffers)
         if counted:
@@ -168,13 +168,13 @@ class Loops(Points):
             counted, further = True, multiply(number, node.output)
             scope = dataclasses.replace(scope, output=add(scope.output, further))
         if node.step == 1 and not scope.packs and not counted:
-            made = self._settle(node, scope, number, [])
+            made = self._fix(node, scope, number, [])
             last = add(start, index(node.extent))
             each = k.For(number, start, last, 1, tuple(made), unroll=unroll, rolled=not unroll)
             return body + transpose_square(self._frame, each)
         packs = {buffer: (into, number) for buffer, (into, _) in scope.packs.items()}
         scope = dataclasses.replace(scope, packs=packs)
-        made = self._settle(node, scope, add(start, multiply(number, node.step)), [])
+        made = self._fix(node, scope, add(start, multiply(number, node.step)), [])
         last = index(node.extent)
         each = k.For(number, index(0), last, 1, tuple(made), unroll=unroll, rolled=not unroll)
         return [*body, each]
@@ -190,7 +190,7 @@ class Loops(Points):
         parted = is_wide or (node.step > 1 and written_out)
         length = subtract_known(stop, start)
         if not parted and length is not None and length <= node.step:
-            return self._settle(node, scope, start, body)
+            return self._fix(node, scope, start, body)
         if node.interleaved:
             return body + self._write_interleaved(node, scope, start, stop)
         counted = itertools.takewhile(lambda n: n.extent, finer)
@@ -221,7 +221,7 @@ class Loops(Points):
         scope = scope.narrow(dim, stop=stop)
         length = subtract_known(stop, start)
         if length is None and start == index(0) and is_once(node, self._bounds):
-            return body + self._settle(once, scope.narrow(dim, is_loose=True), start, [])
+            return body + self._fix(once, scope.narrow(dim, is_loose=True), start, [])
         if length is None:
             gone = stop if start == index(0) else operate("sub", stop, start)
             rest = operate("mod", gone, index(node.step))
@@ -248,9 +248,9 @@ class Loops(Points):
         if self._is_row(node):
             scope = self._name_bases(node, scope, body)
         if length is not None and length <= node.step:
-            return body + self._settle(node, scope, first, [])
+            return body + self._fix(node, scope, first, [])
         variable = self._frame.variable(node.wanted)
-        made = self._settle(node, scope, variable, [])
+        made = self._fix(node, scope, variable, [])
         return [*body, k.For(variable, first, last, node.step, tuple(made))]
 
     def _write_share(
@@ -298,7 +298,7 @@ class Loops(Points):
             counter = self._frame.variable("x")
             again = operate("min", counter, add(last, index(-width)))
             within.append(k.Let(variable, again))
-        made = self._settle(node, scope, place, within)
+        made = self._fix(node, scope, place, within)
         loop = k.For(counter, share.first, last, width, tuple(made), backwards=backwards)
         stages = [n for n in node.body if isinstance(n, Stage)]
         if not any(stage.ahead for stage in stages):
@@ -367,16 +367,16 @@ class Loops(Points):
         makes = dataclasses.replace(node, body=(dataclasses.replace(first, ends=False),))
         rest = dataclasses.replace(node, body=(dataclasses.replace(first, body=()), *others))
         block = self._frame.variable(node.wanted)
-        body = self._settle(makes, scope, start, [])
+        body = self._fix(makes, scope, start, [])
         turn: list[k.Statement] = []
         before = self._frame.name(turn, "before", operate("sub", block, index(1)))
-        done = self._settle(rest, scope, before, [])
-        pair = fuse_loops(done, self._settle(makes, scope, block, []))
+        done = self._fix(rest, scope, before, [])
+        pair = fuse_loops(done, self._fix(makes, scope, block, []))
         if pair is None:
             raise InternalError("a reduction and what applies it have different loops")
         body.append(k.For(block, add(start, index(1)), stop, 1, (*turn, *pair)))
         last = self._frame.name(body, "last", operate("sub", stop, index(1)))
-        return body + self._settle(rest, scope, last, [])
+        return body + self._fix(rest, scope, last, [])
 
     # Vectors whose reads lie apart -----------------------------------------------------------
 
@@ -418,7 +418,7 @@ class Loops(Points):
         if self._is_row(node):
             scope = self._name_bases(node, scope, body)
         if subtract_known(share.last, share.first) == 1:
-            return body + self._settle(node, scope, share.first, [])
+            return body + self._fix(node, scope, share.first, [])
         return body + self._write_share(node, scope, share)
 
     # Rows --------------------------------------------------------------------------------------
@@ -447,7 +447,7 @@ class Loops(Points):
         number, *more = list_phases(node)
         if more or number in self._values.serial:
             return scope
-        around = scope.settle({dim: scope.start(dim)}) if dim is self._nest.block else scope
+        around = scope.fix({dim: scope.start(dim)}) if dim is self._nest.block else scope
         at = self._values.position(number, around, partly=True)
         emitter, elements = self._values.emitter(number, scope), self._nest.phases[number].elements
         names: dict[k.Expression, k.Local] = {}
@@ -474,7 +474,7 @@ class Loops(Points):
             return {}
         (number,) = list_phases(node)
         following = operate("min", add(scope.known[dim], index(1)), index(dim.size - 1))
-        next_row = scope.settle({dim: self._frame.name(body, f"next_{dim.wanted}", following)})
+        next_row = scope.fix({dim: self._frame.name(body, f"next_{dim.wanted}", following)})
         at = self._values.position(number, next_row.note(number, bases={}), partly=True)
         rows: dict[k.Expression, k.Local] = {}
         found: dict[str, k.Expression] = {}

@@ -423,7 +423,7 @@ class _Writer:
             turn = gone if period == 1 else operate("div", gone, index(period))
             if isinstance(turn, k.Operate):
                 turn = self.frame.name(body, "turn", turn)
-            body += self._write(case, scope.settle({node.turn: turn}))
+            body += self._write(case, scope.fix({node.turn: turn}))
             if period > 1:
                 which = operate("mod", gone, index(period))
                 body = [k.If(operate("eq", which, index(number)), tuple(body))]
@@ -461,7 +461,7 @@ class _Writer:
         }
         packs = {v.tensor: (array, index(0)) for v, array in arrays.items()}
         body += self._write(node.body, dataclasses.replace(scope, packs=packs))
-        position = self._values.position(number, scope.settle({node.dim: scope.start(node.dim)}))
+        position = self._values.position(number, scope.fix({node.dim: scope.start(node.dim)}))
         streams = scope.progress(number).streams
         flags = {} if streams is None else streams.flags
         stores: list[k.Statement] = []

@@ -66,7 +66,7 @@ class Points:
         self._bounds = bounds
         """Upper bounds of open sizes."""
 
-    def _settle(
+    def _fix(
         self, node: Loop, scope: Scope, place: k.Expression, body: list[k.Statement]
     ) -> list[k.Statement]:
         """Body of a loop's step that starts at index `place`: with a range for the loops inside, or
@@ -92,9 +92,9 @@ class Points:
         if isinstance(place, k.Operate | k.Position):
             place = self._frame.name(body, dim.wanted, place)
         if dim.within is not None:
-            return body + self._settle_tile(node, scope, dim, dim.within, place)
+            return body + self._fix_tile(node, scope, dim, dim.within, place)
         if not scope.span(dim).is_loose:
-            return body + self._settle_parts(node, scope, dim, place)
+            return body + self._fix_parts(node, scope, dim, place)
         is_inside = operate("lt", place, scope.span(dim).stop or dim.count)
         scope = scope.narrow(dim, is_loose=False)
         if len(dim.parts) == 1:
@@ -102,7 +102,7 @@ class Points:
             is_inside = operate("lt", multiply(place, step), part.count)
         meets = any(isinstance(n, Reduce) and find_shared(n) for n in walk(node.body))
         if not meets and not node.clamps:
-            return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, dim, place)))]
+            return [*body, k.If(is_inside, tuple(self._fix_parts(node, scope, dim, place)))]
         # All items must reach the barriers inside: those out of bounds repeat the last point.
         stop = scope.span(dim).stop or dim.count
         last = operate("sub", stop, index(scope.lanes))
@@ -113,15 +113,15 @@ class Points:
         is_own = is_inside if scope.is_own is None else both(scope.is_own, is_inside)
         there = scope.is_there if meets else is_inside
         scope = dataclasses.replace(scope, is_own=is_own, is_there=there)
-        return body + self._settle_parts(node, scope, dim, place)
+        return body + self._fix_parts(node, scope, dim, place)
 
-    def _settle_tile(
+    def _fix_tile(
         self, node: Loop, scope: Scope, tile: Dim, whole: Dim, place: k.Expression
     ) -> list[k.Statement]:
         """Body for a fixed point of a tile, and so of its dimension. It is skipped where the tile
         overruns the dimension, unless it fills a buffer: then the index is clamped."""
         body, size = list[k.Statement](), tile.size
-        scope = scope.settle({tile: place})
+        scope = scope.fix({tile: place})
         parts = {whole, whole.whole, *(part for part, _ in whole.whole.parts)}
         if not any(parts & set(self._nest.dims[number]) for number in list_phases(node)):
             return self._write(node.body, scope)
@@ -132,24 +132,24 @@ class Points:
         known = int(stop.value) if isinstance(stop, k.Literal) else 0
         is_loose, scope = scope.span(whole).is_loose, scope.narrow(whole, is_loose=False)
         if known and isinstance(size, int) and known % size == 0 and not is_loose:
-            return body + self._settle_parts(node, scope, whole, at)
+            return body + self._fix_parts(node, scope, whole, at)
         if node.kind is Kind.VECTOR and not self._touches(node, whole):
-            return body + self._settle_parts(node, scope, whole, at)
+            return body + self._fix_parts(node, scope, whole, at)
         is_inside = operate("lt", at, stop)
         # Items that fill tiles together all execute the body; their results are masked.
         filled = (n for n in walk(node.body) if isinstance(n, Stage))
         meets = node.kind is Kind.LANE and any(b.shared for n in filled for b in n.buffers)
         if scope.origins is None and not meets:
-            return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, whole, at)))]
+            return [*body, k.If(is_inside, tuple(self._fix_parts(node, scope, whole, at)))]
         width = node.step if node.kind is Kind.VECTOR else 1
         last = index(known - width) if known else operate("sub", stop, index(width))
         at = self._frame.name(body, "at", operate("min", at, last))
         puts = (into for n in walk(node.body) if isinstance(n, Point) for into in n.into)
         if any(node.dim in into.loose for into in puts):
-            return body + self._settle_parts(node, scope, whole, at)
+            return body + self._fix_parts(node, scope, whole, at)
         is_own = is_inside if scope.is_own is None else both(scope.is_own, is_inside)
         scope = dataclasses.replace(scope, is_own=is_own)
-        return body + self._settle_parts(node, scope, whole, at)
+        return body + self._fix_parts(node, scope, whole, at)
 
     def _touches(self, node: Loop, dim: Dim) -> bool:
         """Whether the body reduces points of a dimension, or accesses memory along it."""
@@ -167,13 +167,13 @@ class Points:
                 return True
         return False
 
-    def _settle_parts(
+    def _fix_parts(
         self, node: Loop, scope: Scope, dim: Dim, place: k.Expression
     ) -> list[k.Statement]:
         """Body for a fixed point of a dimension, and of the dimensions that it was merged from."""
         if dim.within is not None:
-            return self._settle_tile(node, scope, dim, dim.within, place)
-        scope = scope.settle({dim: place})
+            return self._fix_tile(node, scope, dim, dim.within, place)
+        scope = scope.fix({dim: place})
         if not dim.parts:
             return self._write(node.body, scope)
         body: list[k.Statement] = []
@@ -212,7 +212,7 @@ class Points:
             settled[part] = digit
             rest = self._find_rest(part, scope) if number else None
             checks += [] if rest is None else [operate("lt", digit, rest)]
-        return body + guard(checks, self._write(node.body, inside.settle(settled)))
+        return body + guard(checks, self._write(node.body, inside.fix(settled)))
 
     def _split_open(
         self, place: k.Expression, counts: Sequence[Measure], body: list[k.Statement]

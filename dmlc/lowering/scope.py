@@ -100,7 +100,7 @@ class Scope:
         span = Span(start or known.start, stop or known.stop, is_loose)
         return dataclasses.replace(self, spans={**self.spans, dim: span})
 
-    def settle(self, points: Mapping[Dim, k.Expression]) -> Scope:
+    def fix(self, points: Mapping[Dim, k.Expression]) -> Scope:
         """Scope with further dimensions fixed."""
         return dataclasses.replace(self, known={**self.known, **points})
 

@@ -166,7 +166,7 @@ class Values:
             condition = self.emitter(number, inner).value(root)
             return [k.If(condition, tuple(write(node.body, scope)))]
 
-        return self.open(number, dataclasses.replace(scope.settle(starts), lanes=1), within)
+        return self.open(number, dataclasses.replace(scope.fix(starts), lanes=1), within)
 
     def _open_streams(self, number: int, scope: Scope, within: Inside) -> list[k.Statement]:
         """Determines once which results bypass the caches."""
@@ -288,20 +288,20 @@ def _find_levels(dims: Sequence[Dim], path: Sequence[Node]) -> dict[Dim, int]:
     """Number of enclosing loops in which the index along each dimension is fixed."""
     levels = dict.fromkeys(dims, 0)
 
-    def settle(dim: Dim, level: int) -> None:
+    def fix(dim: Dim, level: int) -> None:
         levels[dim] = max(level, levels.get(dim, 0))
         for part, _ in dim.parts:
-            settle(part, level)
+            fix(part, level)
         if dim.within is not None:
-            settle(dim.within, level)
+            fix(dim.within, level)
 
     around = 0
     for node in path:
         if isinstance(node, Loop):
             around += 1
-            settle(node.dim, around)
+            fix(node.dim, around)
         elif isinstance(node, Turns):
-            settle(node.turn, around)
+            fix(node.turn, around)
     return levels
 
 
