@@ -255,9 +255,10 @@ class _Writer:
             if scope.is_own is not None and len(into.loose) < len(into.tile):
                 zero = widen(zero_of(value.type.dtype), scope.lanes)
                 value = k.Select(scope.is_own, value, zero, value.type)
-            return self._values.put_tile(into, value, scope)
+            return self._values.store_tile(into, value, scope)
         return [
-            self._values.put(to, value, scope) for to, value in zip(node.into, values, strict=True)
+            self._values.store_value(to, value, scope)
+            for to, value in zip(node.into, values, strict=True)
         ]
 
     def _store(self, number: int, scope: Scope) -> list[k.Statement]:

@@ -193,7 +193,7 @@ class Reductions:
                 state.accumulators, next(iter(state.registers.values())), strict=True
             )
             value = finish(each.reduction, own, each.reduction.dtype, in_order=state.serial)
-            return [*body, self._values.put(node.into, value, scope)]
+            return [*body, self._values.store_value(node.into, value, scope)]
         publish_results(frame, state, body)
         return body
 

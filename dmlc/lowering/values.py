@@ -233,13 +233,13 @@ class Values:
         row = index(0) if buffer.rows is None else self.counts.get(buffer.rows, index(0))
         return multiply(row, buffer.pitch)
 
-    def put(self, into: Into, value: k.Expression, scope: Scope) -> k.Statement:
+    def store_value(self, into: Into, value: k.Expression, scope: Scope) -> k.Statement:
         """Stores a value to a buffer."""
         point = scope.output if into.dim is self._nest.block else scope.known[into.dim]
         place = add(multiply(point, into.step), index(into.offset))
         return k.StoreLocal(self.arrays[into.buffer], self._place(into.buffer, place), value)
 
-    def put_tile(self, into: Into, value: k.Expression, scope: Scope) -> list[k.Statement]:
+    def store_tile(self, into: Into, value: k.Expression, scope: Scope) -> list[k.Statement]:
         """Stores a point of a tile, or a vector of points, to a buffer."""
         origins, places, body = scope.origins or {}, list[k.Expression](), list[k.Statement]()
         for dim, step in into.tile:
