@@ -49,7 +49,7 @@ class TooLargeError(Exception):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class OwnIndex:
     """Index along an axis of the tensor whose elements are expressed."""
 
     axis: int
@@ -104,7 +104,7 @@ class Whole:
     given: Polynomial
 
 
-Atom: TypeAlias = "Place | Bound | Element | Made | Total | Whole | Symbol"
+Atom: TypeAlias = "OwnIndex | Bound | Element | Made | Total | Whole | Symbol"
 
 
 Change: TypeAlias = "Callable[[Atom], Polynomial | None]"
@@ -210,7 +210,7 @@ ZERO = Polynomial(())
 def list_places(extents: Sequence[Extent]) -> tuple[Polynomial, ...]:
     """Own index along each axis of a tensor."""
     axes = enumerate(extents)
-    return tuple(ZERO if e == 1 else Polynomial.of(Place(axis, e)) for axis, e in axes)
+    return tuple(ZERO if e == 1 else Polynomial.of(OwnIndex(axis, e)) for axis, e in axes)
 
 
 def list_atoms(given: Polynomial | Product) -> Iterator[Atom]:
@@ -238,7 +238,7 @@ def list_inner(atom: Atom) -> tuple[Polynomial, ...]:
             return (given,) if guard is None else (given, guard)
         case Whole(given=given):
             return (given,)
-        case Place() | Bound() | Symbol():
+        case OwnIndex() | Bound() | Symbol():
             return ()
 
 
@@ -435,7 +435,7 @@ def replace_atoms(given: Polynomial, change: Change) -> Polynomial:
                 made = dataclasses.replace(atom, given=whole(given), guard=guard)
             case Whole(given=given):
                 made = Whole(whole(given))
-            case Place() | Bound() | Symbol():
+            case OwnIndex() | Bound() | Symbol():
                 made = atom
         return Polynomial.of(made)
 

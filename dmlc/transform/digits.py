@@ -25,7 +25,7 @@ class Digit:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class TensorIndex:
     """Index along an axis of the tensor that is read."""
 
     axis: int
@@ -42,7 +42,7 @@ class Quotient:
     remains: bool
 
 
-Term: TypeAlias = "Digit | Place | Quotient | Symbol"
+Term: TypeAlias = "Digit | TensorIndex | Quotient | Symbol"
 """Term of a sum. A symbol is a run-time size, or a product of sizes."""
 Sum: TypeAlias = "Affine[Term]"
 
@@ -98,7 +98,7 @@ def _find_ends(term: Term) -> tuple[Measure | None, Measure | None]:
             if remains:
                 return 0, int(min(high, divisor - 1))
             return int(max(low, 0)) // divisor, int(high) // divisor if high < math.inf else None
-        case Digit() | Place():
+        case Digit() | TensorIndex():
             return 0, measure(term.extent) - 1
 
 

@@ -26,9 +26,9 @@ from dmlc.scalars import DataType
 from dmlc.sizes import find_least, measure
 from dmlc.transform.digits import (
     Digit,
-    Place,
     Quotient,
     Sum,
+    TensorIndex,
     Term,
     divide,
     find_ends,
@@ -142,7 +142,7 @@ class _Equations:
             if form is None:
                 self._left.append((axis, number))
             else:
-                pending.append(form.plus(single(Place(axis, self._extents[axis])), -1))
+                pending.append(form.plus(single(TensorIndex(axis, self._extents[axis])), -1))
         while pending:
             pending.sort(key=lambda form: len(list_digits(form)))
             for digit, value in self._settle(pending.pop(0)):
@@ -176,7 +176,7 @@ class _Equations:
             if not is_within(find_interval(form), ends[-1]):
                 continue
             for step, axis, _ in found:
-                form = form.plus(single(Place(axis, self._extents[axis])), -step)
+                form = form.plus(single(TensorIndex(axis, self._extents[axis])), -step)
             joined.append(form)
             gone = [axis for _, axis, _ in found]
             self._open = [(axis, number) for axis, number in self._open if axis not in gone]
@@ -289,7 +289,7 @@ class _Writer:
         match term:
             case Digit():
                 return self._builder.add(Index(self._axes[term], reduced=True))
-            case Place():
+            case TensorIndex():
                 return self._builder.add(Index(term.axis))
             case Symbol():
                 return self._builder.add(term)

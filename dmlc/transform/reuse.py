@@ -27,7 +27,7 @@ from dmlc.transform.algebra import (
     Element,
     Made,
     Normal,
-    Place,
+    OwnIndex,
     Polynomial,
     Product,
     TooLargeError,
@@ -61,7 +61,7 @@ def _move(pattern: _Pattern, to: tuple[Polynomial, ...]) -> tuple[Product, Polyn
         return None
 
     def change(atom: Atom) -> Polynomial | None:
-        return places[Polynomial.of(atom)] if isinstance(atom, Place) else None
+        return places[Polynomial.of(atom)] if isinstance(atom, OwnIndex) else None
 
     found = replace_atoms(Polynomial([(pattern.product, Fraction(1))]), change).single
     return None if found is None else (found[0], replace_atoms(pattern.meant, change))
@@ -73,7 +73,8 @@ def _list_elements(product: Product, rank: int) -> Iterator[Element]:
         if isinstance(atom, Element):
             axes = {place for place in atom.places if place != ZERO}
             plain = all(
-                p.single is not None and isinstance(next(list_atoms(p), None), Place) for p in axes
+                p.single is not None and isinstance(next(list_atoms(p), None), OwnIndex)
+                for p in axes
             )
             if plain and len(axes) >= rank:
                 yield atom
@@ -300,7 +301,7 @@ class _Writer:
 
     def _atom(self, builder: BodyBuilder, atom: Atom, dtype: DataType) -> int:
         match atom:
-            case Place(axis=axis):
+            case OwnIndex(axis=axis):
                 return builder.add(Index(axis))
             case Bound(number=number):
                 return builder.add(Index(number, reduced=True))
@@ -333,7 +334,7 @@ class _Writer:
         inner = [atom for p in list_inner(total) for atom in list_atoms(p)]
         if find_free(total) or any(isinstance(a, Total) for a in inner):
             raise _UnwritableError
-        used = {atom.axis for atom in inner if isinstance(atom, Place)}
+        used = {atom.axis for atom in inner if isinstance(atom, OwnIndex)}
         if total not in self._sums:
             own = BodyBuilder()
             result = self._sum(own, total.given, total.dtype)
