@@ -17,7 +17,14 @@ from dmlc.parameters import expect
 from dmlc.transform.cost import Budget, decide_stored
 from dmlc.transform.grouping import Grouping, Ordered, Plain, group_apart, group_stages
 from dmlc.transform.inline import Attempts, Drawn, inline_producers
-from dmlc.transform.online import Online, Row, describe, find_online, free_weights, may_be_online
+from dmlc.transform.online import (
+    Online,
+    OnlineGroup,
+    describe,
+    find_online,
+    free_weights,
+    may_be_online,
+)
 from dmlc.transform.passes import Crossed, Draft, Pass
 from dmlc.transform.recompute import recompute
 from dmlc.transform.simplify import replace_stages, simplify_stage
@@ -188,8 +195,8 @@ def _describe_groups(
         passes = () if draft is None else draft.passes()
         elementwise = [] if draft is None else draft.list_elementwise()
         across = [m.stage for each in passes for m in each.across]
-        online = made_of.online if isinstance(made_of, Row) else None
-        if isinstance(made_of, Row):
+        online = made_of.online if isinstance(made_of, OnlineGroup) else None
+        if isinstance(made_of, OnlineGroup):
             passes = made_of.passes()
         reasons = _explain(found, homes, inlined, local, why, results, elementwise, across)
         if online is not None:

@@ -18,7 +18,7 @@ from dmlc.ir.index import find_dependencies
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.transform.cost import Budget, is_product
 from dmlc.transform.crossing import cross
-from dmlc.transform.online import Online, Row, find_online
+from dmlc.transform.online import Online, OnlineGroup, find_online
 from dmlc.transform.passes import Draft, Streams
 from dmlc.transform.prefixes import list_prefixes
 from dmlc.transform.ranked import list_rows
@@ -64,7 +64,7 @@ class Ordered(Draft):
         return stage.name in self.stages
 
 
-Members: TypeAlias = Plain | Draft | Row
+Members: TypeAlias = Plain | Draft | OnlineGroup
 
 
 class _Room:
@@ -256,7 +256,7 @@ class Grouping:
         if not self._seen.issuperset(m.stage for m in found.members):
             return
         place = self.start(stage)
-        self.members[place] = row = Row(self._function, found, self._budget)
+        self.members[place] = row = OnlineGroup(self._function, found, self._budget)
         for each in row.stages.values():
             self._rooms[place].take(each)
             self._homes[each.name] = place
@@ -358,7 +358,7 @@ class Grouping:
         to `latest`."""
         if stage.name not in self._with_rows:
             keys = dict.fromkeys((*self._reads[stage.name], (stage.extents, stage.sizes)))
-            kinds: tuple[type[Members], ...] = (Draft, Row)
+            kinds: tuple[type[Members], ...] = (Draft, OnlineGroup)
             noted = (self._list_noted(kind, key, latest) for kind in kinds for key in keys)
             found = {place for places in noted for place in places}
             yield from sorted(found)[:_MOST_TRIED]

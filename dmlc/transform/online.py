@@ -81,7 +81,7 @@ class Online:
         return self.sums if self.largest is None else (self.largest, *self.sums)
 
 
-class Row:
+class OnlineGroup:
     """A group of online sums under construction, which element-wise stages of its results may
     join."""
 
