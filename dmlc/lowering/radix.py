@@ -87,7 +87,7 @@ class Stretches:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class SortedKeys:
     """Rows between two digits: their keys, and their original indices if wanted. Before the first
     digit, the original index is the current one."""
 
@@ -158,10 +158,10 @@ class Sorter(Texts):
     def _sort_alone(self, source: k.Buffer) -> None:
         """One kernel, in which a work item sorts its rows by all digits, between two buffers."""
         several = len(self._digits) > 1
-        rows = [Row(self._make_keys()) for _ in range(1 + several)]
+        rows = [SortedKeys(self._make_keys()) for _ in range(1 + several)]
         if several and self._rows.places is not None:
-            rows = [Row(row.keys, self.make_rows("order", NUMBER)) for row in rows]
-        before, steps = Row(rows[0].keys), list[_Step]()
+            rows = [SortedKeys(row.keys, self.make_rows("order", NUMBER)) for row in rows]
+        before, steps = SortedKeys(rows[0].keys), list[_Step]()
         for number, digit in enumerate(self._digits):
             is_last = digit == self._digits[-1]
             after = self._find_results() if is_last else rows[(number + 1) % 2]
@@ -177,7 +177,7 @@ class Sorter(Texts):
 
     def _sort_together(self, source: k.Buffer) -> None:
         """One or two kernels per digit, with several work items per row."""
-        before = Row(self._make_keys())
+        before = SortedKeys(self._make_keys())
         for digit in self._digits:
             counts = self._store_counts(before, digit, source if digit == self._digits[0] else None)
             after = self._find_results() if digit == self._digits[-1] else self._make_row()
@@ -191,7 +191,7 @@ class Sorter(Texts):
 
     def _sort_in_groups(self, source: k.Buffer) -> None:
         """Two kernels per digit, with several tiles per row."""
-        before = Row()
+        before = SortedKeys()
         for digit in self._digits:
             is_last = digit == self._digits[-1]
             parted = self._make_row()
@@ -208,12 +208,12 @@ class Sorter(Texts):
             self._finish([put], (*parted.buffers, totals), after.buffers, each)
             before = after
 
-    def _make_row(self) -> Row:
+    def _make_row(self) -> SortedKeys:
         """Memory between two digits."""
         places = None if self._rows.places is None else self.make_rows("order", NUMBER)
-        return Row(self._make_keys(), places)
+        return SortedKeys(self._make_keys(), places)
 
-    def _store_counts(self, keys: Row, digit: int, source: k.Buffer | None) -> k.Buffer:
+    def _store_counts(self, keys: SortedKeys, digit: int, source: k.Buffer | None) -> k.Buffer:
         """Kernel that counts a digit's values in each chunk; with `source`, it also makes the
         keys."""
         counts = self.make_buffer("counts", NUMBER, self._stretches.count * _DIGITS)
@@ -226,7 +226,7 @@ class Sorter(Texts):
             self._finish(steps, (source,), (*keys.buffers, counts), each)
         return counts
 
-    def _put(self, before: Row, after: Row, digit: int) -> _Step:
+    def _put(self, before: SortedKeys, after: SortedKeys, digit: int) -> _Step:
         is_last = digit == self._digits[-1]
         made = {"do": "put", "digit": digit, "is_last": is_last}
         return {**made, "before": before.names, "after": after.names}
@@ -240,10 +240,10 @@ class Sorter(Texts):
     def _make_keys(self) -> k.Buffer:
         return self.make_rows("keys", self._key)
 
-    def _find_results(self) -> Row:
+    def _find_results(self) -> SortedKeys:
         """Results wanted of the rows."""
         named = (self._rows.numbers, self._rows.places)
-        return Row(*(None if name is None else self.find_buffer(name) for name in named))
+        return SortedKeys(*(None if name is None else self.find_buffer(name) for name in named))
 
     # Kernels ---------------------------------------------------------------------------------
 
@@ -308,6 +308,6 @@ class Sorter(Texts):
         return made | dict(named)
 
 
-def _count(keys: Row, digit: int, source: k.Buffer | None) -> _Step:
+def _count(keys: SortedKeys, digit: int, source: k.Buffer | None) -> _Step:
     made = "" if source is None else source.name
     return {"do": "count", "digit": digit, "source": made, "row": keys.names}

@@ -13,7 +13,7 @@ from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
-from dmlc.lowering.radix import Row, Sorter, Stretches
+from dmlc.lowering.radix import SortedKeys, Sorter, Stretches
 from dmlc.lowering.texts import find_source
 from dmlc.source import InternalError
 from dmlc.transform.ranked import find_rows
@@ -45,7 +45,7 @@ class Keeper(Sorter):
             is_last = pieces == 1
             after = self._find_results()
             if not is_last:
-                after = Row(places=self.make_buffer("first", NUMBER, rows * length))
+                after = SortedKeys(places=self.make_buffer("first", NUMBER, rows * length))
             own = {"after": after.names, "is_last": is_last}
             each = f"keep the first {kept}, one by one"
             self._finish([{**step, **own}], read, after.buffers, each)
