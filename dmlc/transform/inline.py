@@ -158,7 +158,7 @@ class _Inlined:
 
 
 @dataclasses.dataclass(slots=True)
-class _Frame:
+class _BodyCopy:
     """A body being copied at the indices of a load; for the reader itself, None and its own
     indices."""
 
@@ -191,7 +191,7 @@ def _inline(
     places: dict[str, int] = {}
     loaded: dict[str, None] = {}
     left: dict[str, None] = {}
-    root = _Frame(reader.body, None)
+    root = _BodyCopy(reader.body, None)
     frames = [root]
 
     def add(instruction: Instruction) -> int:
@@ -202,7 +202,7 @@ def _inline(
                 loaded[instruction.tensor] = None
         return number
 
-    def forget(frame: _Frame) -> None:
+    def forget(frame: _BodyCopy) -> None:
         """Discards the values computed for one frame alone."""
         for instruction in instructions[frame.first :]:
             del numbers[instruction]
@@ -243,7 +243,7 @@ def _inline(
             if places[moved.tensor] > MOST_PLACES:
                 return moved.tensor
             before = len(instructions), len(loaded), len(computed)
-            frames.append(_Frame(inlined[moved.tensor].body, moved, *before))
+            frames.append(_BodyCopy(inlined[moved.tensor].body, moved, *before))
     guard = None if reader.body.guard is None else root.numbers[reader.body.guard]
     body = Body.make(instructions, root.numbers[reader.body.result], guard)
     read = {load.tensor for load in body.loads()}

@@ -276,7 +276,7 @@ def _write(scan: Scan, names: dict[str, None], whole: bool) -> list[Stage]:
     made: list[Stage] = []
     levels: list[_Level | _Rows] = []
     sizes = tuple(_measure(stage, index) for index in scan.outer)
-    row = _Row(stage.name, combiner, dtype, scan.goes_back, sizes, _find_axis(scan), names)
+    row = _ScanAxis(stage.name, combiner, dtype, scan.goes_back, sizes, _find_axis(scan), names)
     for term in scan.terms:
         source = _write_points(scan, term, take_name(f"{stage.name}_points", names))
         levels.append(_scan_rows(row, source) if whole else _make_levels(row, source))
@@ -343,7 +343,7 @@ def _write_points(scan: Scan, term: Term, name: str) -> Stage:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Row:
+class _ScanAxis:
     """Common parameters of all levels of a scan."""
 
     name: str
@@ -376,7 +376,7 @@ class _Row:
 class _Rows:
     """Scan of whole rows, as one stage."""
 
-    row: _Row
+    row: _ScanAxis
     stages: tuple[Stage]
 
     def read(self, builder: BodyBuilder, outer: Sequence[int], place: int) -> int:
@@ -384,7 +384,7 @@ class _Rows:
         return builder.load(self.stages[0], *self.row.insert(outer, place))
 
 
-def _scan_rows(row: _Row, source: Stage) -> _Rows:
+def _scan_rows(row: _ScanAxis, source: Stage) -> _Rows:
     count = source.extents[row.axis]
     count = count if isinstance(count, int) else 0
     builder = BodyBuilder()
@@ -399,7 +399,7 @@ def _scan_rows(row: _Row, source: Stage) -> _Rows:
 class _Level:
     """Scan within blocks, and the total before each block."""
 
-    row: _Row
+    row: _ScanAxis
     stages: tuple[Stage, ...]
     """All stages of this level and those above."""
     blocks: Stage
@@ -424,7 +424,7 @@ class _Level:
         return builder.apply(COMBINERS[row.combiner].name, before, found)
 
 
-def _make_levels(row: _Row, source: Stage, last: int | None = None) -> _Level:
+def _make_levels(row: _ScanAxis, source: Stage, last: int | None = None) -> _Level:
     """Levels of a scan of a stage's points; with `last`, of that element of each of its blocks."""
     count = source.extents[row.axis]
     count = count if isinstance(count, int) else 0
