@@ -152,9 +152,9 @@ class _Bounds:
 
     def _enter(self, loop: k.For, known: _Known) -> _Known | None:
         """Known values inside a loop; None if the loop may be empty."""
-        start = self._held(loop.start, known)
+        start = self._exact_sum(loop.start, known)
         least = self._list_least(loop.stop)
-        stops = [self._held(stop, known) for stop in least]
+        stops = [self._exact_sum(stop, known) for stop in least]
         most: list[int] = []
         for stop in stops:
             length = None if start is None or stop is None else _add(stop, start, -1)
@@ -245,7 +245,7 @@ class _Bounds:
             case _:
                 return None
 
-    def _held(self, expression: k.Expression, known: _Known) -> _Sum | None:
+    def _exact_sum(self, expression: k.Expression, known: _Known) -> _Sum | None:
         """Sum that fits in the index type, so that comparing and dividing it gives the mathematical
         result. (Sums and differences may overflow and come back.)"""
         found = self._sum(expression, known)
@@ -264,7 +264,7 @@ class _Bounds:
             return combine(name, [first, second])
         if name not in ("div", "mod", "min", "max"):
             return None
-        first, second = (self._held(operand, known) for operand in operands)
+        first, second = (self._exact_sum(operand, known) for operand in operands)
         if first is None or second is None:
             return None
         if name in ("min", "max"):
@@ -327,7 +327,7 @@ class _Bounds:
         self, name: str, left: k.Expression, right: k.Expression, known: _Known
     ) -> _Known | None:
         """Known values where a comparison of two indices is true."""
-        first, second = self._held(left, known), self._held(right, known)
+        first, second = self._exact_sum(left, known), self._exact_sum(right, known)
         if first is None or second is None or name not in DIFFERENCES:
             return None
         difference = _add(first, second, -1)

@@ -42,7 +42,7 @@ _UNKNOWN = ""
 _MOST_POINTS = 1 << 18
 """Largest number of points at which a value is evaluated."""
 
-Slant: TypeAlias = tuple[int, ...]
+LaneOffsets: TypeAlias = tuple[int, ...]
 """Distance of each lane's index from that of the first lane."""
 
 
@@ -52,7 +52,7 @@ class Joint:
 
     patterns: Mapping[int, Pattern]
     """For each read, the distance of each lane's element from that of the first lane."""
-    slants: Mapping[int, Slant]
+    slants: Mapping[int, LaneOffsets]
     """For each index value used by others, the distance of each lane from the first."""
     certain: frozenset[int]
     """Conditions that hold for all of the outputs."""
@@ -88,14 +88,16 @@ def vectorize_reads(
     if size < 2 * LANES:
         return None
     tables = function.arrays()
-    finders = [_Finder(*each, tables) for each in work]
-    cut = _find_cut([finder.list_repeats(finder.axis) for finder in finders], size, LANES)
-    if not all(finder.find(cut) for finder in finders):
+    analyses = [_Analysis(*each, tables) for each in work]
+    cut = _find_periodic(
+        [analysis.list_repeats(analysis.axis) for analysis in analyses], size, LANES
+    )
+    if not all(analysis.find(cut) for analysis in analyses):
         return None
-    again = not aligned and not function.in_place and not _reads_own_places(work)
+    again = not aligned and not function.in_place and not _overwrites_operand(work)
     best: Vectorization | None = None
     for start in range(1 if aligned else LANES):
-        found = _find_stretch(finders, start, size, cut, again)
+        found = _find_stretch(analyses, start, size, cut, again)
         if found is None:
             continue
         if best is None or found.last - found.first > best.last - best.first:
@@ -103,7 +105,7 @@ def vectorize_reads(
     return best if best is not None and 2 * (best.last - best.first) > size else None
 
 
-def _reads_own_places(work: Sequence[tuple[Phase, int]]) -> bool:
+def _overwrites_operand(work: Sequence[tuple[Phase, int]]) -> bool:
     """Whether a result may overwrite an operand, so that it may not be computed twice."""
     for phase, _ in work:
         elements, strides = phase.elements, phase.space.strides
@@ -115,7 +117,7 @@ def _reads_own_places(work: Sequence[tuple[Phase, int]]) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Cut:
+class _Skipped:
     """Periodic indices along an axis that are not evaluated: `length` of them, after the first
     `start`."""
 
@@ -134,14 +136,16 @@ class _Cut:
         return number + self.length if number >= self.start else number
 
 
-def _find_cut(repeats: Sequence[Sequence[Repeat] | None], size: int, lanes: int = 1) -> _Cut:
+def _find_periodic(
+    repeats: Sequence[Sequence[Repeat] | None], size: int, lanes: int = 1
+) -> _Skipped:
     """Part of an axis that need not be evaluated, as all values are periodic; empty if one is
     not."""
     found = [repeat for each in repeats for repeat in each or ()]
     first, last, period = join_repeats(found, size, lanes)
     start = first + 2 * period
     length = (last - 2 * period - lanes - start) // period * period
-    return _Cut(start, length) if length > 0 and None not in repeats else _Cut(size, 0)
+    return _Skipped(start, length) if length > 0 and None not in repeats else _Skipped(size, 0)
 
 
 def _make_stage(elements: Elements, space: Space) -> tuple[ir.Stage, tuple[int, ...]]:
@@ -171,14 +175,14 @@ def _make_stage(elements: Elements, space: Space) -> tuple[ir.Stage, tuple[int, 
 
 
 def _find_stretch(
-    finders: Sequence[_Finder], start: int, size: int, cut: _Cut, again: bool
+    analyses: Sequence[_Analysis], start: int, size: int, cut: _Skipped, again: bool
 ) -> Vectorization | None:
     """Range of outputs to vectorize if the first vector starts `start` elements after an aligned
     one."""
     size -= cut.length
     middle = start + (size - LANES - start) // LANES // 2 * LANES
     good = np.ones(size - LANES + 1, np.bool_)
-    chosen = [finder.choose(middle, good) for finder in finders]
+    chosen = [analysis.choose(middle, good) for analysis in analyses]
     first, last = (start + LANES * n for n in find_longest(good[start::LANES]))
     if first == last or None in chosen:
         return None
@@ -186,8 +190,8 @@ def _find_stretch(
     last += int(more[-1]) if again else 0
     first, last = cut.find_place(first), cut.find_place(last - LANES) + LANES
     joints = (
-        Joint(*each, finder.list_certain(first, last), finder.fixed, finder.masks)
-        for finder, each in zip(finders, chosen, strict=True)
+        Joint(*each, analysis.list_certain(first, last), analysis.fixed, analysis.masks)
+        for analysis, each in zip(analyses, chosen, strict=True)
         if each is not None
     )
     return Vectorization(first, last, tuple(joints))
@@ -199,7 +203,7 @@ def _size(space: Space, axis: int) -> int:
 
 
 @dataclasses.dataclass(slots=True)
-class _Apart:
+class _ReadOffsets:
     """Distances between the lanes of a read."""
 
     dtype: DataType
@@ -211,7 +215,7 @@ class _Apart:
     """End of the elements that are read at all."""
 
 
-class _Finder:
+class _Analysis:
     """Analysis of one phase: of the vectors that start at each of its outputs along an axis."""
 
     def __init__(self, phase: Phase, axis: int, tables: Mapping[str, Array]) -> None:
@@ -226,8 +230,8 @@ class _Finder:
         self.fixed = self._find_fixed()
         self.masks: frozenset[int] = frozenset()
         """Conditions that differ from lane to lane."""
-        self._apart: dict[int, _Apart] = {}
-        self._slanted: dict[int, Array] = {}
+        self._read_offsets: dict[int, _ReadOffsets] = {}
+        self._index_offsets: dict[int, Array] = {}
         """Distances of each lane from the first, for a vector that starts at each output, of the
         index values that others use."""
 
@@ -252,13 +256,13 @@ class _Finder:
         over = self._facts.dependencies[self._numbers[number]]
         return all(isinstance(self._space.extents[index.axis], int) for index in over)
 
-    def _look(self, cut: _Cut) -> bool:
+    def _evaluate(self, cut: _Skipped) -> bool:
         """Evaluates index-only values at all points where they may differ; returns whether these
         are few enough."""
-        self._cut, self._places = cut, dict[ir.Index, Array]()
+        self._skipped, self._places = cut, dict[ir.Index, Array]()
         for axis, size in enumerate(self._stage.extents):
             if isinstance(size, int):
-                own = cut if axis == self.axis else _find_cut([self.list_repeats(axis)], size)
+                own = cut if axis == self.axis else _find_periodic([self.list_repeats(axis)], size)
                 if size - own.length > _MOST_PLACES:
                     return False
                 more = LANES - 1 if axis == self.axis and cut.length else 0
@@ -303,10 +307,10 @@ class _Finder:
         read = (values[n] for n in list_needed(self._elements, number))
         return any(strides[v.view][self.axis] for v in read if isinstance(v, Read | Gather))
 
-    def find(self, cut: _Cut) -> bool:
+    def find(self, cut: _Skipped) -> bool:
         """Analyses the phase, without the indices in `cut`; returns whether any outputs may be
         vectorized."""
-        if not self._look(cut):
+        if not self._evaluate(cut):
             return False
         elements, axis = self._elements, self.axis
         if any(f.dtype is DataType.BOOL for f in elements.reductions):
@@ -321,9 +325,9 @@ class _Finder:
         ):
             return False
         moving = [c for c in conditions if self._moves[c]]
-        self.masks = frozenset(c for c in moving if not self._is_common(c))
+        self.masks = frozenset(c for c in moving if not self._is_uniform(c))
         common = [c for c in moving if c not in self.masks]
-        if self._is_torn(common) or self.masks & self.fixed:
+        if self._shares_lanes(common) or self.masks & self.fixed:
             return False
         valid, tested = self._join(moving), self._join(common)
         gathers = (v for v in elements.values if isinstance(v, Gather))
@@ -334,24 +338,24 @@ class _Finder:
             known = self._known[number]
             if known is not None and isinstance(value, Read) and value.dtype.is_integer:
                 # A count or index from a table must be the same for all lanes.
-                self._keep_common(known)
+                self._demand_uniform(known)
                 none = np.zeros((len(self._good), LANES), np.int64)
-                self._apart[number] = _Apart(value.dtype, none, none[:, 0], 1)
+                self._read_offsets[number] = _ReadOffsets(value.dtype, none, none[:, 0], 1)
             elif isinstance(value, Read | Gather):
-                if not value.view.local and not self._add_read(number, value, valid, tested):
+                if not value.view.local and not self._record_read(number, value, valid, tested):
                     return False
             elif known is None:
                 if isinstance(value, Place) or number in accumulators:
                     return False  # The number of a point, or an unknown index.
-                self._slant_positions(value)
+                self._record_index_offsets(value)
             elif value.dtype is not DataType.INDEX:
                 if number in common or number in self.fixed:
-                    self._keep_common(known)
+                    self._demand_uniform(known)
                 else:
-                    self._slant_positions(value)
+                    self._record_index_offsets(value)
         return bool(self._good.any())
 
-    def _slant_positions(self, value: Value) -> None:
+    def _record_index_offsets(self, value: Value) -> None:
         """Records the lane distances of indices that a value uses, and excludes the vectors in
         which they differ from point to point."""
         for number in operands(value):
@@ -359,18 +363,18 @@ class _Finder:
             position = self._elements.values[number].dtype is DataType.INDEX
             if known is None or not position or not self._moves[number]:
                 continue
-            self._slanted[number] = self._measure(known)
+            self._index_offsets[number] = self._measure_lanes(known)
 
-    def _is_common(self, condition: int) -> bool:
+    def _is_uniform(self, condition: int) -> bool:
         """Whether a condition is the same in all lanes, away from the edges."""
         known = self._known[condition]
         if known is None:
             return True
-        lanes = self._part(known)
+        lanes = self._list_lanes(known)
         inside = lanes[:, lanes.shape[1] // 2 :][:, :LANES]
         return bool((inside == inside[..., :1]).all())
 
-    def _is_torn(self, tested: Sequence[int]) -> bool:
+    def _shares_lanes(self, tested: Sequence[int]) -> bool:
         """Whether conditions that are tested once for all lanes share values with others that are
         computed lane by lane. (Indices may have both forms, and table entries have one.)"""
         elements, values = self._elements, self._elements.values
@@ -385,26 +389,26 @@ class _Finder:
             for n in (others & parts) - {*tested}
         )
 
-    def _keep_common(self, known: Array) -> None:
+    def _demand_uniform(self, known: Array) -> None:
         """Excludes the vectors in which a value differs between lanes."""
-        lanes = self._part(known)
+        lanes = self._list_lanes(known)
         self._good &= find_same(lanes, lanes[..., :1]).all(axis=-1).all(axis=0)
 
     def choose(
         self, middle: int, good: Array
-    ) -> tuple[dict[int, Pattern], dict[int, Slant]] | None:
+    ) -> tuple[dict[int, Pattern], dict[int, LaneOffsets]] | None:
         """Pattern of each read in the vector that starts at `middle`, and lane distances of its
         indices. Other vectors that differ are cleared in `good`. None if a read takes too many
         loads."""
         good &= self._good
-        slants: dict[int, Slant] = {}
-        for number, apart in self._slanted.items():
+        slants: dict[int, LaneOffsets] = {}
+        for number, apart in self._index_offsets.items():
             lanes = apart[middle]
             good &= (apart == lanes).all(axis=-1)
             if lanes.any():
                 slants[number] = tuple(int(n) for n in lanes)
         patterns: dict[int, Pattern] = {}
-        for number, apart in self._apart.items():
+        for number, apart in self._read_offsets.items():
             lanes = apart.lanes[middle]
             pattern: Pattern = tuple(int(n) for n in lanes)
             good &= (apart.lanes == lanes).all(axis=-1)
@@ -441,7 +445,7 @@ class _Finder:
                 holds = holds & known
         return holds
 
-    def _add_read(self, number: int, value: Read | Gather, valid: Array, tested: Array) -> bool:
+    def _record_read(self, number: int, value: Read | Gather, valid: Array, tested: Array) -> bool:
         """Records the lane distances of a read; returns whether they are equal at all points. Reads
         at `valid` points are in bounds; all lanes read where the conditions `tested` hold, even at
         invalid points."""
@@ -456,34 +460,34 @@ class _Finder:
                 places = places + stride * known
         if math.prod(np.broadcast_shapes(places.shape, valid.shape)) > _MOST_POINTS:
             return False
-        apart = self._measure(places)
+        apart = self._measure_lanes(places)
         reached, taken, read = np.broadcast_arrays(places, valid, tested)
         if not taken.any():
             return False
         lowest = int(reached.min())
         end = int(reached[taken].max()) + 1
-        reads = self._part(read).any(axis=-1)
-        starts = np.where(reads, self._part(reached)[..., 0], lowest)
+        reads = self._list_lanes(read).any(axis=-1)
+        starts = np.where(reads, self._list_lanes(reached)[..., 0], lowest)
         if self.masks:
-            before = self._part(reached).min(axis=-1) < int(reached[taken].min())
+            before = self._list_lanes(reached).min(axis=-1) < int(reached[taken].min())
             self._good &= ~(reads & before).any(axis=0)
-        self._apart[number] = _Apart(value.dtype, apart, starts.max(axis=0), end)
+        self._read_offsets[number] = _ReadOffsets(value.dtype, apart, starts.max(axis=0), end)
         return True
 
-    def _measure(self, known: Array) -> Array:
+    def _measure_lanes(self, known: Array) -> Array:
         """Lane distances of a number. Vectors in which they differ from point to point are
         excluded."""
-        lanes = self._part(known)
+        lanes = self._list_lanes(known)
         apart = lanes - lanes[..., :1]
         self._good &= (apart == apart[0]).all(axis=-1).all(axis=0)
         return apart[0]
 
-    def _part(self, known: Array) -> Array:
+    def _list_lanes(self, known: Array) -> Array:
         """Values of all lanes, for a vector that starts at each output."""
         moved = np.moveaxis(known, self.axis, -1)
         every = np.lib.stride_tricks.sliding_window_view(moved, LANES, axis=-1)
-        if self._cut.length:
+        if self._skipped.length:
             # These vectors would start before the part cut out, and end after it.
-            torn = slice(self._cut.start, self._cut.start + LANES - 1)
+            torn = slice(self._skipped.start, self._skipped.start + LANES - 1)
             every = np.delete(every, torn, axis=-2)
         return every.reshape(-1, *every.shape[-2:])
