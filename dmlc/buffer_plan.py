@@ -60,8 +60,8 @@ class Occupants:
         self._parts: list[tuple[int, int, str]] = []
 
     def replace(self, name: str, start: int, size: int) -> list[str]:
-        """Assigns bytes to a tensor. Returns the former tensors of any part of them: whatever used
-        these must be finished, and so must everything before, which they waited for."""
+        """Assigns bytes to a tensor. Returns the tensors that had any of them: kernels that use
+        these must finish first, and so must all earlier ones, which these waited for."""
         if size == 0:
             return []
         end = start + size

@@ -146,7 +146,7 @@ def _declared_sizes(graph: syntax.Graph) -> list[syntax.Expression]:
 
 
 def _surroundings(definition: GraphDefinition) -> Binding:
-    """Binding without tensors, for the functions of the file: a graph has no tables."""
+    """Binding without tensors, in which a graph's expressions find the functions of its file."""
     graph = definition.syntax
     empty = syntax.Operator(
         graph.name, None, None, None, None, (), None, None, None, None, (), (), span=graph.span

@@ -324,8 +324,8 @@ class Evaluating(abc.ABC):
         return self.combine(name, [left, right], [first, span], span)
 
     def stop_gradient(self, value: Value, span: Span) -> Value:
-        """Value with derivative 0, entry by entry of an array. A value that is no float has none
-        anyway."""
+        """Value with derivative 0; an array entry by entry. A value without a gradient is
+        unchanged."""
         if isinstance(value, tuple):
             return tuple(self.stop_gradient(entry, span) for entry in value)
         if not has_gradient(value):

@@ -161,7 +161,8 @@ def parse(text: str, filename: str = "<text>") -> Program:
 
 
 class _Reader(Tokens):
-    """The grammar. A type, an attribute's kind and a name with its mark are one token each."""
+    """Parser of the text form. A type, an attribute's kind, and a name with its sigil are one
+    token."""
 
     PATTERN: ClassVar[re.Pattern[str]] = re.compile(
         r"""\s+ | //[^\n]*

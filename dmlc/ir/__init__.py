@@ -1,5 +1,5 @@
-"""The tensor IR, whole: what it is made of, how it is built, read and written, and what is known
-of it. `import dmlc.ir` loads NumPy and ml_dtypes, and nothing else of other people's.
+"""The tensor IR: nodes, builder, text and JSON forms, verifier and analyses. `import dmlc.ir` loads
+NumPy and ml_dtypes, and no other third-party package.
 
 `parse(str(function)) == function`, and `from_json(to_json(function)) == function`. Passes over it,
 fusion and the kernel IR are in `dmlc.compiler`.

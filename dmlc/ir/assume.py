@@ -1,7 +1,7 @@
-"""What is known of numbers where conditions hold: intervals, narrowed by comparisons.
+"""Intervals of values at the points that pass a stage's guard.
 
-The conditions are those that a guard joins. `ranges` bounds the values of a body at every point;
-here they are bounded at the points that the guard lets through, whatever tensors they come from.
+`ranges` bounds the values of a body at every point; here the comparisons that the guard joins
+narrow them, elements of tensors included.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType, integer_limits
 
 _ROUNDS = 3
-"""How often conditions are looked at: what one says may narrow what another compares with."""
+"""Passes over the conditions: one may narrow a value that another compares with."""
 
 
 def assume_guard(
     stage: Stage, tables: Mapping[str, Interval] = MappingProxyType({})
 ) -> list[Interval] | None:
-    """The interval of each value of a stage at the points that its guard lets through; None where
-    it lets none through. A float has one where conditions compare it with constants; if it may be
-    NaN there, 0 is inside, which NaN becomes as a whole number."""
+    """Interval of each value of a stage at the points that pass its guard; None if no point passes.
+    A float has one if conditions compare it with constants; if it may be NaN there, the interval
+    contains 0, the conversion of NaN to an integer."""
     known: dict[int, Interval] = {}
     found = Ranges.of(stage, tables, known)
     values = range(len(stage.body.instructions))
@@ -42,11 +42,11 @@ def assume_guard(
 
 
 def _narrow(body: Body, condition: int, found: Ranges, known: dict[int, Interval]) -> None:
-    """Adds what a condition that holds says of the values it compares."""
+    """Adds the intervals implied by a true condition to `known`."""
     for name, left, right, holds in list_comparisons(body.instructions, condition):
         real = value_type(body.instructions[left]).is_float
         for value, symbol, other in ((left, name, right), (right, MIRRORED[name], left)):
-            # Where the comparison as it is written does not hold, floats may be NaN.
+            # A comparison that was negated is also false for NaN, so floats may be NaN.
             if not holds and found.may_be_nan(other):
                 continue
             low, high = _compare(found, value, symbol, other, real)
@@ -56,13 +56,13 @@ def _narrow(body: Body, condition: int, found: Ranges, known: dict[int, Interval
 
 
 def _compare(found: Ranges, value: int, symbol: str, other: int, real: bool) -> Interval:
-    """Where a value lies that compares so with another; `real` says that they are floats."""
+    """Interval of a value that compares so with another; `real` means that they are floats."""
     low, high = found.bounds(other)
     if symbol in DIFFERENCES:
         least, most = DIFFERENCES[symbol]
         return _move(low, least, real), _move(high, most, real)
     if low == high and not real:
-        # The interval is one without that number, where it is at one of its ends.
+        # The number is excluded if it is an end of the interval.
         least, most = found[value]
         return least + (least == low), most - (most == low)
     return UNKNOWN
@@ -71,7 +71,7 @@ def _compare(found: Ranges, value: int, symbol: str, other: int, real: bool) -> 
 def _compare_difference(
     body: Body, left: int, right: int, symbol: str, known: dict[int, Interval]
 ) -> None:
-    """Adds what a comparison of two positions says of their differences."""
+    """Adds the intervals that a comparison of two indices implies for their differences."""
     for value, instruction in enumerate(body.instructions):
         if not isinstance(instruction, Apply) or instruction.dtype is not DataType.INDEX:
             continue
@@ -83,14 +83,14 @@ def _compare_difference(
 
 
 def _move(bound: Bound, by: Bound, real: bool) -> Bound:
-    """A bound moved by a difference: of floats, one of 1 is one to the next float."""
+    """Bound moved by a difference; for floats, a difference of 1 means the adjacent float."""
     if real and abs(by) == 1 and math.isfinite(bound):
         return math.nextafter(bound, by * math.inf)
     return by if math.isinf(by) else bound + by
 
 
 def _add(body: Body, value: int, said: Interval, known: dict[int, Interval]) -> None:
-    """Notes an interval of a value, and of what it is converted from."""
+    """Narrows a value, and the operand of a conversion that preserves it."""
     while True:
         known[value] = meet(known.get(value, UNKNOWN), said)
         instruction = body.instructions[value]
@@ -100,7 +100,7 @@ def _add(body: Body, value: int, said: Interval, known: dict[int, Interval]) -> 
 
 
 def _keeps(body: Body, cast: Cast) -> bool:
-    """Whether a conversion gives every whole number as it is."""
+    """Whether a conversion preserves every integer."""
     source = value_type(body.instructions[cast.operand])
     if not source.is_integer or not (cast.dtype.is_integer or cast.dtype is DataType.INDEX):
         return False

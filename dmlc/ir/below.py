@@ -1,9 +1,9 @@
-"""Which positions lie inside an axis whose size is known at run time only, whatever that is.
+"""Proofs that indices are in bounds along axes whose sizes are known at run time only.
 
-A position is bounded by sizes: an index by the axis it runs over, a sum by what bounds its parts, a
-clamp, a remainder, and what the stage's guard compares with something. It lies inside where such a
-bound lies below the size, whatever the symbols are. Numbers that sizes do not come into are
-`ranges`' to bound.
+A value is bounded symbolically, by expressions of sizes: an index by its axis, a sum by the bounds
+of its operands, a clamp or a remainder by its limits, and any value by the comparisons of the
+guard. It is in bounds if such a bound is below the size for all values of the symbols. `ranges`
+finds numeric intervals.
 """
 
 from __future__ import annotations
@@ -21,25 +21,24 @@ from dmlc.scalars import DataType
 from dmlc.sizes import LARGEST, Measure, Size, divide_down, find_least, measure, read_counted
 
 _DEEPEST = 24
-"""Operations that a proof looks into, one in the other."""
+"""Depth of nested operations that a proof examines."""
 _MOST_NESTED = 3
-"""Choices of which each branch is looked at where its condition holds."""
+"""Depth of nested selects whose branches are examined under their condition."""
 _MOST = 4
-"""Bounds of one value that are looked at."""
+"""Number of bounds kept for one value."""
 
 
 def is_inside_open(
     stage: Stage, value: int, size: str, ranges: Ranges, checks: Iterable[str] = ()
 ) -> bool:
-    """Whether an INDEX value of a stage is 0 or more and below a size, at every point that the
-    guard lets through, where `checks` hold of symbols. `ranges` are the intervals of the values up
-    to it."""
+    """Whether an INDEX value of a stage is at least 0 and below `size` at every point that passes
+    the guard, given `checks` on symbols. `ranges` are the intervals of the values before it."""
     return Proof(stage, ranges, measure(size), checks).is_inside(value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Reach:
-    """What a value is not below, and what it is not above: each of them holds."""
+    """Lower and upper bounds of a value; all of them hold."""
 
     low: tuple[Measure, ...] = ()
     high: tuple[Measure, ...] = ()
@@ -55,13 +54,13 @@ _COMPARED = {
     name: _Reach(*(() if math.isinf(end) else (int(end),) for end in ends))
     for name, ends in DIFFERENCES.items()
 }
-"""What the difference of two values is that compare so."""
+"""Bounds of the difference of two values, by the comparison between them."""
 
 
 class Proof:
-    """What is known of the positions of a stage: where its guard holds, and `conditions`, each of
-    which holds or does not; and where `checks` hold of symbols. `size` is that of the axis which
-    is asked about, and `ranges` are the intervals of values, where they have been found."""
+    """Symbolic bounds of a stage's INDEX values at points where its guard and `conditions` hold,
+    given `checks` on symbols. `conditions` are (value, whether it is true) pairs. `size` is that of
+    the axis in question; `ranges` are the intervals of the values, if already known."""
 
     def __init__(
         self,
@@ -81,9 +80,9 @@ class Proof:
         self._nested = 0
         self._found: dict[int, _Reach] = {}
         sizes = [size, *(measure(e) for e in dict.fromkeys(stage.sizes) if isinstance(e, str))]
-        # Axes have an element at least.
+        # Axes have at least one element.
         self._counted = [*(each - 1 for each in sizes), *read_counted(checks)]
-        """What is 0 or more."""
+        """Sizes and expressions of sizes that are 0 or more."""
 
     def is_inside(self, value: int) -> bool:
         reach = self._reach(value, 0)
@@ -91,18 +90,18 @@ class Proof:
         return counted and any(self._least(self._size - 1 - high) >= 0 for high in reach.high)
 
     def interval(self, value: int) -> Interval:
-        """The numbers that an INDEX value lies between, whatever sizes are."""
+        """Numeric interval of an INDEX value, for all sizes."""
         reach = self._reach(value, 0)
         low = max((b for b in reach.low if isinstance(b, int)), default=-math.inf)
         return low, min((b for b in reach.high if isinstance(b, int)), default=math.inf)
 
     def is_at_most(self, value: int, other: int, below: int = 0) -> bool:
-        """Whether an INDEX value is never above another, and `below` it by as much at least."""
+        """Whether an INDEX value is always at least `below` less than another."""
         high, low = self._reach(value, 0).high, self._reach(other, 0).low
         return any(self._least(b - a) >= below for a in high for b in low)
 
     def is_certain(self, condition: int, holds: bool = True) -> bool:
-        """Whether a condition holds at every point, or at none."""
+        """Whether a condition is true at every point; without `holds`, false at every point."""
         instruction = self._values[condition]
         if not isinstance(instruction, Apply):
             return isinstance(instruction, Constant) and instruction.value is holds
@@ -115,7 +114,7 @@ class Proof:
         return bool(made) and all(self._is_ordered(*each) for each in made)
 
     def _is_ordered(self, name: str, left: int, right: int) -> bool:
-        """Whether two values always compare so."""
+        """Whether a comparison of two values is always true."""
         if name in ("gt", "ge"):
             return self._is_ordered(MIRRORED[name], right, left)
         if name == "eq":
@@ -123,7 +122,8 @@ class Proof:
         return self.is_at_most(left, right, below=int(name == "lt"))
 
     def _least(self, given: Measure) -> float:
-        """The least that a size may be, by itself or by what it has more than another."""
+        """Lower bound of an expression of sizes, directly or by its excess over one of
+        `_counted`."""
         if not isinstance(given, Size):
             return given
         return max(map(find_least, (given, *(given - counted for counted in self._counted))))
@@ -131,7 +131,7 @@ class Proof:
     # Values -----------------------------------------------------------------------------------
 
     def _reach(self, value: int, depth: int) -> _Reach:
-        """What bounds a value."""
+        """Bounds of a value."""
         if value in self._found:
             return self._found[value]
         low, high = self._ranges[value]
@@ -144,7 +144,7 @@ class Proof:
         if isinstance(self._values[value], Constant | Symbol):
             self._found[value] = self._find(self._values[value], depth)
             return self._found[value]
-        self._found[value] = numbers  # A guard may compare it with what is made of it.
+        self._found[value] = numbers  # A guard may compare a value with an expression of itself.
         reaches = [numbers, self._find(self._values[value], depth + 1)]
         reaches += [
             self._compare(name, other, depth + 1)
@@ -159,7 +159,7 @@ class Proof:
         return found
 
     def _compare(self, name: str, other: int, depth: int) -> _Reach:
-        """What a comparison with another value says."""
+        """Bounds of a value from its comparison with another."""
         return self._reach(other, depth).plus(_COMPARED[name])
 
     def _find(self, instruction: Instruction, depth: int) -> _Reach:
@@ -183,7 +183,7 @@ class Proof:
                 return _Reach()
 
     def _assume(self, condition: int, holds: bool) -> Proof:
-        """The proof where a condition holds too, or does not."""
+        """Proof with a further condition that is true, or false without `holds`."""
         made = _list_conditions(self._values, condition, holds)
         if not made or self._nested >= _MOST_NESTED:
             return self
@@ -195,8 +195,8 @@ class Proof:
     def _lower(
         self, one: Iterable[Measure], other: Iterable[Measure], end: Measure = 0, sign: int = 1
     ) -> tuple[Measure, ...]:
-        """What neither of two values is below: of their bounds, and of an `end`. Above, where the
-        `sign` is negative."""
+        """Common lower bounds of two values, out of theirs and `end`; with a negative `sign`,
+        common upper bounds."""
         found = (
             bound
             for a in one
@@ -207,7 +207,7 @@ class Proof:
         return tuple(dict.fromkeys(found))
 
     def _upper(self, one: Iterable[Measure], other: Iterable[Measure]) -> tuple[Measure, ...]:
-        """What neither of two values is above."""
+        """Common upper bounds of two values."""
         return self._lower(one, other, self._size - 1, -1)
 
     # Operations -------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class Proof:
         return _Reach()
 
     def _divide(self, first: _Reach, second: _Reach) -> _Reach:
-        """A quotient that is rounded towards 0."""
+        """Bounds of a quotient rounded towards 0."""
         divisor = _exact(second)
         if isinstance(divisor, int) and divisor > 0:
             high = (divide_down(h, divisor) for h in first.high if self._least(h) >= 0)
@@ -267,7 +267,8 @@ class Proof:
         return _Reach((0,), tuple(high))
 
     def _divide_by(self, bound: Measure, divisor: Size) -> Measure | None:
-        """What a bound comes to, divided by a size: its multiples of that, and what is over."""
+        """Quotient of a bound by a size, rounded down; None if the remainder's terms may reach the
+        size."""
         if len(divisor.terms) != 1 or not isinstance(bound, Size):
             return None
         symbols, number = next(iter(divisor.terms))
@@ -285,7 +286,7 @@ class Proof:
         return whole - 1 if self._least(-1 - over) >= 0 else whole
 
     def _remain(self, first: _Reach, second: _Reach) -> _Reach:
-        """What is over of a division, with the sign of what is divided."""
+        """Bounds of a remainder, which has the dividend's sign."""
         positive = any(self._least(low) >= 1 for low in second.low)
         last = _sum(second.high, (-1,)) if positive else ()
         if self._is_counted(first):
@@ -302,15 +303,14 @@ def _product(one: Iterable[Measure], other: Sequence[Measure]) -> tuple[Measure,
 
 
 def _exact(reach: _Reach) -> Measure | None:
-    """What a value is, where its bounds are one."""
+    """The value itself, if a lower and an upper bound coincide."""
     return next((low for low in reach.low if low in reach.high), None)
 
 
 def _list_conditions(
     values: Sequence[Instruction], condition: int | None, holds: bool
 ) -> list[tuple[str, int, int]]:
-    """The comparisons of positions that hold where a condition does, or does not, both ways
-    round."""
+    """Comparisons of INDEX values implied by a condition, each in both directions."""
     if condition is None:
         return []
     return [

@@ -1,7 +1,6 @@
-"""Makes bodies of scalar values, in which equal values are one and every local rule has been used.
+"""Builder of bodies: equal values are one, and every local rule has been applied.
 
-Passes write what they change with it, be it all of a body or a value among others. Which values
-these are is theirs to say, and what a value may be replaced by is `rules`' business.
+Passes use it to rewrite bodies, whole or in part. `rules` holds the local rules.
 """
 
 from __future__ import annotations
@@ -44,61 +43,61 @@ Change: TypeAlias = Callable[[int, Instruction], "int | None"]
 
 
 class BodyBuilder:
-    """A body in the making. A value is a number; equal values are one.
+    """A body under construction. Values are numbers; equal values have one number.
 
-    `add` takes any instruction as it is. The others make one of values, and refuse those that it
-    does not take. They see one body alone: `verify` holds a stage to its axes, and its reads to
-    the tensors that a function has and their sizes.
+    `add` takes any instruction unchecked. The other methods check the types of their operands. They
+    see one body only: `verify` checks a stage's axes, and its loads against the function's tensors
+    and their sizes.
     """
 
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
-        """Its values, by number; those that nothing needs are dropped when the body is made."""
+        """Values by number; `make` drops those that are not used."""
         self._numbers: dict[Instruction, int] = {}
 
     def type_of(self, value: int) -> DataType:
-        """The type of one of the values."""
+        """Data type of a value."""
         if type(value) is not int or not 0 <= value < len(self.instructions):
             raise wrong_kind("a value", "the number of a value of this body", value)
         return value_type(self.instructions[value])
 
     def constant(self, value: bool | int | float, dtype: DataType = DataType.INDEX) -> int:
-        """A literal: a position, or a value of another type. FLOAT32 takes the nearest it has."""
+        """A literal; a FLOAT32 is rounded. Raises `DmlcError` if the type cannot hold it."""
         if type(value) is int and dtype is DataType.INDEX:
             return self.add(_make_position(value))
         return self.add(_make_constant(value, dtype))
 
     def index(self, axis: int) -> int:
-        """The position along an axis of the stage."""
+        """Index along a domain axis of the stage."""
         return self.add(Index(_expect_axis("axis", axis)))
 
     def reduced(self, label: int) -> int:
-        """The position along an axis of the reduction, by its label."""
+        """Index along a reduction axis, given by its label."""
         return self.add(Index(_expect_axis("label", label), reduced=True))
 
     def symbol(self, name: str) -> int:
-        """A size that is known at run time: a symbol, or what is made of some, as a position."""
+        """Run-time size as an INDEX: a symbol, or an expression of symbols."""
         return self.size(expect_text("name", name, "a symbol, or a size made of some"))
 
     def size(self, extent: Extent) -> int:
-        """The size of an axis as a position."""
+        """Size of an axis as an INDEX."""
         if isinstance(extent, str):
             extent = as_extent(parse_size(extent))
         return self.add(Symbol(extent)) if isinstance(extent, str) else self.constant(extent)
 
     def load(self, tensor: Tensor, *indices: int) -> int:
-        """An element of a tensor, in its compute type; one INDEX for each of its axes."""
+        """Element of a tensor, in its compute type, at one INDEX for each of its axes."""
         expected = "an ir.Parameter, ir.Table or ir.Stage"
         expect("tensor", tensor, (Parameter, Table, Stage), expected)
         _refuse(check_rank(tensor, len(indices)))
         return self._add_checked(Load(tensor.name, indices, tensor.dtype.compute), *indices)
 
     def read(self, tensor: Tensor) -> int:
-        """The element of a tensor at the own place of a body over the same domain."""
+        """Element of a tensor at the stage's own index, for a stage over the same domain."""
         return self.load(tensor, *[self.index(axis) for axis in range(len(tensor.extents))])
 
     def apply(self, name: str, *given: int) -> int:
-        """An operation on some values of one type."""
+        """Operation on values of one type. Raises `DmlcError` for operands of another type."""
         operation = IR_OPERATIONS.get(name)
         if operation is None:
             raise UnknownNameError(unknown_name("operation", name, IR_OPERATIONS))
@@ -111,7 +110,7 @@ class BodyBuilder:
         return self._add_checked(made, condition, then, otherwise)
 
     def cast(self, value: int, dtype: DataType) -> int:
-        """A value converted to a compute type."""
+        """Value converted to a compute type."""
         return self._add_checked(Cast(value, _expect_dtype(dtype)), value)
 
     def _add_checked(self, instruction: Instruction, *given: int) -> int:
@@ -119,11 +118,11 @@ class BodyBuilder:
         return self.add(instruction)
 
     def fold(self, name: str, values: Iterable[int]) -> int:
-        """Values combined by an operation, one after the other; there is one at least."""
+        """Values combined by an operation from left to right; there must be at least one."""
         return functools.reduce(lambda left, right: self.apply(name, left, right), values)
 
     def join(self, conditions: Iterable[int]) -> int | None:
-        """Conditions joined by `and`, in order; None where there are none."""
+        """Conjunction of conditions, in order; None if there are none."""
         distinct = dict.fromkeys(conditions)
         return self.fold("and", distinct) if distinct else None
 
@@ -134,9 +133,9 @@ class BodyBuilder:
         change: Change = lambda number, moved: None,
         places: Mapping[Index, int] = MappingProxyType({}),
     ) -> list[int]:
-        """The values of another body, by their numbers there: some are `replaced` by others, and so
-        are the indices that have `places`. Of the rest `change` is given each, on values that are
-        here, and says which it is, if another."""
+        """Copies the values of another body, and returns their new numbers. Values in `replaced`
+        and indices in `places` are replaced by values of this builder. `change` gets each other
+        instruction, with its new operands, and may return another value for it."""
         numbers: list[int] = []
         for number, instruction in enumerate(body.instructions):
             found = replaced.get(number)
@@ -151,7 +150,7 @@ class BodyBuilder:
         return numbers
 
     def make(self, result: int, guard: int | None = None) -> Body:
-        """The body that gives one of the values."""
+        """Body whose result is a value."""
         return Body.make(self.instructions, result, guard)
 
     def remake(
@@ -160,20 +159,20 @@ class BodyBuilder:
         change: Change = lambda number, moved: None,
         replaced: Mapping[int, int] = MappingProxyType({}),
     ) -> Stage:
-        """A stage with some of its body's values changed, as `copy` does it; the stage itself where
-        that changes nothing."""
+        """Stage whose body's values are changed as by `copy`; the same object if nothing
+        changes."""
         numbers = self.copy(stage.body, replaced, change)
         guard = None if stage.body.guard is None else numbers[stage.body.guard]
         body = self.make(numbers[stage.body.result], guard)
         return stage if body == stage.body else dataclasses.replace(stage, body=body)
 
     def nothing(self, combiner: str, dtype: DataType) -> int:
-        """What changes nothing in a reduction of values of a type."""
+        """Identity of a combiner in a data type."""
         return self.add(Constant(dtype, combiner_identity(combiner, dtype)))
 
     def add(self, instruction: Instruction) -> int:
-        """The number of the value an instruction gives, after every rule that applies to it."""
-        # To hash an instruction takes time: it is done once for each.
+        """Adds an instruction, and returns the number of its value after all applicable rules."""
+        # Hashing an instruction is slow: each is hashed once.
         number = self._numbers.setdefault(instruction, len(self.instructions))
         if number < len(self.instructions):
             return number
@@ -181,7 +180,7 @@ class BodyBuilder:
         if found is None:
             self.instructions.append(instruction)
             return number
-        # No rule looks at it again.
+        # The rules are not tried on it again.
         del self._numbers[instruction]
         number = found if isinstance(found, int) else self.add(found)
         self._numbers[instruction] = number
@@ -231,8 +230,8 @@ def _find_result_type(operation: Operation, *given: DataType) -> DataType:
 def _apply_rules(
     instruction: Instruction, values: Sequence[Instruction]
 ) -> int | Instruction | None:
-    """What the first rule that applies makes of an instruction; None where none does."""
-    # Rules are about these alone.
+    """Result of the first rule that applies to an instruction; None if none does."""
+    # No rule applies to another instruction.
     if not isinstance(instruction, Apply | Select | Cast):
         return None
     for rule in RULES:

@@ -1,7 +1,7 @@
-"""The driver of local rules that people bring: each replaces a value by others, or declines.
+"""Driver of user-defined local rules, which replace a value by others.
 
-The rules of dmlc itself are `rules`' and have been used on every value that a builder holds. A rule
-of one's own expands what a language lacks, or folds what a device does at once.
+The compiler's own rules are in `rules`, and a builder applies them to every value. A user's rule
+expands an operation that a language lacks, or fuses some that a device has as one.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from dmlc.parameters import expect, wrong_kind
 from dmlc.source import DmlcError
 
 LocalRule: TypeAlias = Callable[[BodyBuilder, Instruction], "int | None"]
-"""Is given a body in the making and an instruction on its values. It gives the value of that body
-that takes the instruction's place, of the same type, or None where it has nothing to say."""
+"""Takes a builder and an instruction on its values. Returns the builder's value that replaces the
+instruction, of the same type, or None to keep it."""
 
 MOST_ROUNDS = 100
-"""Times that a body is gone through, at most: rules that undo each other would never end."""
+"""Largest number of passes over a body, as rules that undo each other would never end."""
 
 
 def apply_rules(function: Function, *rules: LocalRule) -> Function:
-    """The function with local rules used on every value, and on what they made, until none applies;
-    the first that applies to a value is taken. What they do to results is theirs to answer for.
+    """Function with local rules applied to every value, and to the values that they made, until
+    none applies. The first rule that applies to a value is taken. Rules need not preserve results:
+    that is up to their author.
 
-    Raises `DmlcError` where a rule changes the type of a value, or where they never come to an end.
+    Raises `DmlcError` if a rule changes the type of a value, or if the rules do not terminate.
     """
     expect("function", function, Function, "an ir.Function")
     for rule in rules:

@@ -1,7 +1,6 @@
-"""Whole-number sequences as formulas: `floor((a * i + b) / c)`, perhaps clamped.
+"""Integer sequences as formulas: `floor((a * i + b) / c)`, perhaps clamped.
 
-A formula is only ever given where it is exact at every place asked for. What sequences are taken
-from, and what their formulas serve for, is the callers' business.
+A formula is exact at every index that it was fitted to.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.scalars import Array
 
 _MOST_DIVISOR = 16
-"""Divisors tried, besides those that the sequence's length suggests."""
+"""Largest divisor tried, besides those that the sequence's slope suggests."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FloorForm:
-    """`floor((scale * i + offset) / divisor)`, between `low` and `high` where they are given."""
+    """`floor((scale * i + offset) / divisor)`, clamped to `low` and `high` where they are given."""
 
     scale: int
     offset: int
@@ -29,17 +28,17 @@ class FloorForm:
     high: int | None = None
 
     def evaluate(self, places: Array) -> Array:
-        """The sequence at some places, as INT64."""
+        """Values of the sequence at some indices, as INT64."""
         values = (places * self.scale + self.offset) // self.divisor
         if self.low is not None:
             values = np.maximum(values, self.low)
         return values if self.high is None else np.minimum(values, self.high)
 
     def write(self, builder: BodyBuilder, place: int) -> int:
-        """The formula as an INDEX value of a body; `place` is the value `i`, which is not
+        """Formula as an INDEX value of a body; `place` is the value of `i`, which must not be
         negative."""
-        # Quotients of positions round towards zero: whole multiples of the divisor come after. So
-        # that no value is negative on the way, bounds come before.
+        # INDEX division rounds towards zero, so no intermediate value may be negative: multiples of
+        # the divisor are added after the division, and bounds are applied before that.
         whole, rest = divmod(self.offset, self.divisor)
         if self.scale < 0:
             whole, rest = 0, self.offset
@@ -59,8 +58,8 @@ class FloorForm:
 
 
 def fit_floor(places: Array, values: Array) -> FloorForm | None:
-    """The formula with the smallest divisor that gives `values` at `places`, which ascend; None
-    where none is found. Nothing is said about other places."""
+    """Formula with the smallest divisor that gives `values` at the ascending indices `places`; None
+    if none is found. It may differ from the sequence at other indices."""
     if values.size == 0:
         return None
     first, last = int(places[0]), int(places[-1])
@@ -76,14 +75,14 @@ def fit_floor(places: Array, values: Array) -> FloorForm | None:
             least = values * divisor - places * scale
             low, high = int(least.max()), int(least.min()) + divisor - 1
             if low <= high and (scale >= 0 or divisor == 1):
-                # Of the offsets that do, the one nearest 0 reads best.
+                # The valid offset nearest 0 reads best.
                 return FloorForm(scale, min(max(0, low), high), divisor)
     return None
 
 
 def fit_clamped(places: Array, values: Array) -> FloorForm | None:
-    """The same, where the ends of the sequence may be held at its smallest and largest value if
-    that makes a formula, one without a division, or one with a smaller divisor than any tried."""
+    """Formula as by `fit_floor`; or a formula clamped to the smallest and largest value, if that
+    avoids the division or a divisor larger than any tried."""
     whole = fit_floor(places, values)
     if values.size == 0 or (whole is not None and whole.divisor == 1):
         return whole
@@ -92,13 +91,13 @@ def fit_clamped(places: Array, values: Array) -> FloorForm | None:
 
 
 def _rank(form: FloorForm) -> tuple[bool, int]:
-    """How little there is to divide."""
+    """Sort key of formulas: those without a division first, then those with a small divisor."""
     return form.divisor > 1, form.divisor if form.divisor > _MOST_DIVISOR else 0
 
 
 def _fit_held(places: Array, values: Array) -> FloorForm | None:
-    """A formula for what lies between the smallest and the largest value, held at these where it
-    goes beyond them."""
+    """Formula of the values between the smallest and the largest, clamped to these where it exceeds
+    them."""
     low, high = int(values.min()), int(values.max())
     free = (values > low) & (values < high)
     form = fit_floor(places[free], values[free])

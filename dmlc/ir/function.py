@@ -24,8 +24,8 @@ from dmlc.source import (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Function:
-    """Tensors in, tensors out. Results are stages; a parameter returned as it is needs a stage
-    that copies it."""
+    """Computation of result tensors from parameter tensors. Every result is a stage: to return a
+    parameter unchanged takes a stage that copies it."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -37,30 +37,30 @@ class Function:
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
     tables: tuple[Table, ...] = ()
     checks: tuple[str, ...] = ()
-    """What it takes to hold of its symbols, as conditions in C such as `N != 1`: checked where they
-    get their sizes."""
+    """Conditions on its symbols, as C expressions such as `N != 1`. They are checked when the
+    symbols get their sizes."""
     warnings: tuple[Diagnostic, ...] = dataclasses.field(default=(), compare=False, repr=False)
-    """What may not be meant, of what it was bound from."""
+    """Warnings of the source that it was bound from."""
     loops: tuple[Loop, ...] = ()
-    """Which of its stages are computed step by step, in their order."""
+    """Groups of its stages that are computed step by step, in stage order."""
     one_step: OneStep | None = dataclasses.field(default=None, compare=False, repr=False)
-    """Of a function that is what one step of a loop computes: which loop."""
+    """The loop of which the function computes one step, if it does."""
     _tensors: dict[str, Tensor] = dataclasses.field(
         default_factory=dict[str, "Tensor"], init=False, compare=False, repr=False
     )
-    """What `tensors` gives, once it has been asked."""
+    """Cache of `tensors`."""
     _symbols: list[tuple[str, ...]] = dataclasses.field(
         default_factory=list[tuple[str, ...]], init=False, compare=False, repr=False
     )
-    """The same for `symbols`."""
+    """Cache of `symbols`."""
     _arrays: dict[str, Array] = dataclasses.field(
         default_factory=dict[str, Array], init=False, compare=False, repr=False
     )
-    """The same for `arrays`."""
+    """Cache of `arrays`."""
     _readers: dict[str, tuple[str, ...]] = dataclasses.field(
         default_factory=dict[str, tuple[str, ...]], init=False, compare=False, repr=False
     )
-    """The same for `readers`."""
+    """Cache of `readers`."""
     _order: dict[str, int] = dataclasses.field(
         default_factory=dict[str, int], init=False, compare=False, repr=False
     )
@@ -70,12 +70,12 @@ class Function:
     marks: set[str] = dataclasses.field(
         default_factory=set[str], init=False, compare=False, repr=False
     )
-    """What has been found out about it, for good: it is as it is. The verifier keeps here that it
-    breaks no rule."""
+    """Properties found to hold, kept because the function is frozen. The verifier marks well-formed
+    functions here."""
 
     def with_stages(self, stages: Iterable[Stage]) -> Function:
-        """The function with other stages; the function itself, and all that is known of it, where
-        they are its own."""
+        """Function with other stages; the same object, caches included, if each stage is
+        identical."""
         made = tuple(stages)
         if len(made) == len(self.stages) and all(map(operator.is_, made, self.stages)):
             return self
@@ -94,16 +94,16 @@ class Function:
         return self._results.get(name)
 
     def symbols(self) -> tuple[str, ...]:
-        """The run-time sizes, in order of first use."""
+        """Symbols of its run-time sizes, in order of first use."""
         if not self._symbols:
             sizes = [*(p.extents for p in self.parameters), *(s.sizes for s in self.stages)]
             self._symbols.append(find_symbols(chain.from_iterable(sizes)))
         return self._symbols[0]
 
     def run_symbol(self) -> str | None:
-        """The symbol that counts the elements of every tensor of run-time size: each is a run of
-        them, and stands for packed arrays of any one shape. None where symbols are sizes of axes,
-        or there are none."""
+        """The symbol that is the element count of every tensor of run-time size, if each of these
+        is a one-dimensional run of that size; the run then stands for packed arrays of any one
+        shape. None otherwise."""
         symbols = self.symbols()
         if symbols and self.has_open_strides():
             return None
@@ -112,8 +112,8 @@ class Function:
         return symbols[0] if len(symbols) == 1 and all(e == symbols for e in runs) else None
 
     def has_open_strides(self) -> bool:
-        """Whether the layout of a tensor depends on sizes that are known at run time only, other
-        than in being packed."""
+        """Whether explicit strides, or the extents of a tensor that has them, are known at run time
+        only."""
         strided = (t.name for t in (*self.parameters, *self.results) if t.strides is not None)
         return any(
             isinstance(each, str)
@@ -122,8 +122,7 @@ class Function:
         )
 
     def tensors(self) -> Mapping[str, Tensor]:
-        """Everything a load can name: parameters, tables, what stages of loops were a step before,
-        and stages."""
+        """Tensors that a load can name: parameters, tables, delays and stages, by name."""
         if not self._tensors:
             self._tensors.update(
                 {t.name: t for t in (*self.parameters, *self.tables, *self.delays(), *self.stages)}
@@ -131,18 +130,18 @@ class Function:
         return self._tensors
 
     def arrays(self) -> Mapping[str, Array]:
-        """The elements of its tables, by name."""
+        """Elements of its tables, by name."""
         if not self._arrays:
             self._arrays.update({table.name: table.array() for table in self.tables})
         return self._arrays
 
     def delays(self) -> tuple[Delay, ...]:
-        """What stages of its loops were at the step before."""
+        """Delays of all its loops."""
         return tuple(delay for loop in self.loops for delay in loop.delays)
 
     def strides(self, name: str) -> tuple[Extent, ...]:
-        """How many elements a tensor's memory has from one position along each axis to the next:
-        what it says itself, or else those of packed memory, the last axis fastest."""
+        """Strides of a tensor in elements, one per axis: explicit ones, or those of packed memory.
+        Raises `UnknownNameError`."""
         tensor = self.tensors().get(name)
         if tensor is None:
             raise UnknownNameError(unknown_name("tensor", name, self.tensors()))
@@ -152,8 +151,8 @@ class Function:
         return tuple(as_extent(step) for step in pack_strides(tensor.extents))
 
     def find_end(self, name: str) -> int | None:
-        """The elements of a tensor's memory, up to its last one; None where a size is known at run
-        time only."""
+        """Offset just after the last element of a tensor in its memory, in elements; None if a size
+        is known at run time only."""
         extents = self.tensors()[name].extents
         sizes = [e for e in extents if isinstance(e, int)]
         if len(sizes) < len(extents):
@@ -163,7 +162,7 @@ class Function:
         return 0 if 0 in sizes else 1 + sum((size - 1) * step for size, step in ends)
 
     def sort_tensors(self, names: Iterable[str]) -> list[str]:
-        """Tensors of the function, in its order."""
+        """Tensor names in the function's order. Raises `UnknownNameError`."""
         if not self._order:
             self._order.update({name: number for number, name in enumerate(self.tensors())})
         try:
@@ -173,7 +172,7 @@ class Function:
             raise UnknownNameError(unknown) from None
 
     def readers(self) -> Mapping[str, tuple[str, ...]]:
-        """The stages that read each tensor that is read, in order."""
+        """Names of the stages that read each tensor, in order, for tensors that are read."""
         if not self._readers:
             found: dict[str, dict[str, None]] = {}
             for stage in self.stages:
@@ -183,8 +182,8 @@ class Function:
         return self._readers
 
     def refuse_loops(self, why: str) -> None:
-        """Raises `UnsupportedError` where some stages are computed step by step; `why` is a clause
-        that says who takes none of those."""
+        """Raises `UnsupportedError` if some stages are computed step by step; `why` is a clause
+        that says who does not support them."""
         if self.loops:
             span = self.tensors()[self.loops[0].stages[0]].span or self.span
             raise UnsupportedError(f"'{self.name}' has a loop over time, and {why}", span)
@@ -200,7 +199,7 @@ class Function:
 
 
 def print_function(function: Function) -> str:
-    """The text form, without a line break at its end. `parse` reads it back."""
+    """Text form of a function, without a final line break. `parse` reads it back."""
     expect("function", function, Function, "an ir.Function")
     given = ", ".join(
         f"%{p.name}: {p.dtype.short}{print_sizes(p.extents)}{print_strides(p.strides)}"

@@ -1,12 +1,12 @@
-"""Facts about *index-only* values: what depends on positions and constants alone.
+"""Analysis of *index-only* values: values that depend on indices and constants alone.
 
-Such a value is known at compile time at every point of its stage. `IndexFacts` says what it depends
-on, which sum of indices it is, and what it comes to, at as many points as are looked at at all: in
-its own type, operation by operation, in the order written, so that it comes out the same wherever
-it is used. FLOAT32 rounds after each. The verifier proves reads inside with it, the reference
-computes with it, and kernels take their shapes and their tables from it.
+Such a value is known at compile time at every point of its stage. `IndexFacts` gives its
+dependencies, its affine form and its values. Values are evaluated in their own type, operation by
+operation, in the order written, so that they are the same wherever they are used; FLOAT32 rounds
+after each operation. The verifier proves reads in bounds with it, the reference evaluates with it,
+and loop structure and tables come from it.
 
-It says nothing about values that depend on elements of tensors; `ranges` bounds positions without
+Values that depend on elements of tensors are out of its scope; `ranges` bounds indices without
 evaluating them.
 """
 
@@ -43,13 +43,13 @@ from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert
 from dmlc.source import InternalError
 
 MOST_POINTS = 1 << 22
-"""The most points at which positions are evaluated."""
+"""Largest number of points at which a value is evaluated."""
 
 
 class IndexFacts:
-    """What is known at compile time of the values of a stage's body. `tables` are elements that it
-    may find in tensors, and `places` those at which an index is looked at, where that is not all.
-    Each fact is looked for once it is asked for."""
+    """Compile-time facts about the values of a stage's body, each computed on first use. `tables`
+    are tensors whose elements are known, by name. `places` restricts an index to an array of
+    values; other indices take their whole extent."""
 
     def __init__(
         self,
@@ -64,45 +64,45 @@ class IndexFacts:
 
     @functools.cached_property
     def known(self) -> tuple[bool, ...]:
-        """For each value, whether it is index-only."""
+        """Whether each value is index-only."""
         return find_index_only(self.stage.body, self._tables)
 
     @functools.cached_property
     def dependencies(self) -> tuple[tuple[Index, ...], ...]:
-        """For each value, the indices it depends on."""
+        """Indices that each value depends on."""
         return find_dependencies(self.stage.body)
 
     @functools.cached_property
     def forms(self) -> tuple[Affine[Index] | None, ...]:
-        """Each INDEX value as a sum of indices times constants, where it is one."""
+        """Affine form of each INDEX value: a sum of indices times constants, or None."""
         return find_affine(self.stage.body)
 
     @functools.cached_property
     def conditions(self) -> tuple[int, ...]:
-        """Those that the guard joins by `and`."""
+        """Conditions that the guard joins by `and`, as value numbers."""
         return list_conjuncts(self.stage.body)
 
     def depends_on(self, values: Iterable[int]) -> tuple[Index, ...]:
-        """The indices that some values depend on."""
+        """Indices that any of the values depends on."""
         return order_indices(index for value in values for index in self.dependencies[value])
 
     def is_over(self, value: int, over: Iterable[Index]) -> bool:
-        """Whether a value is index-only, and depends on no other indices."""
+        """Whether a value is index-only and depends on indices of `over` alone."""
         return self.known[value] and set(self.dependencies[value]) <= set(over)
 
     def repeat(self, value: int, index: Index) -> Repeat | None:
-        """How a value repeats along an index, where that is known."""
+        """Periodicity of a value along an index; None if unknown."""
         if index not in self._repeats:
             self._repeats[index] = find_repeats(self.stage, index)
         return self._repeats[index][value]
 
     def count_points(self, over: Iterable[Index]) -> float:
-        """The points looked at that indices run over together; of each index alone, where another
-        has none."""
+        """Number of points that the indices range over together, restricted to `places`; an empty
+        axis counts as one."""
         return math.prod(max(1, self._count_places(index)) for index in over)
 
     def _count_places(self, index: Index) -> float:
-        """The places looked at of one index."""
+        """Number of values that an index takes."""
         if index in self._places:
             return len(self._places[index])
         return count_points(self.stage, [index])
@@ -110,8 +110,8 @@ class IndexFacts:
     def evaluate(
         self, values: Sequence[int], over: Sequence[Index] | None = None
     ) -> tuple[Array, ...] | None:
-        """What `evaluate_positions` gives; None where a value depends on more than the indices of
-        `over`, or these have too many points."""
+        """Result of `evaluate_positions`; None if a value depends on an index not in `over`, or if
+        there are more than `MOST_POINTS` points."""
         over = self.depends_on(values) if over is None else over
         if not all(self.is_over(value, over) for value in values):
             return None
@@ -122,7 +122,7 @@ class IndexFacts:
     def evaluate_at(
         self, values: Sequence[int], places: Mapping[Index, Array]
     ) -> tuple[Array, ...]:
-        """Index-only values where the indices they depend on take places, all in one shape."""
+        """Index-only values where indices take the values in `places`, broadcast to one shape."""
         found = evaluate_values(self.stage.body, values, places, self._tables)
         shape = np.broadcast_shapes(*(each.shape for each in places.values()))
         return tuple(np.broadcast_to(each, shape) for each in found)
@@ -130,8 +130,8 @@ class IndexFacts:
     def find_passing(
         self, conditions: Sequence[int], over: Sequence[Index] | None = None
     ) -> Array | None:
-        """Where some conditions all hold, with an axis for every index of `over`, of its extent;
-        None where that cannot be evaluated."""
+        """Mask of the points where all conditions hold, with one axis for each index of `over`, of
+        that index' extent; None if they cannot be evaluated."""
         over = self.depends_on(conditions) if over is None else over
         found = self.evaluate(conditions, over)
         if found is None:
@@ -142,9 +142,9 @@ class IndexFacts:
         return passing
 
     def reduce(self) -> Array | None:
-        """The elements of a reduction that is index-only; None where it takes too many points, or
-        none. They are reduced in their own type, point by point. Of an axis of the domain that they
-        do not depend on there is one place."""
+        """Elements of an index-only reduction, combined in its own type, point by point; None
+        without a reduction, without a point, or with more than `MOST_POINTS`. A domain axis on
+        which the elements do not depend has size 1."""
         stage, body, combiner = self.stage, self.stage.body, self.stage.combiner
         if combiner is None:
             return None
@@ -163,8 +163,8 @@ class IndexFacts:
 
 
 def _reduce(combiner: str, dtype: DataType, points: Array, passing: Array) -> Array:
-    """What the points that pass come to along the last axis. Of positions it is the number of the
-    first smallest or largest, a NaN being more extreme than any number; 0 where none passes."""
+    """Reduction along the last axis of the points that pass. For `argmin` and `argmax`, NaN is more
+    extreme than any number, and the result is the first such index, or 0 if no point passes."""
     bound = combiner.removeprefix("arg")
     identity = combiner_identity(bound, dtype)
     if bound != combiner:
@@ -179,22 +179,22 @@ def _reduce(combiner: str, dtype: DataType, points: Array, passing: Array) -> Ar
 
 
 def find_longest(holds: Array) -> tuple[int, int]:
-    """The longest run in which a condition holds, and the first of them: from where, to where."""
+    """Start and end of the longest run of true elements, the first one if several are as long."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], holds, [False]]).astype(np.int8)))
     runs = [(int(first), int(last)) for first, last in zip(edges[::2], edges[1::2], strict=True)]
     return max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
 
 
 def list_arrays(tables: Iterable[Table]) -> dict[str, Array]:
-    """The elements of tables, by name."""
+    """Elements of tables, by name."""
     return {table.name: table.array() for table in tables}
 
 
 def find_index_only(
     body: Body, tables: Container[str] = (), *, open_sizes: bool = False
 ) -> tuple[bool, ...]:
-    """For each value of a body, whether it depends on positions and constants alone, and on what
-    these find in `tables`; with `open_sizes`, on sizes that are known at run time too."""
+    """Whether each value of a body depends on indices, constants and elements of `tables` alone;
+    with `open_sizes`, also on sizes known at run time."""
     is_plain = not tables or not any(load.tensor in tables for load in body.loads())
     if is_plain and open_sizes in body.index_only:
         return body.index_only[open_sizes]
@@ -209,8 +209,7 @@ def find_index_only(
 
 
 def find_dependencies(body: Body) -> tuple[tuple[Index, ...], ...]:
-    """For each value of a body, the indices it depends on: those of the domain, then those of the
-    reduction, ascending."""
+    """Indices that each value of a body depends on, in the order of `order_indices`."""
     found: list[tuple[Index, ...]] = []
     for instruction in body.instructions:
         if isinstance(instruction, Index):
@@ -225,12 +224,12 @@ def find_dependencies(body: Body) -> tuple[tuple[Index, ...], ...]:
 
 
 def order_indices(indices: Iterable[Index]) -> tuple[Index, ...]:
-    """Indices, each once: those of the domain, then those of the reduction, ascending."""
+    """Distinct indices: those of the domain, then those of the reduction, ascending."""
     return tuple(sorted(dict.fromkeys(indices), key=lambda index: (index.reduced, index.axis)))
 
 
 def list_conjuncts(body: Body) -> tuple[int, ...]:
-    """The conditions that a body's guard joins by `and`, in the order written; none without a
+    """Conditions that a body's guard joins by `and`, in the order written; empty without a
     guard."""
     found: list[int] = []
     pending = [] if body.guard is None else [body.guard]
@@ -247,8 +246,8 @@ def list_conjuncts(body: Body) -> tuple[int, ...]:
 def list_comparisons(
     values: Sequence[Instruction], condition: int, holds: bool = True
 ) -> Iterator[tuple[str, int, int, bool]]:
-    """How numbers compare where a condition holds, or does not: the comparison, its sides, and
-    whether it holds as it is written."""
+    """Comparisons implied by a condition being true, or false without `holds`: operation name, left
+    and right operand, and whether the comparison occurs as written rather than negated."""
     pending = [(condition, holds)]
     while pending:
         value, wanted = pending.pop()
@@ -265,7 +264,7 @@ def list_comparisons(
 
 
 def count_points(stage: Stage, indices: Sequence[Index]) -> float:
-    """The number of points that indices run over together; infinite at a run-time extent."""
+    """Number of points that indices range over together; infinite for a run-time extent."""
     extents = [stage.extent(index) for index in indices]
     return math.prod(e if isinstance(e, int) else math.inf for e in extents)
 
@@ -277,13 +276,13 @@ def evaluate_positions(
     tables: Mapping[str, Array] = MappingProxyType({}),
     places: Mapping[Index, Array] = MappingProxyType({}),
 ) -> tuple[Array, ...]:
-    """The values of index-only instructions wherever they differ. A table is read at the nearest
-    of its places where a position leaves it. An index takes all its `places`, if these are given.
+    """Index-only values at all points where they differ. A table index out of bounds is clamped. An
+    index ranges over its `places` if they are given, and over its extent otherwise.
 
-    Each array has one axis for every index of `over`, in that order, and there the extent of that
-    index, or 1 where the value does not depend on it. `over` has every index that one of them
-    depends on, and is exactly those, in `order_indices`, if it is not given. Raises
-    `InternalError` for a value that is not index-only, or an index of run-time extent.
+    Each array has one axis for every index of `over`, in that order: of that index' extent, or of
+    size 1 if the value does not depend on it. `over` must contain every index that a value depends
+    on; by default it is exactly those, in `order_indices`. Raises `InternalError` for a value that
+    is not index-only, or an index of run-time extent.
     """
     body = stage.body
     if over is None:
@@ -307,8 +306,7 @@ def evaluate_values(
     axes: Mapping[Index, Array],
     tables: Mapping[str, Array] = MappingProxyType({}),
 ) -> list[Array]:
-    """The values of index-only instructions where each index takes the places in `axes`, element by
-    element."""
+    """Index-only values, element by element, where each index takes the values in `axes`."""
     made: dict[int, Array] = {}
     with np.errstate(all="ignore"):
         for value in reach_back(body, wanted):
@@ -324,8 +322,8 @@ def evaluate_values(
 
 
 def reach_back(body: Body, wanted: Sequence[int], given: Container[int] = ()) -> list[int]:
-    """The values that others are computed from, and those, in order; but for some that are `given`,
-    and what these are computed from."""
+    """Numbers of the values that `wanted` are computed from, themselves included, ascending. Values
+    in `given` and their operands are left out."""
     found: set[int] = set()
     pending = list(wanted)
     while pending:
@@ -339,8 +337,8 @@ def reach_back(body: Body, wanted: Sequence[int], given: Container[int] = ()) ->
 def evaluate_instruction(
     instruction: Instruction, given: Sequence[Array], axes: Mapping[Index, Array], body: Body
 ) -> Array:
-    """One index-only instruction of a body on the values of its operands, in its own type. `axes`
-    are the positions along each index. Warnings of NumPy are the caller's to silence."""
+    """Result of one index-only instruction on its operands' values, in its own type. `axes` are the
+    values of each index. NumPy warnings are left for the caller to silence."""
     match instruction:
         case Constant():
             return np.asarray(instruction.value, instruction.dtype.dtype)
@@ -349,7 +347,7 @@ def evaluate_instruction(
         case Apply(operation=operation) if not operation.transcendental:
             return np.asarray(operation.evaluate(*given))
         case Apply(operation=operation):
-            # Rounded once from float64: what NumPy gives in float32 depends on the machine.
+            # Rounded once from float64, as NumPy's float32 results depend on the machine.
             exact = [np.asarray(g, np.float64) for g in np.broadcast_arrays(*given)]
             return np.asarray(operation.evaluate(*exact)).astype(instruction.dtype.dtype)
         case Select():
@@ -370,7 +368,7 @@ def evaluate_instruction(
 
 
 def find_affine(body: Body) -> tuple[Affine[Index] | None, ...]:
-    """Each INDEX value as a sum of indices times constants, where it is one."""
+    """Affine form of each INDEX value of a body: a sum of indices times constants, or None."""
     expect("body", body, Body, "an ir.Body")
     found: list[Affine[Index] | None] = []
     for instruction in body.instructions:
@@ -392,8 +390,8 @@ def find_affine(body: Body) -> tuple[Affine[Index] | None, ...]:
 
 
 def find_part(body: Body, number: int) -> tuple[int, int, int | None]:
-    """Which part of which value a value is, as `value / step % count`, without the remainder where
-    there is no count. Anything is the whole of itself."""
+    """Decomposition of a value into `value / step % count`, as (value, step, count); `count` is
+    None without a remainder. A value of another form is (itself, 1, None)."""
     match body.instructions[number]:
         case Apply(operation=operation, operands=(given, by)) if operation.name in ("div", "mod"):
             divisor = body.instructions[by]
@@ -415,12 +413,12 @@ def find_part(body: Body, number: int) -> tuple[int, int, int | None]:
 
 
 def find_reach(stage: Stage, position: int, size: int) -> Interval:
-    """The smallest and the largest value of an INDEX value where the stage's guard holds.
+    """Smallest and largest value of an INDEX value where the stage's guard holds.
 
-    It is exact where that matters: once the position is known to stay within `0` to `size - 1`,
-    or if evaluating it takes more than `MOST_POINTS` points, fewer conditions of the guard are
-    looked at, and the interval may be too wide. `UNKNOWN` for what depends on elements of tensors
-    or on run-time extents; `EMPTY` where no point passes the guard.
+    The interval is exact unless it already lies within `0` to `size - 1`, or evaluating it takes
+    more than `MOST_POINTS` points; then fewer conditions of the guard are used, and it may be too
+    wide. `UNKNOWN` for values that depend on elements of tensors or on run-time extents; `EMPTY` if
+    no point passes the guard.
     """
     if 0 in stage.sizes:
         return EMPTY
@@ -445,7 +443,7 @@ def find_reach(stage: Stage, position: int, size: int) -> Interval:
         near = [c for c in conditions if set(facts.dependencies[c]) & set(over)]
         wider = order_indices((*over, *facts.depends_on(near)))
         if wider == over:
-            # Conditions on other indices alone may let no point through.
+            # Conditions on other indices alone may be false everywhere.
             wider = order_indices((*over, *facts.depends_on(conditions)))
         if wider == over:
             return found

@@ -1,7 +1,7 @@
-"""Which reads of a stage can be proved inside the tensors they read.
+"""Which loads of a stage can be proved to be in bounds.
 
-A position is inside where its interval is; failing that, where evaluating it at every point that
-the guard lets through says so. What a read that cannot be proved comes to is not decided here.
+An index is in bounds if its interval is, or if evaluating it at every point that passes the guard
+shows it. Callers decide the value of a load that cannot be proved.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from dmlc.ir.ranges import Ranges, stage_range
 
 
 def is_empty(stage: Stage) -> bool:
-    """Whether a stage has no point, so that nothing is read."""
+    """Whether a stage has no points, and so reads nothing."""
     return 0 in stage.sizes
 
 
 def find_outside(
     stage: Stage, load: Load, ranges: Ranges, extents: Sequence[Extent]
 ) -> Iterator[tuple[int, Interval]]:
-    """The axes along which a load cannot be proved inside, each with how far its
-    position may go. `ranges` are the intervals of the values before the load."""
+    """Axes along which a load cannot be proved in bounds, each with the interval of its index.
+    `ranges` are the intervals of the values before the load."""
     if is_empty(stage):
         return
     for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
@@ -42,14 +42,14 @@ def find_outside(
 
 
 def _find_reach_open(stage: Stage, position: int, _: int) -> Interval:
-    """How far a position goes by sizes that are known at run time only."""
+    """Interval of an index by bounds on the run-time sizes."""
     if not any(isinstance(i, Symbol) for i in stage.body.instructions):
         return UNKNOWN
     return Proof(stage).interval(position)
 
 
 def is_inside_along(stage: Stage, position: int, extent: str, ranges: Ranges) -> bool:
-    """Whether a position lies inside an axis whose size is known at run time only."""
+    """Whether an index is in bounds along an axis of run-time size."""
     index = stage.body.instructions[position]
     along = isinstance(index, Index) and stage.extent(index) == extent
     return along or is_inside_open(stage, position, extent, ranges)
@@ -58,9 +58,9 @@ def is_inside_along(stage: Stage, position: int, extent: str, ranges: Ranges) ->
 def find_open_reads(
     stage: Stage, known: Mapping[str, Tensor], reach: Mapping[str, Interval]
 ) -> tuple[dict[int, tuple[int, ...]], Interval | None]:
-    """The reads of a stage that cannot be proved inside: by the value that loads, the axes. And
-    the interval that the stage's elements lie in, where it is known. `reach` has those of the
-    tensors in `known`."""
+    """Axes along which loads of a stage cannot be proved in bounds, by the number of the load's
+    value; and the interval of the stage's elements, if known. `reach` has the intervals of elements
+    of the tensors in `known`."""
     ranges = Ranges(stage, reach)
     found: dict[int, tuple[int, ...]] = {}
     for number, instruction in enumerate(stage.body.instructions):

@@ -1,7 +1,7 @@
-"""The JSON form of the tensor IR: the content of the text form, for programs.
+"""The JSON form of the tensor IR, with the same content as the text form.
 
-A body is the list of its instructions; operands are numbers of earlier ones. How classes become
-objects is `records`' to say; here is what the fields of the IR's classes do not.
+A body is a list of instructions whose operands are numbers of earlier ones. `records` converts
+classes by their fields; this module has the exceptions for the IR's classes.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from dmlc.scalars import COMBINERS, DataType
 
 
 def to_json(function: Function) -> str:
-    """The function as JSON text, one stage after another, indented by two."""
+    """Function as JSON text, stages in order, indented by two."""
     return _RECORDS.write(expect("function", function, Function, "an ir.Function"))
 
 
 def from_json(text: str) -> Function:
-    """The function that `to_json` wrote. Raises `DmlcError` on anything that is no well-formed
-    function."""
+    """Function from the text that `to_json` wrote. Raises `DmlcError` if the text is not a
+    well-formed function."""
     return accept(_RECORDS.read(expect_text("text", text), Function))
 
 
 def function_schema() -> dict[str, Any]:
-    """The JSON Schema of what `to_json` writes."""
+    """JSON Schema of the documents that `to_json` writes."""
     return describe(_RECORDS, Function, "A function of dmlc's tensor IR")
 
 
@@ -87,7 +87,7 @@ def _take_operands(instruction: Select | Cast) -> dict[str, Any]:
 
 
 def _shape_operands(kind: Callable[..., Select | Cast], arity: int) -> Shape:
-    """The shape of an instruction whose operands are a list, as those of operations are."""
+    """Shape of an instruction whose operands are a list, as those of operations are."""
     fields = {"operands": tuple[int, ...], "dtype": DataType}
     return Shape(fields, lambda f, _: kind(*f["operands"], f["dtype"]), _take_operands, arity=arity)
 

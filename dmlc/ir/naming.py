@@ -1,10 +1,10 @@
-"""Names for the stages and tables that are made on the way."""
+"""Unique names for the stages and tables that passes make."""
 
 from __future__ import annotations
 
 
 def take_name(wanted: str, taken: dict[str, None]) -> str:
-    """A name like the one wanted that is not taken yet; it is from here on."""
+    """Returns `wanted`, with a numeric suffix if it is taken, and adds it to `taken`."""
     name, count = wanted, 1
     while name in taken:
         count += 1

@@ -1,4 +1,4 @@
-"""Tensor IR: index notation, with one kind of node.
+"""Nodes of the tensor IR: index notation, with one kind of statement.
 
 A `Function` is a flat list of stages in definition order. A `Stage` defines a tensor element by
 element: a domain, an optional reduction, and one scalar `Body`. Element-wise work, broadcasts,
@@ -8,8 +8,7 @@ Values inside a body have a *compute* type: a load from a FLOAT16 or BFLOAT16 te
 FLOAT32, and a stage whose tensor is FLOAT16 or BFLOAT16 has a FLOAT32 body that is rounded to
 nearest even when stored. Index arithmetic has the type `DataType.INDEX`.
 
-This module holds what a function is made of; `function` holds `Function` itself, and `verify`
-says which functions are well formed.
+`function` holds `Function` itself, and `verify` the rules of well-formed functions.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from dmlc.scalars import GRADIENT_MARKS, OPERATIONS, Array, DataType, Operation,
 from dmlc.source import InternalError, Span
 
 Extent: TypeAlias = int | str
-"""The size of an axis: a number of elements, or the text of a size that is known at run time only:
-a symbol, or what is made of some, as `sizes` spells it."""
+"""Size of an axis: a number of elements, or the text of a size known at run time only (a symbol or
+an expression of symbols, spelled as `sizes` does)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A literal. Two constants are equal when they are the same bits (so -0.0 is not 0.0, and
-    every NaN is the one NaN)."""
+    """A literal. Constants are equal if their bits are (so -0.0 is not 0.0), except that all NaNs
+    are equal."""
 
     dtype: DataType
     value: bool | int | float
@@ -56,7 +55,7 @@ class Constant:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Index:
-    """The position along an axis, as an INDEX: `i2` of the domain, or `r0` of the reduction."""
+    """Index along an axis, of type INDEX: `i2` of the domain, or `r0` of the reduction."""
 
     axis: int
     reduced: bool = False
@@ -87,7 +86,7 @@ class Apply:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Select:
-    """`condition ? then : otherwise`. What is not chosen does not leak, NaN or not."""
+    """`condition ? then : otherwise`. The branch not chosen has no effect, even if it is NaN."""
 
     condition: int
     then: int
@@ -105,8 +104,7 @@ class Cast:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Symbol:
-    """The size that a symbol has at run time, as an INDEX: 1 or more; or what is made of such
-    sizes."""
+    """Run-time size as an INDEX, 1 or more: a symbol, or an expression of symbols."""
 
     name: str
 
@@ -117,8 +115,8 @@ class Symbol:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Step:
-    """The number of the step that a loop is at, as an INDEX: below `steps`. It stands in what one
-    step of a loop computes, and nowhere else: a stage of a loop has `i0` instead."""
+    """Number of a loop's current step as an INDEX, from 0 to `steps - 1`. It occurs only in
+    functions that compute one step of a loop; a stage of a `Loop` has `i0` instead."""
 
     steps: int
 
@@ -131,7 +129,7 @@ Instruction: TypeAlias = Constant | Index | Symbol | Step | Load | Apply | Selec
 
 
 def operands(instruction: Instruction) -> tuple[int, ...]:
-    """The values an instruction reads, in evaluation order."""
+    """Values that an instruction reads, in evaluation order."""
     # Passes spend much of their time here and below.
     read = _OPERANDS.get(type(instruction))
     if read is None:
@@ -154,7 +152,7 @@ _OPERANDS: Mapping[type[object], Callable[[Any], tuple[int, ...]]] = MappingProx
 
 
 def with_operands(instruction: Instruction, new: tuple[int, ...]) -> Instruction:
-    """The same instruction on other values; itself where they are its own."""
+    """Instruction with other operands; the same object if they are equal to its own."""
     make = _WITH_OPERANDS.get(type(instruction))
     if make is None:
         raise wrong_kind("instruction", "an instruction of the IR", instruction)
@@ -215,32 +213,32 @@ def value_type(instruction: Instruction) -> DataType:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Body:
-    """A scalar computation as flat SSA. Value `k` is what instruction `k` defines.
+    """A scalar computation as flat SSA. Value `k` is the result of instruction `k`.
 
-    Canonical form, which `Body.make` gives and the verifier demands: instructions stand in the
-    order a depth-first walk from the guard and then the result finishes them, every one is
-    reached, and no constant, index or symbol stands twice. Sharing is kept: a value used twice is
-    one instruction.
+    Canonical form, which `Body.make` produces and the verifier demands: instructions are in the
+    post-order of a depth-first walk from the guard and then the result, every one is reached, and
+    no constant, index or symbol occurs twice. Sharing is preserved: a value used twice is one
+    instruction.
     """
 
     instructions: tuple[Instruction, ...]
     result: int
     guard: int | None = None
-    """A BOOL value: where it is false, the point takes no part in the reduction."""
+    """BOOL value: points where it is false take no part in the reduction."""
     _loads: list[tuple[Load, ...]] = dataclasses.field(
         default_factory=list[tuple[Load, ...]], init=False, compare=False, repr=False
     )
-    """What `loads` gives, once it has been asked."""
+    """Cache of `loads`."""
     index_only: dict[bool, tuple[bool, ...]] = dataclasses.field(
         default_factory=dict[bool, tuple[bool, ...]], init=False, compare=False, repr=False
     )
-    """What `index.find_index_only` has found without tables, by whether open sizes count."""
+    """Cache of `index.find_index_only` without tables, by `open_sizes`."""
 
     @staticmethod
     def make(instructions: Sequence[Instruction], result: int, guard: int | None = None) -> Body:
-        """The canonical body with this result: dead instructions dropped, the rest in order.
+        """Canonical body with this result: dead instructions dropped, the rest in order.
 
-        Operands may stand before or after their uses, as long as no value depends on itself.
+        Operands may come before or after their uses, as long as no value depends on itself.
         """
         made: list[Instruction] = []
         number: dict[int, int] = {}
@@ -255,7 +253,7 @@ class Body:
             given = operands(instruction)
             missing = [o for o in given if o not in number]
             if len(given) == 3 and isinstance(instruction, Apply):
-                missing.sort(key=given[2].__ne__)  # What is added to comes first, as in a sum.
+                missing.sort(key=given[2].__ne__)  # The addend of an fma comes first, as in a sum.
             if missing:
                 pending.extend(reversed(missing))
                 continue
@@ -286,12 +284,12 @@ class Body:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reduction:
-    """What reduces a stage's body over further axes. `axes` are (label, extent) pairs: label 2 is
+    """Combination of a stage's body over further axes. `axes` are (label, extent) pairs: label 2 is
     the axis `r2`. `combiner` is a key of `scalars.COMBINERS`, or `argmin` or `argmax`.
 
-    The last two give the position of the first smallest or largest value, a NaN being more
-    extreme than any number: the number of the point, counting the last axis fastest from 0. It is
-    0 where the guard lets no point through. Their stage holds integers, whatever the body's type.
+    `argmin` and `argmax` give the linear index (last axis fastest, from 0) of the first smallest or
+    largest value, with NaN more extreme than any number, and 0 if the guard is false everywhere.
+    Their stage holds integers, whatever the body's type.
     """
 
     combiner: str
@@ -299,8 +297,8 @@ class Reduction:
 
 
 def list_folded(values: Sequence[object], root: int, combiner: str) -> tuple[int, ...]:
-    """What a reduction takes of a point whose value is `root`: that; or, of a sum of products, the
-    two factors, whose product in FLOAT32 is added before it is rounded."""
+    """Values that a reduction accumulates at a point whose value is `root`: `root` itself; or the
+    two factors of a product that is summed, as the sum adds the product by fused multiply-add."""
     match values[root]:
         case Apply(operation=operation, operands=factors) if operation.name == "mul":
             return factors if combiner == "sum" else (root,)
@@ -310,8 +308,8 @@ def list_folded(values: Sequence[object], root: int, combiner: str) -> tuple[int
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stage:
-    """A tensor, defined element by element; packed in memory, last axis fastest, unless the
-    function gives a result other strides. Its extents are the domain that the body is over."""
+    """Tensor defined element by element, over the domain given by its extents. It is packed in
+    memory, last axis fastest, unless the function gives a result other strides."""
 
     name: str
     dtype: DataType
@@ -322,27 +320,27 @@ class Stage:
 
     @property
     def axes(self) -> tuple[tuple[int, Extent], ...]:
-        """Those of the reduction, if it has one."""
+        """Axes of the reduction, as (label, extent) pairs; empty without one."""
         return () if self.reduction is None else self.reduction.axes
 
     @property
     def combiner(self) -> str | None:
-        """That of the reduction, if it has one."""
+        """Combiner of the reduction; None without one."""
         return None if self.reduction is None else self.reduction.combiner
 
     @property
     def indices(self) -> tuple[Index, ...]:
-        """Those of the domain, and then those of the reduction."""
+        """Indices of the domain, followed by those of the reduction."""
         folded = (Index(label, reduced=True) for label, _ in self.axes)
         return (*(Index(axis) for axis in range(len(self.extents))), *folded)
 
     @property
     def sizes(self) -> tuple[Extent, ...]:
-        """Those of the axes that the indices run over, in their order."""
+        """Extents of the axes of `indices`, in the same order."""
         return (*self.extents, *(extent for _, extent in self.axes))
 
     def extent(self, index: Index) -> Extent | None:
-        """The size of the axis an index runs over, or None if the stage has no such axis."""
+        """Size of the axis of an index, or None if the stage has no such axis."""
         if index.reduced:
             return dict(self.axes).get(index.axis)
         return self.extents[index.axis] if 0 <= index.axis < len(self.extents) else None
@@ -362,8 +360,8 @@ class Parameter:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A constant tensor of a compute type, packed: `values` with the last axis fastest. A pass
-    makes it of what depends on positions alone. Tables are equal as constants are, bit by bit."""
+    """Constant tensor of a compute type, packed: `values` with the last axis fastest. Passes make
+    tables of values that depend on indices alone. Tables are equal as constants are, bit by bit."""
 
     name: str
     dtype: DataType
@@ -373,22 +371,22 @@ class Table:
     _array: list[Array] = dataclasses.field(
         default_factory=list[Array], init=False, compare=False, repr=False
     )
-    """What `array` gives, once it has been asked."""
+    """Cache of `array`."""
 
     @property
     def strides(self) -> None:
-        """A table is packed; what reads a tensor asks it for its strides."""
+        """None: a table is packed. (Every tensor node has strides.)"""
         return None
 
     def array(self) -> Array:
-        """The values in their sizes, not to be written to."""
+        """Values as a read-only array of the table's extents."""
         if not self._array:
             self._array.append(np.array(self.values, self.dtype.dtype).reshape(self.extents))
             self._array[0].flags.writeable = False
         return self._array[0]
 
     def constants(self) -> tuple[Constant, ...]:
-        """The values as literals."""
+        """Values as literals."""
         return tuple(Constant(self.dtype, value) for value in self.values)
 
     def _key(self) -> tuple[str, DataType, tuple[int, ...], tuple[Constant, ...]]:
@@ -403,8 +401,8 @@ class Table:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Delay:
-    """What a stage of a loop was at the step before: a tensor of its type and extents, whose
-    elements at each step are those of the stage `of` at the one before, and 0 at the first."""
+    """Values of a loop's stage at the previous step: a tensor of the type and extents of the stage
+    `of`, whose elements at a step are those of `of` at the step before, and 0 at the first step."""
 
     name: str
     dtype: DataType
@@ -414,26 +412,27 @@ class Delay:
 
     @property
     def strides(self) -> None:
-        """It lies in memory as its stage does, packed."""
+        """None: it is packed, as its stage is."""
         return None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Loop:
-    """Stages that are computed together, step by step along `i0`, their first axis: neighbours
-    among the stages of a function. At each step they read each other at that very step, and what
-    they were at the step before in `delays`, which are theirs alone."""
+    """Adjacent stages of a function that are computed together, step by step along their first axis
+    `i0`. At each step they read each other's values of the same step, and values of the previous
+    step through `delays`, which no other stage may read."""
 
     stages: tuple[str, ...]
     delays: tuple[Delay, ...]
     backwards: bool = False
-    """Whether the last place along the axis is the first step."""
+    """Whether steps go from the last index along `i0` to the first."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """A tensor in what one step of a loop computes: the part of `whole` that belongs to the step,
-    or to the one before, `size` elements after the part before it in memory."""
+    """Tensor in a function that computes one step of a loop: the slice of tensor `whole` that
+    belongs to the current step, or to the previous one with `before`. Slices are `size` elements
+    apart in memory."""
 
     whole: str
     size: int
@@ -442,8 +441,8 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OneStep:
-    """That a function is what a loop computes at each of its `steps`: tensors in `rows` are parts
-    of longer ones. The steps are numbered by the places that they compute."""
+    """Loop of which a function computes one of the `steps`: each tensor in `rows` is a slice of a
+    longer one. A step's number is its index along the loop's axis."""
 
     steps: int
     rows: Mapping[str, Row]
@@ -451,28 +450,28 @@ class OneStep:
 
 
 Tensor: TypeAlias = Parameter | Table | Stage | Delay
-"""What a load can read."""
+"""Any tensor that a load can read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """A stage that leaves the function, and the strides it is stored with (None: packed)."""
+    """Stage that is an output of the function, with its strides in elements (None: packed)."""
 
     name: str
     strides: tuple[Extent, ...] | None = None
 
 
 IR_OPERATIONS: Mapping[str, Record] = MappingProxyType({**OPERATIONS, **GRADIENT_MARKS})
-"""Every scalar operation that a body may apply, by name: those of kernels, and marks that only
+"""Scalar operations that a body may apply, by name: those of kernels, and the marks that only
 differentiation reads."""
 
 POSITIONAL_COMBINERS: tuple[str, ...] = ("argmin", "argmax")
-"""Reductions that give a position instead of a value."""
+"""Reductions whose result is an index instead of a value."""
 
 
 def fixed_strides(tensor: Parameter | Result) -> tuple[int, ...] | None:
-    """The strides of a tensor of which none is known at run time only: those of whatever a kernel
-    is made of."""
+    """Strides of a tensor as integers, in elements; None if packed. Raises `InternalError` if one
+    is known at run time only."""
     expect("tensor", tensor, (Parameter, Result), "an ir.Parameter or ir.Result")
     if tensor.strides is None:
         return None
@@ -483,7 +482,7 @@ def fixed_strides(tensor: Parameter | Result) -> tuple[int, ...] | None:
 
 
 def packed_strides(extents: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides, in elements, of a packed tensor of these sizes: last axis fastest."""
+    """Strides, in elements, of a packed tensor of these extents: last axis fastest."""
     strides: list[int] = []
     step = 1
     try:

@@ -1,8 +1,8 @@
-"""Says which values an instruction takes and what type it gives: the rules that types alone decide.
+"""Type rules of instructions: the types of their operands and results.
 
-The builder of bodies refuses by them what its caller asks for, the verifier what a pass has made.
-Each function gives what is wrong, as a clause that starts in lower case, or None. Where a read goes
-and which axes a stage has are the verifier's to say.
+The body builder applies them to its callers' requests, the verifier to passes' output. Each
+function returns the violation as a clause that starts in lower case, or None. The verifier checks
+bounds of loads and axes of stages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dmlc.source import counted
 
 
 def check_types(instruction: Instruction, given: Sequence[DataType]) -> str | None:
-    """What is wrong with an instruction whose operands have the types `given`."""
+    """Type error of an instruction whose operands have the types `given`."""
     match instruction:
         case Constant():
             return check_constant(instruction)
@@ -49,7 +49,7 @@ def check_types(instruction: Instruction, given: Sequence[DataType]) -> str | No
 
 
 def check_operands(operation: Operation, given: Sequence[DataType]) -> str | None:
-    """What is wrong with an operation on values of these types."""
+    """Type error of an operation on values of these types."""
     name = operation.name
     if IR_OPERATIONS.get(name) is not operation:
         return f"{name} is not in the table of operations"
@@ -78,7 +78,7 @@ def check_constant(constant: Constant) -> str | None:
 
 
 def check_rank(tensor: Tensor, places: int) -> str | None:
-    """What is wrong with a read of a tensor at so many positions."""
+    """Error of a load with a number of indices."""
     axes = len(tensor.extents)
     if places == axes:
         return None
@@ -86,7 +86,7 @@ def check_rank(tensor: Tensor, places: int) -> str | None:
 
 
 def _check_held(dtype: DataType) -> str | None:
-    """What is wrong with a value of a type."""
+    """Error of a value that has a storage type."""
     if not dtype.is_storage_only:
         return None
     return f"a value has the storage type {dtype.name}; those read from it are {dtype.compute.name}"

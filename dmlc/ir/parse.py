@@ -1,7 +1,7 @@
-"""Reads the text form of the tensor IR. Mistakes are `DmlcError`s with their place.
+"""Parser of the tensor IR's text form. Errors are `DmlcError`s with their location.
 
-It checks what it must to build the nodes: names that are defined, operations that exist and
-their arity. Whether the function is well formed is the verifier's question, put at the end.
+It checks only what it needs to build nodes: that names are defined, that operations exist, and
+their arity. The verifier then checks that the function is well formed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _AXIS = re.compile(r"([ir])(\d{1,4})")
 
 
 def parse(text: str, filename: str = "<ir>") -> Function:
-    """The well-formed function that a text form spells. Raises `DmlcError`."""
+    """Well-formed function from its text form. Raises `DmlcError`."""
     source = Source(expect_text("filename", filename), expect_text("text", text))
     return accept(_Parser(source).function())
 
@@ -97,7 +97,7 @@ class _Parser(Scanner[int]):
         )
 
     def _loop(self, stages: list[Stage]) -> Loop:
-        """A loop, whose stages are added to those before it."""
+        """Parses a loop, and appends its stages to `stages`."""
         backwards = self.accept("backwards")
         self.expect("{")
         delays: list[Delay] = []
@@ -108,7 +108,7 @@ class _Parser(Scanner[int]):
             if self.following.text == "<":
                 stages.append(self._stage_of(start, name, dtype))
                 continue
-            # The sizes of a delay are bare.
+            # A delay's sizes have no index names.
             sizes = self.list_until("]", self.extent)
             self.expect("=", "before", "%")
             of = self.name("a stage's name")
@@ -159,7 +159,7 @@ class _Parser(Scanner[int]):
         return Parameter(name, dtype, tuple(extents), strides, self.span_from(start))
 
     def _tensor(self) -> tuple[str, DataType]:
-        """The name and type of a tensor that is defined here, up to its sizes."""
+        """Name and type of a tensor's definition, up to the opening bracket of its sizes."""
         self.expect("%")
         token = self.token
         name = self.name("a tensor's name")
@@ -178,7 +178,7 @@ class _Parser(Scanner[int]):
     # Stages -------------------------------------------------------------------------------
 
     def _stage_of(self, start: Token, name: str, dtype: DataType) -> Stage:
-        """A stage whose name and type have been read."""
+        """Stage whose name and type have been parsed."""
         domain: list[Extent] = []
         self.list_until("]", lambda: domain.append(self._axis(len(domain))))
         self.expect("=")
@@ -227,7 +227,7 @@ class _Parser(Scanner[int]):
         return Reduction(token.text, tuple(axes)), guard
 
     def _block(self, guard: int | None) -> tuple[int | None, int]:
-        """The named values of a stage, then its guard, then its result."""
+        """Named values of a stage, then its guard, then its result."""
         while self.following.text == "=":
             token = self.token
             name = self.name("a value's name")

@@ -1,4 +1,4 @@
-"""Where elements of tensors lie: at places of their own, or at those of others."""
+"""Memory layout of tensors, and loads at the stage's own index."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dmlc.sizes import Measure, estimate, find_least, measure
 
 
 def overlaps(sizes: Sequence[Extent], strides: Sequence[Extent]) -> bool:
-    """Whether two elements of a tensor of these sizes and strides may share memory.
+    """Whether two elements of a tensor of these extents and strides may share memory.
 
-    True for every layout that overlaps, for the rare interleaved ones that do not, and for those
-    that only some of the sizes that symbols may have keep apart.
+    Conservative: true for every layout that overlaps, but also for interleaved ones that do not,
+    and for layouts that overlap for some values of the symbols only.
     """
     if 0 in sizes:
         return False
@@ -30,8 +30,8 @@ def overlaps(sizes: Sequence[Extent], strides: Sequence[Extent]) -> bool:
 def find_along(
     stage: Stage, load: Load, extents: Sequence[Extent]
 ) -> tuple[Index | None, ...] | None:
-    """The index along each axis of a tensor of these sizes that a load reads: one that runs over
-    the whole of it; None along an axis of one place. None where another position is read."""
+    """Index along each axis of a tensor of these extents at which a load reads: one that ranges
+    over the whole axis, or None along an axis of size 1. None if the load has any other index."""
     found: list[Index | None] = []
     for extent, number in zip(extents, load.indices, strict=True):
         match stage.body.instructions[number]:
@@ -45,13 +45,13 @@ def find_along(
 
 
 def reads_own_place(stage: Stage, load: Load) -> bool:
-    """Whether a load is at the very element that the stage is computing."""
+    """Whether a load reads the element at the same index as the one that the stage computes."""
     expect("stage", stage, Stage, "an ir.Stage")
     return is_own_place(stage, expect("load", load, Load, "an ir.Load"))
 
 
 def is_own_place(stage: Stage, load: Load) -> bool:
-    """The same, of nodes that are known to be such."""
+    """`reads_own_place` without checking the types of its arguments."""
     if stage.reduction is not None or len(load.indices) != len(stage.extents):
         return False
     for axis, number in enumerate(load.indices):

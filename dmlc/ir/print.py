@@ -1,8 +1,8 @@
-"""The text form of the tensor IR, as it is written. `parse` reads it back to an equal function.
+"""Printer of the tensor IR's text form. `parse` reads it back to an equal function.
 
 A value that is used once is nested in its use; one that is used again, or is nested too deep to
-read, is named `v0`, `v1`, ... on a line of its own. A literal without a type is a FLOAT32 where
-it has a point or an exponent (or is `inf` or `nan`), and an INDEX where it has none.
+read, is named `v0`, `v1`, ... on a line of its own. A literal without a type is a FLOAT32 if it has
+a point or an exponent (or is `inf` or `nan`), and an INDEX otherwise.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from dmlc.ir.nodes import (
 from dmlc.scalars import DataType
 
 _DEEPEST = 8
-"""Levels of calls in one line; deeper ones are cut by a name."""
+"""Largest depth of calls on one line; a deeper value gets a name."""
 
 
 def print_table(table: Table) -> list[str]:
-    """The lines of one table: a row of its last axis per line."""
+    """Lines of one table, one per row of its last axis."""
     head = f"table %{table.name}: {table.dtype.short}{print_sizes(table.extents)} = {{"
     texts = [number_text(table.dtype, value) for value in table.values]
     width = max(table.extents[-1], 1) if len(table.extents) > 1 else max(len(texts), 1)
@@ -46,7 +46,7 @@ def print_table(table: Table) -> list[str]:
 
 
 def print_stage(stage: Stage) -> list[str]:
-    """The lines of one stage."""
+    """Lines of one stage."""
     domain = ", ".join(f"i{axis} < {extent}" for axis, extent in enumerate(stage.extents))
     head = f"%{stage.name}: {stage.dtype.short}[{domain}] ="
     body = stage.body
@@ -66,7 +66,7 @@ def print_stage(stage: Stage) -> list[str]:
 
 
 def _spell(body: Body) -> tuple[list[str], list[str]]:
-    """The lines that name values, and every value's text where it is used."""
+    """Lines that name values, and the text of every value at its use."""
     uses = [0] * len(body.instructions)
     for instruction in body.instructions:
         for operand in operands(instruction):
@@ -111,14 +111,14 @@ def _instruction(instruction: Instruction, texts: list[str]) -> str:
 
 
 def constant_text(constant: Constant) -> str:
-    """A literal that reads back to the same constant."""
+    """Literal that parses to the same constant."""
     text = number_text(constant.dtype, constant.value)
     plain = constant.dtype in (DataType.BOOL, DataType.INDEX, DataType.FLOAT32)
     return text if plain else f"{text}:{constant.dtype.short}"
 
 
 def number_text(dtype: DataType, value: bool | int | float) -> str:
-    """A literal without its type."""
+    """Literal without its type."""
     if dtype is DataType.BOOL:
         return "true" if value else "false"
     if not dtype.is_float:
@@ -132,10 +132,10 @@ def number_text(dtype: DataType, value: bool | int | float) -> str:
 
 
 def print_sizes(extents: Sequence[Extent]) -> str:
-    """The sizes of a tensor's axes."""
+    """Sizes of a tensor's axes."""
     return f"[{', '.join(map(str, extents))}]"
 
 
 def print_strides(strides: Sequence[Extent] | None) -> str:
-    """Strides, where they are not those of a packed tensor."""
+    """Strides, unless those of a packed tensor."""
     return "" if strides is None else f"{{{', '.join(map(str, strides))}}}"

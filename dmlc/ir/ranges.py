@@ -1,7 +1,6 @@
-"""The intervals of the values of a stage's body: how far a position can reach.
+"""Interval analysis of the values of a stage's body.
 
-`verify` asks it whether a load stays inside its tensor. What is made of floats is as far as these
-reach, which is `fractions`' to say.
+`verify` uses it to prove that loads are in bounds. Intervals of floats are those of `fractions`.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ from dmlc.sizes import LARGEST
 
 
 class Ranges:
-    """The intervals of a body's values, one after the other: `add` takes them in order.
+    """Intervals of a body's values, added in order by `add`.
 
-    That of a whole number is given by its number; it is `UNKNOWN` for what is none. One read from
-    a tensor lies in its type's, and so does one that wraps; one read from a tensor that `known`
-    has lies in that one's.
+    Subscripting gives the interval of an integer value, and `UNKNOWN` for other types. An element
+    of a tensor has the interval in `known`, or else that of its type; so has a value that may wrap
+    around.
     """
 
     def __init__(self, stage: Stage, known: Mapping[str, Interval] = MappingProxyType({})) -> None:
@@ -56,7 +55,7 @@ class Ranges:
         self._known = known
         self._whole: list[Interval] = []
         self._fractions: list[Fraction] = []
-        """Those of the first values: they are found once a whole number is made of one."""
+        """Intervals of the first values as floats, found when first needed."""
         self._truths: list[Interval] = []
 
     @classmethod
@@ -66,7 +65,8 @@ class Ranges:
         known: Mapping[str, Interval] = MappingProxyType({}),
         said: Mapping[int, Interval] = MappingProxyType({}),
     ) -> Ranges:
-        """The intervals of all values of a stage, some of which are `said` to lie in others."""
+        """Intervals of all values of a stage; `said` are intervals known from elsewhere, by
+        value."""
         found = cls(stage, known)
         for value, instruction in enumerate(stage.body.instructions):
             found.add(instruction)
@@ -78,26 +78,26 @@ class Ranges:
         return self._whole[value]
 
     def add(self, instruction: Instruction) -> Interval:
-        """Adds the next value, and gives its interval."""
+        """Adds the next value, and returns its interval."""
         limits = _LIMITS.get(value_type(instruction))
         found = UNKNOWN if limits is None else self._find_whole(instruction, limits)
         self._whole.append(found)
         return found
 
     def truth(self, value: int) -> Interval:
-        """The interval of a condition, which is 1 where it holds."""
+        """Interval of a BOOL value, as 0 or 1."""
         instructions = self._stage.body.instructions
         for instruction in instructions[len(self._truths) : value + 1]:
             self._truths.append(self._find_truth(instruction))
         return self._truths[value]
 
     def settle(self, value: int, found: Interval) -> None:
-        """Says what is known of a value otherwise."""
+        """Replaces the interval of an integer value."""
         self._fraction(len(self._whole) - 1)
         self._whole[value] = found
 
     def bounds(self, value: int) -> Interval:
-        """The interval of a value, whole number or float, wherever it is not NaN."""
+        """Interval of an integer or float value wherever it is not NaN."""
         if not self._type(value).is_float:
             return self[value]
         fraction = self._fraction(value)
@@ -107,8 +107,8 @@ class Ranges:
         return self._type(value).is_float and self._fraction(value).nan
 
     def narrow(self, value: int, said: Interval) -> None:
-        """Says that a value lies in an interval too. A float that may be NaN there has 0 in it,
-        which NaN becomes as a whole number."""
+        """Intersects the interval of a value with `said`. A float that may be NaN keeps 0 in it,
+        the conversion of NaN to an integer."""
         self._fraction(len(self._whole) - 1)
         low, high = meet(self.bounds(value), said)
         if self._type(value).is_float:
@@ -123,11 +123,10 @@ class Ranges:
                 return int(instruction.value), int(instruction.value)
             case Index():
                 extent = self._stage.extent(instruction)
-                # The sizes of all axes are checked to be no more than `LARGEST`.
+                # Sizes are checked to be at most `LARGEST`, at compile time or at run time.
                 most = extent if isinstance(extent, int) else size_range(extent)[1]
                 return 0, (most if isinstance(extent, int) else min(most, LARGEST)) - 1
             case Symbol(name=name):
-                # So are those that kernels are given.
                 low, high = size_range(name)
                 return low, min(high, LARGEST)
             case Step(steps=steps):
@@ -139,7 +138,7 @@ class Ranges:
             case Cast(operand=operand):
                 source = self._type(operand)
                 if source.is_float:
-                    # It is held to the limits, and NaN gives 0.
+                    # The conversion saturates, and NaN gives 0.
                     given = self._fraction(operand)
                     low, high = (_hold(bound, limits) for bound in (given.low, given.high))
                     return (min(low, 0), max(high, 0)) if given.nan else (low, high)
@@ -150,13 +149,13 @@ class Ranges:
                 operands = [self[o] for o in instruction.operands]
                 given = combine(instruction.operation.name, operands)
         if limits == UNKNOWN and WRAPS <= given[1] < math.inf:
-            return UNKNOWN  # Beyond 64 bits positions wrap.
-        # Beyond the type the arithmetic wraps, and nothing is known.
+            return UNKNOWN  # Beyond 64 bits an INDEX wraps.
+        # Beyond its range a type's arithmetic wraps to any value.
         return given if limits[0] <= given[0] and given[1] <= limits[1] else limits
 
     def _fraction(self, value: int) -> Fraction:
-        """How far a value reaches if it is a float. Those before it are found first, and all of
-        them before anything else is said of a value."""
+        """Interval of a float value, computed with those of all values before it. They must be
+        computed before `narrow` or `settle` changes a value."""
         instructions = self._stage.body.instructions
         for instruction in instructions[len(self._fractions) : value + 1]:
             is_float = value_type(instruction).is_float
@@ -215,7 +214,7 @@ def _hold(bound: float, limits: Interval) -> Bound:
 
 
 def table_ranges(tables: Sequence[Table]) -> dict[str, Interval]:
-    """The smallest and the largest value of each table of whole numbers."""
+    """Smallest and largest value of each table of integers."""
     return {
         table.name: (int(min(table.values)), int(max(table.values)))
         for table in tables
@@ -224,21 +223,21 @@ def table_ranges(tables: Sequence[Table]) -> dict[str, Interval]:
 
 
 def stage_range(stage: Stage, found: Ranges) -> Interval | None:
-    """The interval that the elements of a stage of whole numbers lie in, given those of its body's
-    values; None where nothing is known but their type."""
+    """Interval of the elements of an integer stage, given the intervals of its body's values; None
+    if it is that of the type."""
     if stage.reduction is not None:
         return _find_reduced(stage)
     return found[stage.body.result] if stage.dtype.is_integer else None
 
 
 def number_ranges(stages: Iterable[Stage]) -> dict[str, Interval]:
-    """The interval of each stage that gives the numbers of points, or how many there are."""
+    """Interval of each stage that is a positional reduction or a sum of one integer constant."""
     found = ((stage.name, _find_reduced(stage)) for stage in stages)
     return {name: held for name, held in found if held is not None}
 
 
 def _find_reduced(stage: Stage) -> Interval | None:
-    """The interval of numbers of points, or of sums of one whole number."""
+    """Interval of a positional reduction, or of a sum of one integer constant under a guard."""
     points = math.prod(e if isinstance(e, int) else math.inf for _, e in stage.axes)
     if stage.combiner in POSITIONAL_COMBINERS:
         return 0, max(points - 1, 0)
@@ -255,4 +254,4 @@ def _find_reduced(stage: Stage) -> Interval | None:
 
 _LIMITS: dict[DataType, Interval] = {d: integer_limits(d) for d in DataType if d.is_integer}
 _LIMITS[DataType.INDEX] = UNKNOWN
-"""What a value of a type may be, if it is a whole number: a position may be anything."""
+"""Range of the values of each integer type; an INDEX is unlimited."""

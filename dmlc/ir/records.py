@@ -1,13 +1,12 @@
-"""Frozen dataclasses as JSON and back, by the types of their fields.
+"""JSON serialization of frozen dataclasses, driven by the types of their fields.
 
-An object has the fields of its class, in their order. One of several classes says which in `op`:
-the class' name in small letters, or the name of the operation that it applies. Floats that JSON
-cannot spell are the strings `"inf"`, `"-inf"` and `"nan"`. A class whose object has other fields,
-or whose fields depend on each other, has a `Shape`; a value that is one word has a `Word`.
+An object has the fields of its class, in order. A member of a union names its class in `op`: the
+class' name in snake case, or the name of the operation that it applies. Floats that JSON cannot
+spell are the strings `"inf"`, `"-inf"` and `"nan"`. A class whose object has other fields, or whose
+fields depend on each other, has a `Shape`; a value written as one string has a `Word`.
 
-`VERSION` is that of the form. Documents of an older one are read; of a newer minor one as well,
-where all that they have besides is fields, which are passed over. `schema` says the same as a JSON
-Schema.
+Documents carry a version. A reader accepts older ones, and newer minor ones, whose extra fields it
+ignores. `schema` derives a JSON Schema from the same types.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from dmlc.scalars import OPERATIONS, DataType, Operation, find_data_type
 from dmlc.source import DmlcError, unknown_name
 
 VERSION = (2, 1)
-"""The version of the JSON form of both IRs, major and minor. A minor one may add optional fields,
-which a reader passes over, and operations, which one that lacks them refuses by name; whatever
-changes what a document means makes a major one."""
+"""Version of the JSON form of both IRs, major and minor. A minor version may add optional fields,
+which older readers ignore, and operations, which they refuse by name. Any change of a document's
+meaning makes a major version."""
 
 _Object = dict[str, Any]
 T = TypeVar("T")
@@ -36,17 +35,17 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Form:
-    """What kind of documents some are."""
+    """A kind of JSON document."""
 
     title: str
-    """What messages call it, with its article."""
+    """Its name in messages, with article."""
     version: tuple[int, int]
     """Its version, major and minor."""
     mark: str = ""
-    """What its documents say of themselves in `form`; empty where they say nothing."""
+    """Value of the documents' `form` field; empty if they have none."""
 
     def head(self) -> dict[str, str]:
-        """The fields that a document begins with."""
+        """Fields that a document begins with."""
         mark = {"form": self.mark} if self.mark else {}
         return {**mark, "version": show_version(self.version)}
 
@@ -56,20 +55,21 @@ IR_FORM = Form("the IR's JSON form", VERSION)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Word:
-    """A value that is written as a string: how it is spelled and found again, and what messages
-    call it."""
+    """A value that is written as one string: its spelling, the inverse, and its name in
+    messages."""
 
     spell: Callable[[Any], str]
     find: Callable[[str], object]
     expected: str
     schema: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"type": "string"})
-    """The JSON Schema of the string."""
+    """JSON Schema of the string."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
-    """The fields of a class' object and their types; and what makes a value of them, told where it
-    stands. `take` gives the fields of a value, where these are not its own."""
+    """Fields of a class' JSON object with their types, and the constructor of a value from them,
+    which is also given the location for messages. `take` gives the fields of a value if they are
+    not its attributes."""
 
     fields: Mapping[str, Any]
     make: Callable[[_Object, str], Any]
@@ -77,16 +77,16 @@ class Shape:
     optional: tuple[str, ...] = ()
     """Fields that may be missing."""
     arity: int | None = None
-    """How many `operands` it has, where each of its class has as many."""
+    """Number of `operands`, if it is the same for all objects of the class."""
     schema: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
-    """What the JSON Schema says of fields that their types do not."""
+    """Parts of the JSON Schema that field types do not imply, by field."""
     former: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """Names that fields had in version 1, and those that they have."""
+    """Names of fields in version 1, each with its present name."""
 
 
 def find_fields(kind: type) -> dict[str, Any]:
-    """The fields of a dataclass that tell its values apart, and their types. That of its operation
-    is left to `op`."""
+    """Fields of a dataclass that equality compares, with their types; `operation` is left out, as
+    `op` names it."""
     hints = typing.get_type_hints(kind)
     compared = [f.name for f in dataclasses.fields(kind) if f.compare and f.init]
     return {name: hints[name] for name in compared if hints[name] is not Operation}
@@ -97,7 +97,7 @@ def refuse(where: str, expected: str, found: object) -> DmlcError:
 
 
 def read_number(dtype: DataType, value: object, where: str, key: str) -> bool | int | float:
-    """A number as one of a type."""
+    """Number of a data type from a JSON value. Raises `DmlcError`."""
     if dtype.is_float and value in ("inf", "-inf", "nan"):
         return float(cast(str, value))
     whole = isinstance(value, int) and not isinstance(value, bool)
@@ -133,9 +133,9 @@ _EXTENT = "an integer or the name of a run-time size"
 
 
 class Records:
-    """The classes of one IR as JSON: its shapes and words. In messages, `nouns` says what values of
-    unions are called, and `tuples` what the items of a field are. Documents are of a `form`. What
-    they apply is one of the `operations`."""
+    """The classes of one IR as JSON: their shapes and words. In messages, `nouns` names the values
+    of unions, and `tuples` the items of a field. Documents are of a `form`, and apply the
+    `operations`."""
 
     def __init__(
         self,
@@ -154,12 +154,13 @@ class Records:
         self.operations = operations
 
     def write(self, value: object) -> str:
-        """JSON text, indented by two."""
+        """JSON text of a value, indented by two."""
         content = {**self.form.head(), **self._spell(value)}
         return json.dumps(content, indent=2, allow_nan=False)
 
     def read(self, text: str, kind: type[T]) -> T:
-        """What `write` wrote. Raises `DmlcError` on anything that is none of that class."""
+        """Value of a class from the text that `write` wrote. Raises `DmlcError` for any other
+        text."""
         where = f"the {name_class(kind)}"
         try:
             content = _expect_object(json.loads(text), where)
@@ -173,7 +174,8 @@ class Records:
         return cast(T, _Reading(self, version).make(kind, content, where, head))
 
     def make(self, content: _Object, kind: type[T]) -> T:
-        """What an object of the present version says. Raises `DmlcError` as `read` does."""
+        """Value of a class from a JSON object of the present version. Raises `DmlcError` as `read`
+        does."""
         return cast(T, _Reading(self, self.form.version).make(kind, content, name_class(kind)))
 
     def _spell(self, value: Any) -> Any:
@@ -194,7 +196,7 @@ class Records:
         return {**tag, **{name: self._spell(field) for name, field in own.items()}}
 
     def tag(self, value: Any) -> str:
-        """The `op` of a value."""
+        """`op` of a value."""
         operation = getattr(value, "operation", None)
         return operation.name if operation else name_class(cast("type[Any]", type(value)))
 
@@ -205,7 +207,7 @@ class Records:
 
 
 class _Reading:
-    """The reading of one document, of a version."""
+    """Reader of one document of a given version."""
 
     def __init__(self, records: Records, version: tuple[int, int]) -> None:
         self._records = records
@@ -215,8 +217,8 @@ class _Reading:
     def _read(
         self, kind: Any, value: object, where: str, key: str, place: str | None = None
     ) -> Any:
-        """A field, or an item of it, in one of the types that fields have. Messages call it
-        `place`, where it is an object."""
+        """Value of a field, or of an item of one, by its type. `place` is its location in messages
+        if it is an object."""
         place = place or f"{where}, its {key}"
         kinds = [k for k in typing.get_args(kind) if k is not types.NoneType]
         if isinstance(kind, types.UnionType):
@@ -229,7 +231,7 @@ class _Reading:
                 kind = word if isinstance(value, str) else int
                 return self._plain(kind, value, where, key, _EXTENT)
             if float in kinds:
-                return value  # Of which type it is, and whether it is one, `make` knows.
+                return value  # `make` determines its type, and checks it.
             (kind,) = kinds
             kinds = list(typing.get_args(kind))
         origin = typing.get_origin(kind)
@@ -279,7 +281,7 @@ class _Reading:
         return tuple(self._read(k, v, where, key) for k, v in zip(kinds, items, strict=True))
 
     def _place(self, kind: Any, item: object, number: int, where: str) -> str:
-        """What messages call an item of a list: what has a name goes by it."""
+        """Location of a list item in messages, by its name if it has one."""
         if dataclasses.is_dataclass(kind):
             noun = name_class(cast(type, kind))
             if "name" not in self._records.shape(cast(type, kind)).fields:
@@ -293,7 +295,7 @@ class _Reading:
         return where if noun is None else f"{where}, {noun} {number}"
 
     def _choose(self, kinds: list[Any], value: object, where: str) -> Any:
-        """A value of one of several classes, told apart by its `op`."""
+        """Value of one of several classes, selected by its `op`."""
         content = _expect_object(value, where)
         tag = self._plain(str, _get(content, "op", where), where, "op")
         known = {name_class(kind): kind for kind in kinds if not has_operation(kind)}
@@ -306,7 +308,7 @@ class _Reading:
         return self.make(kind, content, f"{where} ({tag})", ("op",))
 
     def make(self, kind: type, content: _Object, where: str, before: tuple[str, ...] = ()) -> Any:
-        """A value of one class; `before` are the fields that have been read."""
+        """Value of one class; `before` are fields that have been read already."""
         shape = self._records.shape(kind)
         fields = (*before, *shape.fields)
         if self._is_former:
@@ -333,7 +335,7 @@ def show_version(version: tuple[int, int]) -> str:
 
 
 def _read_version(given: object, form: Form) -> tuple[int, int]:
-    """The version of a document that can be read. The first was a plain 1."""
+    """Version of a document, if this reader accepts it. (The first was a plain 1.)"""
     if given == 1 and type(given) is int:
         return (1, 0)
     found = re.fullmatch(r"(\d{1,9})\.(\d{1,9})", given) if isinstance(given, str) else None
@@ -364,10 +366,10 @@ def _get(content: _Object, key: str, where: str) -> Any:
 
 
 def has_operation(kind: type) -> bool:
-    """Whether a class stands for the operations of the table, each by its name."""
+    """Whether a class stands for operations of the table, each tagged by its name."""
     return any(field.name == "operation" for field in dataclasses.fields(kind))
 
 
 def name_class(kind: type) -> str:
-    """A class' name in small letters: `put_half`."""
+    """Name of a class in snake case: `put_half`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()

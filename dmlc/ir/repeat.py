@@ -1,9 +1,9 @@
-"""Where along an index the values of a body repeat, and after how many places.
+"""Periodicity of a body's values along an index.
 
-Sums, quotients by constants, remainders, clamps and comparisons of them all come again after some
-places: the same, or each time so much more. Edges, where a clamp or a comparison turns, are few;
-between two of them lies a *stretch* in which that holds. It is found from the instructions alone,
-however long the axis is.
+Sums, quotients by constants, remainders, clamps, and comparisons of these are periodic in an index,
+up to a linear term. The exceptions are the few edges where a clamp or a comparison switches sides;
+the interval between two edges is a *stretch*. It is found from the instructions alone, in time
+independent of the axis' length.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _Bound: TypeAlias = Fraction | float
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Repeat:
-    """What is so from place `first` to below `last`: `period` places on, a value is `rise` more.
-    Less `rise / period` times the place it is from `low` to `high`."""
+    """Periodicity of a value `v` in index `i`: for `first <= i` and `i + period < last`,
+    `v(i + period)` is `v(i) + rise`. In that interval `v(i) - i * rise / period` lies from `low` to
+    `high`."""
 
     period: int
     rise: int
@@ -40,14 +41,14 @@ class Repeat:
 
     @property
     def constant(self) -> int | None:
-        """What the value always is, if that is known."""
+        """The value, if it is the same constant for all `i`."""
         finite = self.rise == 0 and self.low == self.high and not math.isinf(self.low)
         return int(self.low) if finite else None
 
 
 def find_repeats(stage: Stage, index: Index) -> tuple[Repeat | None, ...]:
-    """How each value of a stage's body repeats along an index, whatever the others are; None where
-    that is not known."""
+    """Periodicity of each value of a stage's body along an index, whatever the other indices; None
+    if unknown."""
     extent, ranges = stage.extent(index), Ranges(stage)
     found: list[Repeat | None] = []
     for instruction in stage.body.instructions:
@@ -64,8 +65,8 @@ def find_repeats(stage: Stage, index: Index) -> tuple[Repeat | None, ...]:
 
 
 def join_repeats(found: Sequence[Repeat], size: int, period: int = 1) -> tuple[int, int, int]:
-    """The first place and the end of the stretch in which all of some values along so many places
-    repeat, and after how many they do together."""
+    """Interval (first, last) of `size` indices in which all values are periodic, and their common
+    period."""
     first = max((each.first for each in found), default=0)
     last = min((each.last for each in found), default=size)
     return first, last, math.lcm(period, *(each.period for each in found))
@@ -86,7 +87,7 @@ def _apply(
         return _compare(name, given[0], given[1], first, last, period)
     low, high = (Fraction(int(b)) if math.isfinite(b) else b for b in reach)
     if not any(each.rise for each in given):
-        # What is made of the same values is the same, whatever is made of them.
+        # Any function of periodic operands is periodic.
         return Repeat(period, 0, first, last, low, high)
     if not isinstance(instruction, Apply) or instruction.dtype is not DataType.INDEX:
         return None
@@ -119,7 +120,8 @@ def _apply(
 
 
 def _divide(name: str, given: Repeat, by: int | None, first: int, last: int) -> Repeat | None:
-    """A quotient or a remainder where what is divided is not negative, as rounding turns at 0."""
+    """Periodicity of a quotient or remainder of a dividend of at least 0, where rounding is
+    downwards."""
     if by is None or by <= 0 or math.isinf(given.low) or math.isinf(given.high):
         return None
     turn = -given.low / given.slope
@@ -139,13 +141,14 @@ _COMPARED = {
     "lt": (True, False), "le": (True, False), "gt": (False, True), "ge": (False, True),
     "eq": (False, False), "ne": (True, True),
 }  # fmt: skip
-"""What comparisons give where the first operand is less than the second, and where it is more."""
+"""Results of a comparison if the first operand is less than the second, and if it is greater."""
 
 
 def _compare(
     name: str, left: Repeat, right: Repeat, first: int, last: int, period: int
 ) -> Repeat | None:
-    """A comparison, or the smaller or larger one, on the longer side of where it turns."""
+    """Periodicity of a comparison, minimum or maximum, on the longer side of the index where it
+    switches."""
     slope = left.slope - right.slope
     if slope == 0:
         return Repeat(period, 0, first, last, Fraction(0), Fraction(1))

@@ -1,10 +1,10 @@
-"""Local rules for scalar values: each replaces one instruction by something simpler, or declines.
+"""Local rules for scalar values: each replaces one instruction by a simpler one, or declines.
 
-A rule is given an instruction and the values before it. It returns the number of a value that
-exists already, another instruction, or None. Every rule keeps the result bit for bit, whatever the
-operands, and says what it does to NaN, infinities and zeros; none re-associates.
+A rule takes an instruction and the values before it. It returns the number of an existing value,
+another instruction, or None. Every rule preserves the result bit for bit, for all operands, and its
+docstring covers NaN, infinities and zeros; none re-associates.
 
-Two equal NaNs are any two NaNs: no operation of the language shows the sign or the payload.
+All NaNs count as equal: no operation of the language shows the sign or the payload.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Rule: TypeAlias = Callable[[Instruction, Values], "int | Instruction | None"]
 
 
 def fold_constants(instruction: Instruction, values: Values) -> Instruction | None:
-    """An operation on constants becomes its value, by the definition of the operation.
+    """Evaluates an operation on constants, by the operation's definition.
 
-    In FLOAT32 only where the value is exact. What would be rounded is left to the device: the
-    reference keeps more digits of it, and a GPU's division may round otherwise. Transcendental
-    functions are left too, for the same reason, unless they are NaN. NaN, infinities and zeros come
-    out as the definition has them.
+    In FLOAT32 only if the value is exact. An inexact one is left to the device: the reference has
+    more precision, and a GPU's division may round differently. Transcendental functions are left
+    too, for the same reason, unless the result is NaN. NaN, infinities and zeros come out as the
+    definition has them.
     """
     if not isinstance(instruction, Apply | Cast):
         return None
@@ -102,25 +102,24 @@ def cancel_unary(instruction: Instruction, values: Values) -> int | None:
 
 
 _ALL_ONES = math.nan
-"""Stands in the tables below for the whole number whose bits are all set."""
+"""Stands for the integer with all bits set in the tables below."""
 
 _NEUTRAL = {
     "mul": 1, "add": -0.0, "bit_or": 0, "bit_xor": 0, "bit_and": _ALL_ONES, "and": True, "or": False
 }  # fmt: skip
-"""What changes nothing on either side of an operation."""
+"""Neutral element of an operation, on either side."""
 
 _RIGHT_NEUTRAL = {"div": 1, "sub": 0.0, "shift_left": 0, "shift_right": 0}
-"""What changes nothing on the right of one."""
+"""Neutral right operand of an operation."""
 
 _ABSORBING = {"mul": 0, "bit_and": 0, "bit_or": _ALL_ONES, "and": False, "or": True}
-"""What an operation on whole numbers or booleans comes to with it on either side."""
+"""Absorbing element of an operation on integers or booleans: the result if either operand is it."""
 
 _SAME = ("min", "max", "and", "or", "bit_and", "bit_or")
 
 
 def _is_constant(value: Instruction, wanted: float | None) -> bool:
-    """Whether a value is a number of the tables. The zeros of floats are told apart by their
-    signs."""
+    """Whether a value is a constant of the tables. Zeros of floats are distinguished by sign."""
     if wanted is None or not isinstance(value, Constant):
         return False
     if wanted is _ALL_ONES:
@@ -184,8 +183,8 @@ _HOLDS_OF_ITSELF = {"eq": True, "le": True, "ge": True, "ne": False, "lt": False
 
 
 def compare_same(instruction: Instruction, values: Values) -> Constant | None:
-    """A whole number or a boolean compares with itself as equal. A float may be NaN, which does
-    not; so it stays, with infinities and zeros, where it is."""
+    """An integer or a boolean equals itself. A float may be NaN, which does not, so its comparison
+    is left, also for infinities and zeros."""
     if not isinstance(instruction, Apply) or len(set(instruction.operands)) > 1:
         return None
     holds = _HOLDS_OF_ITSELF.get(instruction.operation.name)
@@ -199,9 +198,9 @@ _DEFINED_AT_NAN = ("pow",)
 
 
 def spread_nan(instruction: Instruction, values: Values) -> Instruction | None:
-    """A float of an operation on NaN is NaN, whatever the other operand: infinities and zeros too.
-    PoCL's roundings and exponentials are undefined of a NaN that is known when they are compiled,
-    and the loop around them goes with them."""
+    """A float operation on a constant NaN is NaN, whatever the other operand, infinities and zeros
+    too. PoCL's roundings and exponentials of a NaN known at compile time are undefined, and the
+    loop around them is optimized away."""
     if not isinstance(instruction, Apply) or not instruction.dtype.is_float:
         return None
     if instruction.operation.name in _DEFINED_AT_NAN:
@@ -224,4 +223,4 @@ RULES: tuple[Rule, ...] = (
     absorb,
     compare_same,
 )
-"""Every rule, in the order they are tried."""
+"""All rules, in the order in which they are tried."""

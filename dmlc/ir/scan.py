@@ -1,7 +1,7 @@
-"""What the readers of all text forms share: tokens, lists, types, literals and nested values.
+"""Scanner shared by the parsers of all text forms: tokens, lists, types, literals, nested values.
 
-A reader of one IR is a `Scanner` with that IR's grammar. Mistakes are `DmlcError`s with their
-place. Calls that are still open stand on a list, so that depth is free.
+The parser of one IR is a `Scanner` with that IR's grammar. Errors are `DmlcError`s with their
+location. Nested calls are on an explicit stack, so that their depth is not limited.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dmlc.sizes import Measure, as_extent, parse_size
 from dmlc.source import DmlcError, Source, Span, unknown_name
 
 _JOINTS = ("+", "-", "*", "/")
-"""What may stand between the parts of a size."""
+"""Operators of a size expression."""
 LITERALS = ("true", "false", "inf", "nan")
-"""Words that are values."""
+"""Words that are literals."""
 
 
 def token_pattern(name: str = r"[A-Za-z_][A-Za-z0-9_.]*") -> re.Pattern[str]:
-    """The tokens of a text form whose names look like that."""
+    """Pattern of a text form's tokens; `name` is the pattern of its names."""
     return re.compile(
         rf"""\s+ | //[^\n]*
         | (?P<number>-?(?:\d+\.(?!\.)\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+)|-inf\b)
@@ -50,17 +50,17 @@ Item = TypeVar("Item")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Open(Generic[Value]):
-    """A call or an index whose operands are being read; `token` is what is called or read."""
+    """Call or load whose operands are being parsed; `token` names what is called or loaded."""
 
     token: Token
     closing: str
     given: list[Value]
     most: int | None = None
-    """After so many operands comes what `close` reads itself, the closing mark included."""
+    """Number of operands after which `close` parses the rest, including the closing mark."""
 
 
 class Tokens:
-    """Takes the tokens of a text one by one."""
+    """Cursor over the tokens of a text."""
 
     PATTERN: ClassVar[re.Pattern[str]] = token_pattern()
 
@@ -95,7 +95,7 @@ class Tokens:
         return Span(self.source, token.start, token.start + length)
 
     def span_from(self, start: Token) -> Span:
-        """From a token to the last one taken."""
+        """Span from a token to the last one taken."""
         return self.span(start).to(self.span(self.tokens[self.at - 1]))
 
     def fail(self, expected: str, token: Token | None = None) -> NoReturn:
@@ -131,7 +131,7 @@ class Tokens:
         return int(self.next().text)
 
     def list_until(self, closing: str, read: Callable[[], Item]) -> list[Item]:
-        """Items with commas between them, up to what closes the list."""
+        """Items separated by commas, up to and including the `closing` mark."""
         made: list[Item] = []
         while not self.accept(closing):
             if made:
@@ -145,13 +145,13 @@ class Tokens:
 
 
 class Scanner(Tokens, abc.ABC, Generic[Value]):
-    """A reader of a text form; `Value` is what it makes of an expression."""
+    """Parser of a text form; `Value` is its representation of an expression."""
 
     def name_or_number(self, what: str) -> int | str:
         return self.name(what) if self.token.kind == "name" else self.integer(what)
 
     def extent(self, what: str = "a size or a symbol") -> int | str:
-        """The size of an axis, or a stride."""
+        """Size of an axis, or a stride."""
         start = self.token
         if start.kind == "number" and self.following.text not in _JOINTS:
             return self.integer(what)
@@ -160,11 +160,11 @@ class Scanner(Tokens, abc.ABC, Generic[Value]):
         return as_extent(self._size())
 
     def _size(self) -> Measure:
-        """A size that is made of symbols, up to what cannot stand in one."""
+        """Size expression of symbols: the longest run of tokens that can be one."""
         start, depth, end = self.token, 0, self.token.start
         while self.token.kind in ("name", "number") or self.token.text in ("(", ")", *_JOINTS):
             depth += (self.token.text == "(") - (self.token.text == ")")
-            # Names and numbers have something between them.
+            # Two operands in a row are not one expression.
             before = self.tokens[self.at - 1].kind if self.token is not start else ""
             if depth < 0 or (before in ("name", "number") and self.token.kind == "name"):
                 break
@@ -192,13 +192,13 @@ class Scanner(Tokens, abc.ABC, Generic[Value]):
         return dtype
 
     def default_type(self, token: Token) -> DataType:
-        """The type of a literal that has none beside it."""
+        """Type of a literal without an explicit one."""
         if token.text in ("true", "false"):
             return DataType.BOOL
         return DataType.INDEX if _is_whole(token) else DataType.FLOAT32
 
     def literal(self, token: Token, dtype: DataType) -> bool | int | float:
-        """The value of a literal in a type. Raises `DmlcError` where it is none of it."""
+        """Value of a literal in a data type. Raises `DmlcError` if the type has no such value."""
         if token.text in ("true", "false"):
             if dtype is not DataType.BOOL:
                 self._refuse_literal(token, dtype)
@@ -230,7 +230,7 @@ class Scanner(Tokens, abc.ABC, Generic[Value]):
         """The value of a call or an index whose operands have been read."""
 
     def expression(self) -> Value:
-        """A value, with all that is nested in it."""
+        """A value, with all values nested in it."""
         opened: list[Open[Value]] = []
         while True:
             if opened and not opened[-1].given and self.accept(opened[-1].closing):

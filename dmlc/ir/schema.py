@@ -1,7 +1,7 @@
-"""The JSON Schema of what `records` writes, by the types of the same fields.
+"""JSON Schema of the documents that `records` writes, from the types of the same fields.
 
-It says what an object has and of which kinds. What a document means (that a value is defined before
-it is used, that a read stays inside its tensor) is the verifier's to say.
+It covers the structure of objects. The verifier checks the meaning of a document: that a value is
+defined before its use, that a load is in bounds.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dmlc.ir.records import Records, has_operation, name_class
 _PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 _NUMBER = {"anyOf": [{"type": ["boolean", "number"]}, {"enum": ["inf", "-inf", "nan"]}]}
-"""A number of any type, or what JSON cannot spell."""
+"""A number of any type, or a string for a float that JSON cannot spell."""
 
 
 def describe(records: Records, kind: type, title: str) -> dict[str, Any]:
-    """The schema of the documents of one class."""
+    """JSON Schema of the documents of one class."""
     schema = _Schema(records)
     head = {name: {"const": value} for name, value in records.form.head().items()}
     root = schema.describe_object(kind, head)
@@ -40,7 +40,7 @@ class _Schema:
         self.definitions: dict[str, Any] = {}
 
     def describe_object(self, kind: type, before: dict[str, Any]) -> dict[str, Any]:
-        """An object of a class, with some fields `before` its own."""
+        """Schema of a class' object; fields of `before` precede its own."""
         shape = self._records.shape(kind)
         fields = {name: self._describe(each) for name, each in shape.fields.items()}
         fields |= shape.schema
@@ -55,7 +55,7 @@ class _Schema:
         }
 
     def _describe(self, kind: Any) -> dict[str, Any]:
-        """A field, or an item of one, of one of the types that fields have."""
+        """Schema of a field, or of an item of one, by its type."""
         given = typing.get_args(kind)
         kinds = [each for each in given if each is not types.NoneType]
         if isinstance(kind, types.UnionType):
@@ -86,8 +86,8 @@ class _Schema:
         return self._refer(noun.capitalize(), lambda: self._choose(kinds))
 
     def _choose(self, kinds: list[type]) -> dict[str, Any]:
-        """One of several classes. Which one, `op` says at once: trying each of those that hold
-        others would take time without end."""
+        """Schema of one of several classes, selected by `op`: to try each recursive alternative
+        would take exponential time."""
         tags = {kind: self._list_tags(kind) for kind in kinds}
         return {
             "type": "object",
@@ -97,7 +97,7 @@ class _Schema:
         }
 
     def _refer(self, name: str, define: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What is defined once, however often it is met: a statement holds statements."""
+        """Reference to a definition, made once on first use, as definitions are recursive."""
         if name not in self.definitions:
             self.definitions[name] = {}
             self.definitions[name] = define()
@@ -121,7 +121,7 @@ class _Schema:
         return {**whole, "allOf": counted}
 
     def _list_tags(self, kind: type) -> list[str]:
-        """What `op` may be of an object of a class."""
+        """Possible `op` values of a class' objects."""
         return list(self._records.operations) if has_operation(kind) else [name_class(kind)]
 
 

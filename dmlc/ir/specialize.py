@@ -1,7 +1,4 @@
-"""A function of run-time sizes for the sizes that it is run with: numbers in place of symbols.
-
-Where these come from is the callers' to know.
-"""
+"""Substitution of run-time sizes: numbers in place of symbols."""
 
 from __future__ import annotations
 
@@ -35,8 +32,8 @@ from dmlc.source import DmlcError
 
 
 def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
-    """The function with numbers for its symbols; itself where it has none. Raises `DmlcError` for
-    sizes that it was not made for."""
+    """Function with numbers for its symbols; the same object if it has none. Raises `DmlcError` for
+    missing sizes and for those that break its checks."""
     symbols = expect("function", function, Function, "an ir.Function").symbols()
     if not symbols:
         return function
@@ -58,13 +55,13 @@ def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
 
 
 def replace_size(function: Function, symbol: str, by: Measure) -> Function:
-    """The function with a size for a symbol that comes to the same wherever it is asked for. What
-    its stages compute with is left as it is, and so are its checks."""
+    """Function with an equal size expression for a symbol in extents and strides. Bodies and checks
+    are unchanged."""
     return _change_sizes(function, lambda extent: replace_extent(extent, symbol, by), lambda i: i)
 
 
 def replace_extent(extent: Extent, symbol: str, by: Measure) -> Extent:
-    """An extent with a size for a symbol."""
+    """Extent with a size expression for a symbol."""
     return as_extent(replace_symbols(measure(extent), {symbol: by}))
 
 
@@ -73,7 +70,7 @@ def _change_sizes(
     change: Callable[[Extent], Extent],
     compute: Callable[[Symbol], Instruction],
 ) -> Function:
-    """The function with other extents and strides, and other instructions for symbols."""
+    """Function with `change` applied to extents and strides, and `compute` to symbols in bodies."""
 
     def settle(extents: Sequence[Extent]) -> tuple[Extent, ...]:
         return tuple(map(change, extents))
@@ -101,8 +98,8 @@ def _change_sizes(
 
 
 def specialize_for(function: Function, shapes: Mapping[str, Sequence[int]]) -> Function:
-    """The function for arrays of these shapes, by parameter. Raises `DmlcError` where one is
-    missing or does not fit."""
+    """Function for arrays of these shapes, by parameter. Raises `DmlcError` if one is missing or
+    does not fit."""
     known = Shapes()
     for parameter in function.parameters:
         if parameter.name not in shapes:
@@ -116,7 +113,7 @@ def specialize_for(function: Function, shapes: Mapping[str, Sequence[int]]) -> F
 def evaluate_strides(
     tensor: Parameter | Result, sizes: Mapping[str, int]
 ) -> tuple[int, ...] | None:
-    """The strides of a tensor where symbols have these sizes."""
+    """Strides of a tensor for these sizes of symbols, in elements; None if packed."""
     if tensor.strides is None:
         return None
     return tuple(evaluate_size(step, sizes) for step in tensor.strides)

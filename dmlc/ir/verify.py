@@ -1,8 +1,8 @@
-"""Says which tensor IR is well formed.
+"""Verifier of the tensor IR.
 
-`verify` runs after every pass: what it finds is a bug of dmlc, an `InternalError` that names the
-pass, the node and where the node came from. `find_fault` says the same as a value, for the readers
-of text and JSON, where the fault is the author's.
+`verify` runs after every pass: a fault is a bug of dmlc, reported as an `InternalError` that names
+the pass, the node and the node's source. `find_fault` returns it as a value, for the parsers of
+text and JSON, where the fault is the author's.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _LARGEST_SIZE = 2**63 - 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fault:
-    """A rule of the IR that a node breaks. `why` is a clause that starts in lower case."""
+    """Violation of a rule of the IR by a node. `why` is a clause that starts in lower case."""
 
     node: str
     why: str
@@ -62,10 +62,10 @@ class Fault:
 
 
 def verify(function: Function, pass_name: str = "", verified: Function | None = None) -> None:
-    """Raises `InternalError` if the function breaks a rule of the IR. `pass_name` is what made
-    it, and `verified` what it was made from, if that has been through here: stages that are still
-    the same objects, and read what they read, are not looked into again. Neither is a function that
-    has been through here itself."""
+    """Raises `InternalError` if the function breaks a rule of the IR. `pass_name` is the pass that
+    made it, and `verified` the function it was made from, if that one is verified: identical stages
+    with unchanged operands are not checked again. A function that was verified before is not
+    checked at all."""
     if _VERIFIED in expect("function", function, Function, "an ir.Function").marks:
         return
     fault = find_fault(function, verified)
@@ -80,7 +80,7 @@ def verify(function: Function, pass_name: str = "", verified: Function | None = 
 
 
 def accept(function: Function) -> Function:
-    """A function that someone has written, where it is well formed. Raises `DmlcError`."""
+    """A user's function, marked as verified. Raises `DmlcError` if it is not well formed."""
     fault = find_fault(function)
     if fault is not None:
         raise DmlcError(f"this breaks a rule of the IR at {fault.node}: {fault.why}", fault.span)
@@ -89,8 +89,8 @@ def accept(function: Function) -> Function:
 
 
 def find_fault(function: Function, verified: Function | None = None) -> Fault | None:
-    """The first rule of the IR that the function breaks, or None if it is well formed; what it
-    has in common with a `verified` one is."""
+    """First violation of a rule of the IR, or None if the function is well formed. Parts shared
+    with a `verified` function are not checked again."""
     if not _NAME.fullmatch(expect("function", function, Function, "an ir.Function").name):
         return Fault("function", f"{function.name!r} is no name", function.span)
     seen: Mapping[str, Tensor] = {} if verified is None else verified.tensors()
@@ -140,7 +140,7 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
 
 
 def _check_conditions(function: Function) -> Fault | None:
-    """What is wrong with what the function takes to hold of its symbols."""
+    """Fault of the function's checks on its symbols."""
     symbols = function.symbols()
     for check in function.checks:
         for symbol in list_symbols(check):
@@ -154,7 +154,7 @@ def _check_conditions(function: Function) -> Fault | None:
 
 
 def check_loop(function: Function, loop: Loop, first: int) -> Fault | None:
-    """What is wrong with a loop whose first stage has that number."""
+    """Fault of a loop whose first stage is stage number `first`."""
     stages = function.stages[first : first + len(loop.stages)]
     name = f"loop of %{loop.stages[0]}"
     if tuple(stage.name for stage in stages) != loop.stages:
@@ -185,7 +185,7 @@ def check_loop(function: Function, loop: Loop, first: int) -> Fault | None:
 
 
 def _check_delays(function: Function) -> Fault | None:
-    """What is wrong with the loops of a function whose stages are well formed."""
+    """Fault of the loops of a function whose stages are well formed."""
     names = [stage.name for stage in function.stages]
     homes = {name: number for number, loop in enumerate(function.loops) for name in loop.stages}
     if len(homes) != sum(len(loop.stages) for loop in function.loops):
@@ -203,12 +203,12 @@ def _check_delays(function: Function) -> Fault | None:
 
 
 def _is_seen(stage: Stage, known: Mapping[str, Tensor], seen: Mapping[str, Tensor]) -> bool:
-    """Whether a stage and what it reads are those of a function that has been verified."""
+    """Whether a stage and the tensors it reads are unchanged from a verified function."""
     if seen.get(stage.name) is not stage:
         return False
     for load in stage.body.loads():
         tensor, before = known.get(load.tensor), seen.get(load.tensor)
-        # A table's values bound positions.
+        # The values of a table bound indices.
         has_values = not isinstance(tensor, Stage | Delay) or not isinstance(before, Stage | Delay)
         if tensor is None or (has_values and tensor is not before):
             return False
@@ -218,7 +218,7 @@ def _is_seen(stage: Stage, known: Mapping[str, Tensor], seen: Mapping[str, Tenso
 
 
 def find_stage_fault(function: Function, stage: Stage) -> Fault | None:
-    """The first rule that one stage breaks, with the tensors of a function to read."""
+    """First violation by one stage that reads a function's tensors."""
     known = function.tensors()
     read = [known[name] for name in {load.tensor for load in stage.body.loads()} if name in known]
     reach = table_ranges([tensor for tensor in read if isinstance(tensor, Table)])
@@ -227,7 +227,7 @@ def find_stage_fault(function: Function, stage: Stage) -> Fault | None:
 
 
 def are_sound(function: Function, before: Sequence[Stage], made: Sequence[Stage]) -> bool:
-    """Whether stages are well formed that a pass puts behind some others in a function."""
+    """Whether stages that a pass appends to the stages `before` of a function are well formed."""
     known = dataclasses.replace(function, stages=(*before, *made))
     return all(find_stage_fault(known, each) is None for each in made)
 
@@ -241,7 +241,7 @@ def _check_name(node: Tensor, known: Mapping[str, object]) -> Fault | None:
 
 
 def _check_definition(node: Tensor) -> Fault | None:
-    """What is wrong with the type of a tensor, its sizes, its layout or its values."""
+    """Fault of a tensor's type, extents, layout or values."""
     name = f"%{node.name}"
     if node.dtype is T.INDEX:
         return Fault(name, "a tensor holds no INDEX", node.span)
@@ -266,7 +266,7 @@ def _check_extents(extents: Sequence[Extent]) -> str | None:
 
 
 def _check_size(text: str) -> str | None:
-    """What is wrong with the text of a size that is known at run time only."""
+    """Error of the text of a run-time size."""
     try:
         size = parse_size(text)
     except DmlcError as error:
@@ -302,7 +302,7 @@ def _check_table(table: Table) -> str | None:
 
 
 def _holds_exactly(table: Table) -> bool:
-    """Whether all values are floats of the table's type: seen at once, for tables are long."""
+    """Whether all values are floats of the table's type. Vectorized, as tables are long."""
     if not table.dtype.is_float or not all(type(value) is float for value in table.values):
         return False
     values = np.array(table.values, np.float64)
@@ -392,7 +392,7 @@ def _check_body(
 
 
 def _note_range(stage: Stage, reach: dict[str, Interval]) -> None:
-    """Has those that read a stage know how far its whole numbers go, where it is not checked."""
+    """Records the interval of an integer stage that is not checked again, for later stages."""
     held = stage_range(stage, Ranges.of(stage, reach)) if stage.dtype.is_integer else None
     if held is not None:
         reach[stage.name] = held
@@ -401,7 +401,7 @@ def _note_range(stage: Stage, reach: dict[str, Interval]) -> None:
 def _check_instruction(
     stage: Stage, instruction: Instruction, ranges: Ranges, known: Mapping[str, Tensor]
 ) -> str | None:
-    """What is wrong with an instruction of a stage whose operands have types that it takes."""
+    """Error of an instruction whose operands have valid types."""
     match instruction:
         case Index():
             found = stage.extent(instruction)
@@ -460,8 +460,8 @@ def _check_results(function: Function) -> Fault | None:
 
 
 def check_in_place(function: Function, pairs: Sequence[tuple[str, str]]) -> Fault | None:
-    """The first reason, if any, why some (result, parameter) pair may not share memory: they
-    differ in layout, or an element of the parameter is read elsewhere than at its own place."""
+    """First fault of a (result, parameter) pair that may not share memory: their layouts differ, or
+    an element of the parameter is read at another index than its own. None if all pairs may."""
     expect("function", function, Function, "an ir.Function")
     return next(iter(find_unsound_pairs(function, _read_pairs(pairs)).values()), None)
 
@@ -469,12 +469,12 @@ def check_in_place(function: Function, pairs: Sequence[tuple[str, str]]) -> Faul
 def find_unsound_pairs(
     function: Function, pairs: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], Fault]:
-    """The pairs that may not share memory, each with the reason."""
+    """Pairs that may not share memory, each with its fault."""
     if not pairs:
         return {}
     parameters = {p.name: p for p in function.parameters}
     elsewhere: dict[str, Stage] = {}
-    """For each tensor the first stage, if any, that reads it elsewhere than at its own place."""
+    """For each tensor the first stage, if any, that reads it at another index than its own."""
     for stage in function.stages:
         for load in stage.body.loads():
             if load.tensor not in elsewhere and not is_own_place(stage, load):

@@ -1,4 +1,4 @@
-"""Arithmetic, most of it of positions, and the conditions made of them."""
+"""Constructors of arithmetic, mostly on indices, and of conditions."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ZERO = index(0)
 
 
 def zero_of(dtype: DataType) -> k.Literal:
-    """The zero of a type."""
+    """Zero of a data type."""
     return k.Literal(k.Type(dtype), 0.0 if dtype.is_float else 0)
 
 
 def round_up(count: int) -> int:
-    """The power of two that is not below."""
+    """Smallest power of two that is at least `count`."""
     return 1 << max(0, count - 1).bit_length()
 
 
@@ -39,23 +39,23 @@ until a kernel's arguments are named."""
 
 
 def make_size(measure: Measure) -> int | k.Scalar:
-    """A size as dimensions have it: a number, or an argument of the kernel."""
+    """Size of a dimension: a number, or a scalar argument of the kernel."""
     return measure if isinstance(measure, int) else k.Scalar(f"{OPEN}{measure}")
 
 
 def size(measure: Measure) -> k.Expression:
-    """The same as an expression."""
+    """Size as an expression."""
     made = make_size(measure)
     return index(made) if isinstance(made, int) else made
 
 
 def measure(size: int | k.Scalar) -> Measure:
-    """The size that a dimension has, where `make_size` has made it an argument."""
+    """Size of a dimension, from the result of `make_size`."""
     return size if isinstance(size, int) else parse_size(size.name.removeprefix(OPEN))
 
 
 def add(*terms: k.Expression) -> k.Expression:
-    """The sum of index expressions; zeros drop out, and negative numbers are taken off."""
+    """Sum of index expressions, simplified: zeros are dropped, negative constants subtracted."""
     kept = [t for t in terms if not (isinstance(t, k.Literal) and t.value == 0)]
     total: k.Expression = kept[0] if kept else index(0)
     for term in kept[1:]:
@@ -67,7 +67,7 @@ def add(*terms: k.Expression) -> k.Expression:
 
 
 def multiply(left: k.Expression, right: Measure) -> k.Expression:
-    """An index times a constant, or times a size."""
+    """Index times a constant or a run-time size."""
     if not isinstance(right, int):
         return ZERO if left == ZERO else operate("mul", left, size(right))
     if isinstance(left, k.Literal):
@@ -78,7 +78,7 @@ def multiply(left: k.Expression, right: Measure) -> k.Expression:
 
 
 def split_number(number: k.Expression, extents: Sequence[Measure]) -> list[k.Expression]:
-    """The digits of a number that counts so many of each, the last of which changes first."""
+    """Digits of a linear index in a mixed radix of `extents`, the last of which varies fastest."""
     digits: list[k.Expression] = []
     is_outermost = True
     for place, extent in enumerate(extents):
@@ -94,26 +94,26 @@ def split_number(number: k.Expression, extents: Sequence[Measure]) -> list[k.Exp
 
 
 def operate(name: str, *operands: k.Expression) -> k.Operate:
-    """An operation of that name, on scalars or lane by lane."""
+    """Operation by name, on scalars or lane by lane."""
     operation, first = OPERATIONS[name], operands[0].type
     made = k.Type(operation.result_type(first.dtype), first.lanes)
     return k.Operate(operation, operands, made)
 
 
 def widen(value: k.Expression, lanes: int) -> k.Expression:
-    """A value in all of so many lanes."""
+    """Value broadcast to a number of lanes."""
     if value.type.lanes == lanes:
         return value
     return k.Broadcast(value, k.Type(value.type.dtype, lanes))
 
 
 def find_repeated(value: k.Expression) -> k.Expression:
-    """The scalar that a vector repeats in all of its lanes; the value itself, where it is none."""
+    """Scalar that a vector broadcasts; the value itself if it is no broadcast."""
     return value.operand if isinstance(value, k.Broadcast) else value
 
 
 def subtract_known(left: k.Expression, right: k.Expression) -> int | None:
-    """The difference of two positions that are known as they are written."""
+    """Difference of two indices, if it is evident from their expressions."""
     if isinstance(left, k.Literal) and isinstance(right, k.Literal):
         return int(left.value) - int(right.value)
     return None
@@ -130,7 +130,7 @@ def either(first: k.Expression, second: k.Expression) -> k.Expression:
 def guard(
     conditions: Sequence[k.Expression], statements: Sequence[k.Statement]
 ) -> list[k.Statement]:
-    """The statements where all conditions hold."""
+    """Statements under the conjunction of all conditions."""
     if not conditions or not statements:
         return list(statements)
     return [k.If(functools.reduce(both, conditions), tuple(statements))]
@@ -142,8 +142,8 @@ def guard(
 def name_sizes(
     statements: Sequence[k.Statement], names: Names
 ) -> tuple[list[k.Statement], tuple[tuple[k.Scalar, str], ...]]:
-    """The statements with names for the sizes among them that are known at run time only, and
-    these: each with what it is."""
+    """Statements in which scalar arguments replace run-time sizes, and these arguments, each with
+    its size expression."""
     found: dict[str, k.Scalar] = {}
 
     def change(expression: k.Expression) -> k.Expression:
@@ -159,7 +159,7 @@ def name_sizes(
 
 
 def bind_sizes(kernel: k.Kernel, sizes: Mapping[str, int]) -> k.Kernel:
-    """The kernel with numbers for the sizes that are known at run time only."""
+    """Kernel with numbers for its run-time sizes."""
     values = {scalar: index(evaluate_size(value, sizes)) for scalar, value in kernel.scalars}
 
     def change(expression: k.Expression) -> k.Expression:
@@ -177,7 +177,7 @@ def bind_sizes(kernel: k.Kernel, sizes: Mapping[str, int]) -> k.Kernel:
 
 
 def _size_name(text: str) -> str:
-    """A name for a size: `64 * C * N` gives `C_N_64`, and `((N + 63) / 64)` `ceil_N_64`."""
+    """Name of a size: `C_N_64` for `64 * C * N`, and `ceil_N_64` for `((N + 63) / 64)`."""
     simple = re.sub(
         r"\(\((.+?) \+ \d+\) / (\d+)\)", lambda m: f"ceil_{_size_name(m[1])}_{m[2]}", text
     )

@@ -1,12 +1,12 @@
-"""Reads and writes that certainly fall outside a buffer or an array, for some work item.
+"""Loads and stores that are certainly out of bounds of a buffer or an array, for some work item.
 
-A position is known here where it is a sum of *roots*, each times a constant: of numbers that take
-every value from 0 to their largest, whatever the others are. The numbers of the group and of the
-lane are roots, and the turns of loops; so is the quotient or the remainder of a sum that leaves no
-number out. The ends of such a sum's interval are then positions that some work item comes to, and
-one outside is a fault. A condition narrows the sum that it compares, and what else depends on the
-same roots is no longer known; nor is anything, where a condition cannot be taken apart. What is
-not known is left to `interpret`.
+An index is tracked if it is a linear combination of independent *roots*: numbers that take every
+value from 0 to a maximum. Roots are the group and lane numbers, loop counters, and quotients and
+remainders of sums that take every value in their interval. The ends of such a sum's interval are
+then values that some work item reaches, and an end out of bounds is a fault. A condition narrows
+the sum that it compares; other values that depend on the same roots become unknown, and so does
+everything under a condition that cannot be analysed. `interpret` finds faults in what is unknown
+here.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from dmlc.kernel.rewrite import list_expressions, list_operands
 from dmlc.scalars import DataType
 
 _FOLLOWED = (DataType.INDEX, DataType.BOOL)
-"""The types of the locals whose values are looked at."""
+"""Types of the locals whose values are tracked."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Root:
-    """A number that takes every value from 0 to `most`."""
+    """Number that takes every value from 0 to `most`."""
 
     most: int
     sources: frozenset[_Root]
-    """The independent roots that it depends on; none where it is one."""
+    """Independent roots that it depends on; empty if it is independent itself."""
 
     def origins(self) -> frozenset[_Root]:
         return self.sources or frozenset([self])
 
 
 _Sum: TypeAlias = Affine[_Root]
-"""A position, of roots that do not depend on each other."""
+"""An index as a linear combination of roots that do not depend on each other."""
 _Known: TypeAlias = dict[str, _Sum | None]
 
 
@@ -53,7 +53,7 @@ def _find_origins(number: _Sum) -> frozenset[_Root]:
 
 
 def _is_dense(number: _Sum) -> bool:
-    """Whether it takes every value between its ends."""
+    """Whether a sum takes every value of its interval."""
     reach = 0
     for factor, most in sorted((abs(f), root.most) for root, f in number.factors):
         if factor > reach + 1:
@@ -63,7 +63,7 @@ def _is_dense(number: _Sum) -> bool:
 
 
 def _add(one: _Sum, other: _Sum, times: int = 1) -> _Sum | None:
-    """One and so many times another; None where their roots depend on each other."""
+    """`one + times * other`; None if their roots depend on each other."""
     made = one.plus(other, times)
     origins = [root.origins() for root in made.terms] if other.factors else []
     is_apart = len(origins) < 2 or sum(map(len, origins)) == len(frozenset[_Root]().union(*origins))
@@ -71,13 +71,14 @@ def _add(one: _Sum, other: _Sum, times: int = 1) -> _Sum | None:
 
 
 def _dense(low: int, high: int, sources: frozenset[_Root]) -> _Sum:
-    """A number that takes every value between two, and depends on some roots alone."""
+    """Number that takes every value from `low` to `high`, and depends on the roots `sources`
+    alone."""
     return Affine(low, ((_Root(high - low, sources), 1),) if high > low else ())
 
 
 def find_outside(kernel: k.Kernel, sizes: Mapping[str, int]) -> list[tuple[k.Statement, str]]:
-    """The statements that certainly reach outside, and how. Buffers and arrays have `sizes`; those
-    of which none is known are not looked at."""
+    """Statements that are certainly out of bounds, each with a description. `sizes` are the
+    elements of buffers and arrays; others are not checked."""
     count, launch = kernel.launch.count, kernel.launch
     if isinstance(count, str) or count < 1:
         return []
@@ -102,12 +103,12 @@ class _Bounds:
         self._limits = kernel.index_limits
         self._matrices = {m.name: m for m in kernel.matrices}
         self._values: dict[str, k.Expression] = {}
-        """What each local stands for that stays as it is."""
+        """Definitions of the immutable locals."""
 
     # Statements ---------------------------------------------------------------------------
 
     def run(self, statements: Sequence[k.Statement], outer: _Known) -> None:
-        """Statements that some work items come to: those that `outer` describes."""
+        """Checks statements that the work items described by `outer` reach."""
         known = dict(outer)
         for statement in statements:
             if isinstance(statement, k.Prefetch):
@@ -127,7 +128,7 @@ class _Bounds:
                 case k.Store(buffer=name, index=index, value=value):
                     self._check(name, index, value.type.lanes, known, statement)
                 case k.StoreWord(buffer=name, index=index):
-                    # The second half may lie past the end.
+                    # The word's second element may be past the end.
                     word = self._sum(index, known)
                     double = None if word is None else word.times(2)
                     self._check_sum(name, double, 1, statement)
@@ -150,10 +151,10 @@ class _Bounds:
                     pass
 
     def _enter(self, loop: k.For, known: _Known) -> _Known | None:
-        """What is known in a loop; None where it may have no turn."""
-        start = self._held(loop.start, known)
+        """Known values inside a loop; None if the loop may be empty."""
+        start = self._exact_sum(loop.start, known)
         least = self._list_least(loop.stop)
-        stops = [self._held(stop, known) for stop in least]
+        stops = [self._exact_sum(stop, known) for stop in least]
         most: list[int] = []
         for stop in stops:
             length = None if start is None or stop is None else _add(stop, start, -1)
@@ -173,7 +174,7 @@ class _Bounds:
         return inside
 
     def _list_least(self, expression: k.Expression) -> list[k.Expression]:
-        """Expressions whose least is this one."""
+        """Operands of a nested `min`; the expression itself if it is none."""
         if isinstance(expression, k.Local):
             value = self._values.get(expression.name)
             least = [] if value is None else self._list_least(value)
@@ -185,8 +186,8 @@ class _Bounds:
     # Reads and writes ---------------------------------------------------------------------
 
     def _visit(self, expression: k.Expression, known: _Known, statement: k.Statement) -> None:
-        """Checks the reads in an expression that is evaluated."""
-        match expression:  # What is most common comes first.
+        """Checks the loads in an expression that is evaluated."""
+        match expression:  # The most common cases come first.
             case k.Operate(operation=operation, operands=operands):
                 first = operands[0]
                 self._visit(first, known, statement)
@@ -244,9 +245,9 @@ class _Bounds:
             case _:
                 return None
 
-    def _held(self, expression: k.Expression, known: _Known) -> _Sum | None:
-        """A position that is in its type's limits, so that it is compared and divided as written:
-        adding and subtracting may go beyond them, and come back."""
+    def _exact_sum(self, expression: k.Expression, known: _Known) -> _Sum | None:
+        """Sum that fits in the index type, so that comparing and dividing it gives the mathematical
+        result. (Sums and differences may overflow and come back.)"""
         found = self._sum(expression, known)
         if found is None or meet(ends := _find_ends(found), self._limits) != ends:
             return None
@@ -263,7 +264,7 @@ class _Bounds:
             return combine(name, [first, second])
         if name not in ("div", "mod", "min", "max"):
             return None
-        first, second = (self._held(operand, known) for operand in operands)
+        first, second = (self._exact_sum(operand, known) for operand in operands)
         if first is None or second is None:
             return None
         if name in ("min", "max"):
@@ -286,7 +287,7 @@ class _Bounds:
         return _dense(int(low), int(high), _find_origins(number))
 
     def _divide(self, name: str, number: _Sum, divisor: int) -> _Sum | None:
-        """The quotient or the remainder of a number that is not negative."""
+        """Quotient or remainder of a sum that is not negative."""
         quotient, rest = number.divide(divisor)
         low, high = _find_ends(rest)
         if is_within((low, high), divisor):
@@ -301,7 +302,7 @@ class _Bounds:
     # Conditions ---------------------------------------------------------------------------
 
     def _assume(self, condition: k.Expression, known: _Known, holds: bool = True) -> _Known | None:
-        """What is known where a condition holds, or where it does not; None where that may be
+        """Known values where a condition is true, or false without `holds`; None if that may be
         nowhere."""
         match condition:
             case k.Literal(value=value):
@@ -325,8 +326,8 @@ class _Bounds:
     def _compare(
         self, name: str, left: k.Expression, right: k.Expression, known: _Known
     ) -> _Known | None:
-        """What is known where two positions compare so."""
-        first, second = self._held(left, known), self._held(right, known)
+        """Known values where a comparison of two indices is true."""
+        first, second = self._exact_sum(left, known), self._exact_sum(right, known)
         if first is None or second is None or name not in DIFFERENCES:
             return None
         difference = _add(first, second, -1)
@@ -346,8 +347,8 @@ class _Bounds:
 
 
 def _replace(number: _Sum, old: _Sum, new: _Sum) -> _Sum | None:
-    """A number that `old` is a part of, with `new` in its place; itself where they have no root in
-    common, None where that is not all they have in common."""
+    """Sum in which `new` replaces the multiple of `old`; the same sum if it shares no root with
+    `old`, and None if it shares roots other than by that multiple."""
     shared = _find_origins(old)
     if shared.isdisjoint(_find_origins(number)):
         return number

@@ -1,9 +1,9 @@
-"""Makes a kernel read as if one person had written all of it.
+"""Final cleanup of a kernel for readability: common subexpressions, names, constant folding.
 
-Phases and loops are written one by one, each as if it were alone. Here what an outer scope has at
-hand already is used again, and names are numbered only where another of that name is in sight. What
-is computed from literals alone is a literal, and stands where it is needed: a dialect may have to
-write one in its own way, and drivers fold arithmetic by rules of their own.
+Phases and loops are lowered one by one, each as if it were alone. This pass reuses values of outer
+scopes, and numbers a name only if another of that name is visible. It folds expressions of
+literals, and puts literals at their uses: a dialect may spell some in its own way, and drivers fold
+by rules of their own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dmlc.scalars import Array, DataType, convert
 
 
 def clean_up(kernel: k.Kernel) -> k.Kernel:
-    """The same kernel, of the same values, for people to read."""
+    """Equivalent kernel, cleaned up for readers."""
     taken = dict.fromkeys([b.name for b in kernel.buffers], 0)
     taken |= dict.fromkeys([s.name for s, _ in kernel.scalars], 0)
     arrays = {array.name: _take(array.name, taken) for array in kernel.arrays}
@@ -43,19 +43,19 @@ def clean_up(kernel: k.Kernel) -> k.Kernel:
 
 
 class _Naming:
-    """Leaves out what is computed again where it is in sight, and cannot have changed; and gives
-    every local the shortest name that nothing else in sight has."""
+    """Rewriter that eliminates recomputation of visible, unchanged values, and gives every local
+    the shortest unused name."""
 
     def __init__(
         self, fixed: Container[str], arrays: Mapping[str, str], matrices: Mapping[str, str]
     ) -> None:
         self._fixed = fixed
-        """The buffers that nobody writes to."""
+        """Buffers that the kernel does not write."""
         self._arrays = arrays
         self._matrices = matrices
         self._variables: set[k.Local] = set()
         self._places: dict[k.Local, k.Expression] = {}
-        """What each name of a position that is in sight stands for."""
+        """Definitions of the visible index locals, by their new names."""
 
     def write(
         self,
@@ -64,8 +64,8 @@ class _Naming:
         known: Mapping[k.Expression, k.Local],
         taken: dict[str, int],
     ) -> tuple[k.Statement, ...]:
-        """The statements with new names. `names` has those in sight, by the old ones, `known` what
-        they are the values of, and `taken` the last number that each was given."""
+        """Statements with new names. `names` maps visible old names to new locals, `known` maps
+        values to the locals that hold them, and `taken` has the last number used for each name."""
         names, known, taken = dict(names), dict(known), dict(taken)
 
         def change(expression: k.Expression) -> k.Expression:
@@ -107,7 +107,7 @@ class _Naming:
                     statement = replace_body(statement, self.write(body, names, known, taken))
                 made.append(statement)
                 continue
-            # A loop's own variable is in sight in its body alone.
+            # A loop's variable is visible in its body alone.
             around = dict(taken) if body else taken
             given = k.Local(_take(local.name, around), local.type)
             self._places.pop(given, None)
@@ -122,7 +122,7 @@ class _Naming:
         return tuple(made)
 
     def _rename(self, statement: k.Statement) -> k.Statement:
-        """The statement with the new names of arrays and matrices."""
+        """Statement with the new names of arrays and matrices."""
         arrays, matrices = self._arrays, self._matrices
         match statement:
             case k.StoreLocal(array=array, index=index, value=value):
@@ -140,13 +140,14 @@ class _Naming:
                 return statement
 
     def _spell_out(self, value: k.Expression) -> k.Expression:
-        """The same for all reads of one element, whether or not its position has a name."""
+        """Value with index locals replaced by their definitions, as a key of loads of the same
+        element."""
         if isinstance(value, k.Load) and isinstance(value.index, k.Local):
             return dataclasses.replace(value, index=self._places.get(value.index, value.index))
         return value
 
     def _stays(self, value: k.Expression) -> bool:
-        """Whether a value is the same wherever its locals are in sight."""
+        """Whether a value is immutable while its locals are visible."""
         for each in walk(value):
             is_changed = isinstance(each, k.Local) and each in self._variables
             is_stored = isinstance(each, k.Load) and each.buffer not in self._fixed
@@ -156,8 +157,8 @@ class _Naming:
 
 
 def _fold(expression: k.Expression) -> k.Expression:
-    """A literal for an expression of literals that every device computes alike."""
-    match expression:  # What is most common comes first.
+    """Literal for an expression of literals, if all devices compute it alike."""
+    match expression:  # The most common cases come first.
         case k.Operate(operation=operation, operands=operands):
             literals = [o for o in operands if isinstance(o, k.Literal)]
             if operation.transcendental or len(literals) < len(operands):
@@ -175,7 +176,7 @@ def _fold(expression: k.Expression) -> k.Expression:
 
 
 def _literal(expression: k.Expression, made: Array) -> k.Expression:
-    """What an expression gives, where the integer that positions are computed in holds it."""
+    """Literal of the expression's type, if the index type holds an index; else the expression."""
     value = made[0].item()
     if expression.type.dtype is DataType.INDEX and not 0 <= value < 2**31:
         return expression
@@ -183,8 +184,7 @@ def _literal(expression: k.Expression, made: Array) -> k.Expression:
 
 
 def _take(name: str, taken: dict[str, int]) -> str:
-    """A name as it was wanted, or numbered where that is taken; it is from here on. `taken` has
-    the last number that each name was given."""
+    """Unused name: `name`, or with a number. `taken` has the last number used for each name."""
     wanted = chosen = name.partition(NUMBER)[0]
     if wanted in taken:
         number = taken[wanted]

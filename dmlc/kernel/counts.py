@@ -1,7 +1,7 @@
-"""What is counted of the work items of a kernel: `steps` counts it.
+"""Counts of a kernel's dynamic steps and memory accesses, as `steps` finds them.
 
-A *body* is what stands in a loop, or in the kernel around all loops. It keeps the order of its
-loops, by which those of the machine code that a compiler makes of it can be told apart.
+A *body* is the content of a loop, or of the kernel outside all loops. Its loops keep their order,
+so that they can be matched with the loops of compiled machine code.
 """
 
 from __future__ import annotations
@@ -12,46 +12,48 @@ from collections.abc import Iterator, Sequence
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Access:
-    """A load or a store of a buffer, as the kernel writes it."""
+    """A load or a store of a buffer in the kernel."""
 
     buffer: str
     bytes: int
-    """What a work item reads or writes at once."""
+    """Bytes that one work item moves at once."""
     elements: int
-    """The same in elements."""
+    """Elements that one work item moves at once."""
     written: bool
     count: float
-    """How often a work item does it, on average."""
+    """Executions per work item, on average."""
     lines: float
-    """Lines of memory that a wave asks for in all these, on average."""
+    """Cache lines that a wave requests in all executions, on average."""
     stored: float = 0
-    """Sectors that a wave stores into in all these, on average: what it stores goes through to the
-    cache of all units at once, and is not joined with what it stores next."""
+    """Sectors that a wave stores to in all executions, on average. Each store goes through to the
+    L2 cache at once, and is not merged with later ones."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rarity:
-    """What a condition lets few waves come to, such as those at the end of a tensor."""
+    """Memory accesses under a condition that few waves fulfil, such as those at the end of a
+    tensor."""
 
     often: float
-    """The part of the waves in the body around that come to it."""
+    """Fraction of the waves in the enclosing body that execute it."""
     loaded: int
-    """Bytes, as the code has them once."""
+    """Bytes loaded by one execution of each load."""
     stored: int
 
 
 RARE = 1 / 16
-"""Waves that come to what is rare: this part at most."""
+"""Largest fraction of waves that counts as rare."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Body:
-    """Statements, the loops among them in order; what is in conditions belongs to it."""
+    """Statements with their accesses and their loops in order; the content of conditionals is
+    included."""
 
     accesses: tuple[Access, ...] = ()
     barriers: int = 0
     shared: int = 0
-    """Reads and writes of arrays that a group shares."""
+    """Accesses of arrays in shared memory."""
     loops: tuple[Loop, ...] = ()
     rarities: tuple[Rarity, ...] = ()
 
@@ -61,10 +63,10 @@ class Loop:
     """A loop in a body."""
 
     turns: float
-    """Of a wave each time it is in the body around, on average: none where a condition keeps it
-    out, else as many as its last lane does."""
+    """Iterations of a wave per execution of the enclosing body, on average: as many as the wave's
+    last lane makes, or none if a condition excludes it."""
     fixed: int | None
-    """Its turns, where that is the same number in every work item, written in the kernel."""
+    """Number of iterations, if it is a constant in the kernel."""
     unrolled: bool
     """Whether the output language is asked to unroll it."""
     body: Body
@@ -72,37 +74,37 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Steps:
-    """What a launch does."""
+    """Work of one launch."""
 
     groups: int
     working: int
-    """Those of them that have something to do: others fill up a row of groups."""
+    """Groups that have work; others pad a row of groups."""
     group_size: int
     body: Body
     longest: float | None
-    """The steps of the work item that does most; None where elements of tensors decide."""
+    """Steps of the work item with the most; None if they depend on elements of tensors."""
     total: float | None
-    """Those of all."""
+    """Steps of all work items together."""
     sector_bytes: float
-    """What the cache of all groups moves for loads and stores."""
+    """Bytes that the L2 cache moves for loads and stores."""
     line_bytes: float
-    """What the caches of units look up for them: lines, each once for an access of a wave."""
+    """Bytes of the cache lines that L1 caches look up, each line once per access of a wave."""
 
     @property
     def threads(self) -> int:
-        """The work items of groups that have something to do."""
+        """Work items of groups that have work."""
         return self.working * self.group_size
 
     @property
     def loads(self) -> float:
-        """Elements that all work items load, how often each."""
+        """Number of element loads by all work items."""
         return self.threads * sum(
             a.count * a.elements for a in list_accesses(self.body) if not a.written
         )
 
 
 def list_accesses(body: Body) -> Iterator[Access]:
-    """All loads and stores in a body, and in its loops."""
+    """Loads and stores in a body and its loops."""
     pending = [body]
     while pending:
         body = pending.pop()
@@ -111,7 +113,7 @@ def list_accesses(body: Body) -> Iterator[Access]:
 
 
 def merge_bodies(bodies: Sequence[tuple[Body, float]]) -> Body:
-    """What a body is in all turns together, each with the part of the lanes that take it."""
+    """Average of a body over iterations, each weighted by the fraction of lanes that execute it."""
     first, *others = [body for body, _ in bodies]
     if not others:
         return first
@@ -133,7 +135,7 @@ def merge_bodies(bodies: Sequence[tuple[Body, float]]) -> Body:
         )
         for n in range(len(first.loops))
     )
-    # What is rare in one turn may be common in another, and is then not rare.
+    # Accesses that are rare in one iteration only are not rare.
     alike = {len(body.rarities) for body, _ in bodies} == {len(first.rarities)}
     return dataclasses.replace(
         first, accesses=accesses, loops=loops, rarities=first.rarities if alike else ()

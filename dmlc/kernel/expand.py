@@ -1,8 +1,7 @@
-"""Writes out loops that work items of a GPU run side by side: all that their steps read is read
-before the first of them computes.
+"""Unrolling of loops for GPUs: all loads of the unrolled steps come before their arithmetic.
 
-A work item waits for memory once then, and not once for each step. Compilers for GPUs would have to
-prove that no step reads what one before it stores.
+A work item then waits for memory once, and not once for each step. To do the same, a GPU compiler
+would have to prove that no step loads what an earlier one stores.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from dmlc.kernel.rewrite import (
 from dmlc.scalars import DataType
 
 _MOST_STEPS = 32
-"""Steps that are written out, at most."""
+"""Largest number of steps to unroll."""
 
 _MOST_READS = 24
-"""Values read before the first of them is used, at most: each takes a register."""
+"""Largest number of values to load ahead, as each takes a register."""
 
 
 def expand_loops(kernel: k.Kernel, *, keeps: bool = False) -> k.Kernel:
-    """The kernel with loops written out that are to be, where all they do is to compute and store.
-    Where groups have one work item these are only the loops over arrays that become registers; else
-    a language may have a compiler write out those, and `keeps` them."""
+    """Kernel with its `unroll` loops unrolled if they only compute, load and store. If groups have
+    one work item, only loops over register arrays are. With `keeps`, loops that a compiler can
+    unroll are left to it."""
     registers = {a.name for a in kernel.arrays if a.registers}
     is_alone = kernel.launch.group_size == 1
     if is_alone and not registers:
@@ -57,7 +56,7 @@ class _Expander:
         self, stored: set[str], registers: set[str], *, is_alone: bool, keeps: bool
     ) -> None:
         self._stored = stored
-        """The buffers that may change."""
+        """Buffers that the kernel stores to."""
         self._registers = registers
         self._is_alone = is_alone
         self._keeps = keeps
@@ -83,7 +82,7 @@ class _Expander:
         return _read_before_waiting(made, self._stored)
 
     def _write_out(self, loop: k.For) -> list[k.Statement]:
-        """The steps of a loop, where it is one to be written out; else the loop."""
+        """Unrolled steps of a loop; the loop itself if it stays."""
         steps = list_steps(loop)
         if not steps:
             return [loop]
@@ -97,17 +96,17 @@ class _Expander:
         return [loop]
 
     def _is_bound(self, loop: k.For) -> bool:
-        """Whether a loop is to be written out that goes over registers."""
+        """Whether a loop must be unrolled, as it indexes register arrays."""
         arrays = list_arrays(loop.body) if list_steps(loop) else ()
         return not self._registers.isdisjoint(arrays)
 
     def _stays(self, loop: k.For) -> bool:
-        """Whether a loop is left for a compiler to write out."""
+        """Whether a loop is left for the compiler to unroll."""
         keeps = self._keeps or not (self._is_bound(loop) or self._is_alone)
         return keeps and is_near(loop, self._registers)
 
     def _take_step(self, loop: k.For, step: k.Expression) -> list[k.Statement]:
-        """A step of a loop as it stands."""
+        """Copy of a loop's body for one step."""
         known: dict[str, k.Expression] = {loop.variable.name: step}
 
         def copy(statements: Sequence[k.Statement]) -> list[k.Statement]:
@@ -132,7 +131,7 @@ class _Expander:
         return k.Local(f"{name}{NUMBER}x{next(self._numbers)}", local.type)
 
     def _read_first(self, loop: k.For, steps: Sequence[k.Expression]) -> list[k.Statement]:
-        """The steps of a loop: what all of them read, each element once, and then the rest."""
+        """Steps of a loop, reordered: the loads of all steps, each element once, then the rest."""
         written = {s.array for s in loop.body if isinstance(s, k.StoreLocal)}
         reads: list[k.Statement] = []
         rest: list[k.Statement] = []
@@ -168,7 +167,7 @@ _STRAIGHT = k.Let | k.Store | k.StoreLocal | k.Assign
 
 
 def list_steps(loop: k.For) -> list[k.Expression]:
-    """What the variable of a loop is in each of its steps; nothing where it stays a loop."""
+    """Values of a loop's variable at each step; empty if the loop is not to be unrolled."""
     start, length = loop.start, _measure(loop.start, loop.stop)
     if length is None or not loop.unroll:
         return []
@@ -179,7 +178,7 @@ def list_steps(loop: k.For) -> list[k.Expression]:
 
 
 def start_at_zero(statement: k.Statement) -> k.Statement:
-    """A statement in which the variables of loops that are written out count their steps."""
+    """Statement in which unrolled loops count their steps from 0."""
     made = replace_body(statement, [start_at_zero(s) for s in find_body(statement)])
     steps = list_steps(made) if isinstance(made, k.For) else []
     if not isinstance(made, k.For) or not steps or (made.start == index(0) and made.step == 1):
@@ -190,8 +189,8 @@ def start_at_zero(statement: k.Statement) -> k.Statement:
 
 
 def is_near(loop: k.For, registers: Container[str]) -> bool:
-    """Whether compilers are asked to write a loop out: one over registers, or over what else a
-    group has in arrays, where nothing waits for memory."""
+    """Whether compilers are asked to unroll a loop: it indexes registers, or other arrays without
+    loads or stores of buffers."""
     arrays, inside = list_arrays(loop.body), list(walk_statements(loop.body))
     if not loop.unroll or any(name in registers for name in arrays):
         return loop.unroll
@@ -200,7 +199,7 @@ def is_near(loop: k.For, registers: Container[str]) -> bool:
 
 
 def _measure(start: k.Expression, stop: k.Expression) -> int | None:
-    """The length of a range, where it is known."""
+    """Length of a range, if it is constant."""
     match stop:
         case k.Operate(operation=operation, operands=(first, k.Literal(value=length))) if (
             operation.name == "add" and first == start
@@ -211,7 +210,7 @@ def _measure(start: k.Expression, stop: k.Expression) -> int | None:
 
 
 def list_arrays(statements: Sequence[k.Statement]) -> list[str]:
-    """The arrays that statements read and write."""
+    """Arrays that statements load and store, with repetition."""
     found: list[str] = []
     for statement in walk_statements(statements):
         if isinstance(statement, k.StoreLocal):
@@ -221,8 +220,7 @@ def list_arrays(statements: Sequence[k.Statement]) -> list[str]:
 
 
 def _read_before_waiting(statements: Sequence[k.Statement], stored: set[str]) -> list[k.Statement]:
-    """The statements, where work items read memory that stays as it is before they wait for each
-    other."""
+    """Statements with loads of unchanged memory moved before the preceding barrier."""
     made: list[k.Statement] = []
     barrier: int | None = None
     late: set[str] = set()
@@ -247,8 +245,8 @@ def _waits(
     stored: Container[str],
     written: Container[str] | None = None,
 ) -> bool:
-    """Whether a value is computed from locals that come late, from buffers that are stored to, or
-    from elements of arrays: of those that are `written`, where these are given."""
+    """Whether a value depends on locals in `late`, on buffers in `stored`, or on elements of arrays
+    in `written` (of any array if None)."""
     return any(
         (isinstance(p, k.Local) and p.name in late)
         or (isinstance(p, k.Load) and p.buffer in stored)
@@ -258,8 +256,7 @@ def _waits(
 
 
 def replace(expression: k.Expression, known: Mapping[str, k.Expression]) -> k.Expression:
-    """An expression with others for some of its locals; sums and products of positions are kept
-    short."""
+    """Expression with some locals replaced; sums and products of indices are simplified."""
     if isinstance(expression, k.Local):
         return known.get(expression.name, expression)
     made = map_operands(expression, lambda e: replace(e, known))

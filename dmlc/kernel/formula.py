@@ -1,6 +1,6 @@
-"""A stage as a line for a person: `Y[i0] = X[i0] > 0 ? X[i0] : 0`, `S[] = sum[r0 < 3](X[r0])`.
+"""Formulas of stages for comments: `Y[i0] = X[i0] > 0 ? X[i0] : 0`, `S[] = sum[r0 < 3](X[r0])`.
 
-For comments only; the tensor IR's own text form is `dmlc.ir`'s.
+`dmlc.ir` has the tensor IR's own text form.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class _Text:
     """The outermost one: `?` where it always goes in parentheses, empty where it never does."""
 
     def beside(self, operator: str, *, is_first: bool = False) -> str:
-        """As an operand."""
+        """Text as an operand of `operator`, in parentheses if needed."""
         if self.operator and needs_parentheses(self.operator, operator, is_first=is_first):
             return f"({self.text})"
         return self.text
 
 
 def describe_stage(function: ir.Function, name: str, longest: int = _LONGEST) -> str:
-    """The formula of a stage; one of more than `longest` characters is summed up."""
+    """Formula of a stage; abbreviated if longer than `longest` characters."""
     stage = function.stage(name)
     if stage is None:
         raise InternalError(f"a kernel names a stage that is not there: {name}")
@@ -57,8 +57,8 @@ def describe_stage(function: ir.Function, name: str, longest: int = _LONGEST) ->
 
 
 def spell_body(body: ir.Body, read: Read, longest: int) -> tuple[str, str]:
-    """The formulas of a body's result and of its guard, which is empty where there is none; one
-    that is longer than so many characters is summed up."""
+    """Formulas of a body's result and of its guard (empty without one), each abbreviated if longer
+    than `longest` characters."""
     texts: list[_Text] = []
     for instruction in body.instructions:
         made = _spell(instruction, texts, read)
@@ -74,7 +74,7 @@ def spell_body(body: ir.Body, read: Read, longest: int) -> tuple[str, str]:
 
 
 def _spell(instruction: ir.Instruction, texts: Sequence[_Text], read: Read) -> _Text:
-    """The text of a value. An empty one stands for one that has grown too long."""
+    """Text of a value; empty if it is too long."""
     parts = [texts[o] for o in ir.operands(instruction)]
     if any(not part.text for part in parts):
         return _Text("")

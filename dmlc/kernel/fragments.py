@@ -1,7 +1,7 @@
-"""Holds in registers what loops that are written out read of a tile that a group shares.
+"""Registers for elements of shared tiles that unrolled loops read again and again.
 
-A work item reads an element of a tile once, before the loops that use it again and again, and four
-neighbours as one vector. What it has read lies in an array, which is one of registers.
+A work item loads an element of a tile once, before the loops that reuse it, and four neighbours as
+one vector. The elements are held in a register array.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ from dmlc.kernel.rewrite import (
     walk,
     walk_statements,
 )
-from dmlc.kernel.sums import Sum, add_up, express, find_rest
+from dmlc.kernel.sums import Sum, add_up, express, find_remainder
 from dmlc.scalars import DataType
 
 _LANES = 4
 _MOST = 64
-"""Elements of a tile that a work item holds at once, at most."""
+"""Largest number of a tile's elements that a work item holds at once."""
 
 
 def hold_fragments(kernel: k.Kernel, lanes: int) -> k.Kernel:
-    """The same kernel, in whose nests of written-out loops no element of a shared array is read
-    again in the next step of a loop; in vectors, for a language that has them: of one of the
-    `lanes`."""
+    """Kernel in which unrolled loop nests do not reload an element of a shared array in the next
+    step of a loop. With `lanes` above 1, elements are held as vectors."""
     shared = {a.name: a.dtype for a in kernel.arrays if a.shared}
     if not shared or not any(a.registers for a in kernel.arrays):
         return kernel
@@ -57,16 +56,16 @@ class _Holder:
     def __init__(self, shared: Mapping[str, DataType], narrow: set[str], lanes: int) -> None:
         self.shared = shared
         self.narrow = narrow
-        """Those of them that are put there one by one: nothing is won where a loop by itself reads
-        them as vectors."""
+        """Shared arrays that are stored element by element: reading vectors of them gains nothing
+        for a loop alone."""
         self.lanes = lanes
-        """Of the vectors."""
+        """Lanes of the held vectors."""
         self.made: list[k.Array] = []
 
     def write(
         self, statements: Sequence[k.Statement], around: Mapping[str, Sum]
     ) -> list[k.Statement]:
-        """The statements; `around` has the positions that are in sight."""
+        """Statements with held elements; `around` are the visible index locals as sums."""
         sums, made = dict(around), list[k.Statement]()
         for statement in statements:
             if isinstance(statement, k.Let):
@@ -82,25 +81,25 @@ class _Holder:
     def find_lanes(
         self, place: Sum, loops: Sequence[k.For], sums: Mapping[str, Sum]
     ) -> k.For | None:
-        """The loop whose steps read the lanes of vectors, where there is one."""
+        """Loop whose steps read the lanes of aligned vectors, if there is one."""
         found = [n for n in loops if place.factor(n.variable) == 1]
         if len(found) != 1:
             return None
         _, others = place.part(lambda term: term == found[0].variable)
-        if find_rest(others, self.lanes, sums) != 0:
+        if find_remainder(others, self.lanes, sums) != 0:
             return None
         is_whole = self.lanes > 1 and len(list_steps(found[0])) % self.lanes == 0
         return found[0] if is_whole else None
 
     def take(self, wanted: str, array: str, size: int) -> k.Array:
-        """An array for so many elements of a shared one."""
+        """Register array for `size` elements of a shared one."""
         name = f"{wanted.partition(NUMBER)[0]}_part{NUMBER}h{len(self.made)}"
         self.made.append(k.Array(name, self.shared[array], size, registers=True))
         return self.made[-1]
 
 
 def _note(let: k.Let, sums: dict[str, Sum]) -> None:
-    """Notes of which sum a name is one, where it is a name of a sum of positions."""
+    """Records the sum that an index local is defined as, if it is one."""
     if let.local.type == k.INDEX:
         place = add_up(let.value, sums)
         if place != single(let.value):
@@ -108,7 +107,7 @@ def _note(let: k.Let, sums: dict[str, Sum]) -> None:
 
 
 class _Nest:
-    """A loop that is written out, and such loops inside."""
+    """An unrolled loop with the unrolled loops inside it."""
 
     def __init__(self, holder: _Holder, root: k.For) -> None:
         self._holder = holder
@@ -118,15 +117,15 @@ class _Nest:
         self._waits = any(isinstance(s, k.Barrier) for s in inside)
         self._is_alone = sum(isinstance(s, k.For) for s in inside) == 1
         self._ahead: dict[str, list[k.Statement]] = {}
-        """What is read before a loop, by the name of its variable."""
+        """Loads to insert before a loop, by the name of its variable."""
         self._known: dict[str, k.Expression] = {}
-        """Where what locals were is held."""
+        """Register that replaces each local."""
         self._held: dict[tuple[object, ...], tuple[k.Array, list[tuple[k.For, int]]]] = {}
 
     def write(
         self, statements: Sequence[k.Statement], around: Mapping[str, Sum], loops: Sequence[k.For]
     ) -> list[k.Statement]:
-        """The statements in some loops, with what is read before those among them."""
+        """Statements inside `loops`, with loads inserted before the loops among them."""
         sums, made = dict(around), list[k.Statement]()
         for statement in statements:
             statement = map_expressions(statement, lambda e: replace(e, self._known))
@@ -155,7 +154,7 @@ class _Nest:
     def _hold(
         self, wanted: str, read: k.LoadLocal, sums: Mapping[str, Sum], loops: Sequence[k.For]
     ) -> k.Expression | None:
-        """Where an element is held that loops read; None where it is read there and then."""
+        """Register that holds an element that loops read; None if it is not held."""
         place = add_up(read.index, sums)
         wide = self._holder.find_lanes(place, loops, sums)
         moving = [n.variable in place.terms for n in loops]
@@ -189,7 +188,7 @@ class _Nest:
         self, array: k.Array, wanted: str, read: k.LoadLocal, place: Sum,
         steps: Sequence[tuple[k.For, int]], wide: k.For | None,
     ) -> list[k.Statement]:  # fmt: skip
-        """The loops that put elements into an array."""
+        """Loops that load elements into a register array."""
         number = array.name[array.name.index(NUMBER) :]
         lanes = 1 if wide is None else self._holder.lanes
         turns, renamed = list[tuple[k.For, k.Local, int]](), dict[str, k.Expression]()

@@ -1,4 +1,4 @@
-"""A kernel in the making: its names, its arrays, and the values that are at hand."""
+"""State of a kernel under construction: names, arrays, and values in registers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Near = Callable[[k.Expression, int], k.Expression]
 
 
 class Frame:
-    """One kernel in the making: its names, its arrays, and the values in registers so far. Whole
-    vectors have so many `lanes`."""
+    """State of one kernel under construction: its names, its arrays, and the values in registers so
+    far. Full vectors have `lanes` lanes."""
 
     def __init__(self, names: Names, lanes: int) -> None:
         self.names = names
@@ -23,16 +23,16 @@ class Frame:
         self.local: dict[str, Near] = {}
 
     def let(self, name: str, value: k.Expression) -> k.Let:
-        """A named value."""
+        """Definition of a named value."""
         return k.Let(k.Local(self.names.take(name), value.type), value)
 
     def name(self, body: list[k.Statement], name: str, value: k.Expression) -> k.Local:
-        """The local of a value that is named in some statements."""
+        """Appends the definition of a named value to `body`, and returns its local."""
         body.append(let := self.let(name, value))
         return let.local
 
     def variable(self, name: str) -> k.Local:
-        """The variable of a loop."""
+        """Loop variable."""
         return k.Local(self.names.take(name), k.INDEX)
 
     def array(
@@ -44,12 +44,12 @@ class Frame:
         shared: bool = False,
         registers: bool = False,
     ) -> str:
-        """A new array, which holds whole vectors."""
+        """Adds an array that holds full vectors, and returns its name."""
         taken = self.names.take(name)
         whole = -(-size // self.lanes) * self.lanes if size > 1 and not registers else size
         self.arrays.append(k.Array(taken, dtype, whole, shared, registers=registers))
         return taken
 
     def size(self, array: str) -> int:
-        """The elements of an array."""
+        """Number of elements of an array."""
         return next(a.size for a in self.arrays if a.name == array)

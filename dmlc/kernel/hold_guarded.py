@@ -1,8 +1,8 @@
-"""Holds what a work item reads under a condition until the same condition asks for it again.
+"""Reuse of loads under a condition by later statements under the same condition.
 
-A row whose length is left open, and bounded, may end before the last work items of its group:
-reading is guarded. Each phase over the row has the guard again. A variable around the guards has
-what the first of them read, and the others read nothing.
+Rows of an open but bounded length may end before the last work items of a group, so that every
+phase over a row guards its loads. A variable defined outside the guards keeps what the first of
+them loads, and later ones do not load it again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from dmlc.kernel.rewrite import (
 
 
 def hold_guarded(kernel: k.Kernel) -> k.Kernel:
-    """The same kernel, in whose outermost statements no element is read again that was read where
-    the same condition held. Buffers that the kernel stores to are read as they are."""
+    """Kernel whose outermost guarded statements do not reload an element that was loaded under an
+    equal condition. Loads of buffers that the kernel stores to are unchanged."""
     every = list(walk_statements(kernel.body))
     changing = {s.local.name for s in every if isinstance(s, k.Assign)}
     named = Counter(local.name for s in every if (local := find_defined(s)) is not None)
@@ -35,11 +35,11 @@ def hold_guarded(kernel: k.Kernel) -> k.Kernel:
     places = {name: lets[name] for name in around if lets[name].type == k.INDEX}
 
     def find_key(guard: k.If, let: k.Let) -> _Key:
-        """The condition and what is read, without names of positions."""
+        """Condition and loaded value, with index locals expanded."""
         return _spell(guard.condition, places), _spell(let.value, places)
 
     def list_held(guard: k.If) -> list[k.Let]:
-        """What is read under a guard at a place that is known around it."""
+        """Loads under a guard whose index is visible outside it."""
         lets = [s for s in guard.then if isinstance(s, k.Let) and isinstance(s.value, k.Load)]
         return [let for let in lets if _find_buffers(let) <= kept and _is_known(let.value, around)]
 
@@ -56,7 +56,7 @@ def hold_guarded(kernel: k.Kernel) -> k.Kernel:
         then: dict[int, k.Statement | None] = {}
         for let in list_held(statement):
             key, place = find_key(statement, let), statement.then.index(let)
-            # No other scope may have something else by that name.
+            # No other scope may define another value of that name.
             alone = names[let.local.name, key] == named[let.local.name]
             if key in held:
                 taken[let.local.name], then[place] = held[key], None
@@ -74,7 +74,7 @@ _Key: TypeAlias = tuple[k.Expression, k.Expression]
 
 
 def _spell(expression: k.Expression, places: Mapping[str, k.Expression]) -> k.Expression:
-    """An expression with what names of positions stand for."""
+    """Expression with index locals replaced by their definitions."""
     if isinstance(expression, k.Local) and expression.name in places:
         return _spell(places[expression.name], places)
     return map_operands(expression, lambda e: _spell(e, places))
@@ -85,8 +85,7 @@ def _find_buffers(let: k.Let) -> set[str]:
 
 
 def _is_known(expression: k.Expression, names: set[str]) -> bool:
-    """Whether an expression is made of values that have these names, and of no element of shared
-    memory."""
+    """Whether an expression depends on locals in `names` alone, and on no array element."""
     parts = list(walk(expression))
     locals_ = {part.name for part in parts if isinstance(part, k.Local)}
     return locals_ <= names and not any(isinstance(part, k.LoadLocal) for part in parts)
@@ -100,7 +99,7 @@ def _make_zero(kind: k.Type) -> k.Expression:
 def _replace(
     statements: tuple[k.Statement, ...], values: Mapping[str, k.Expression]
 ) -> tuple[k.Statement, ...]:
-    """The statements with values for locals."""
+    """Statements with values for some locals."""
 
     def change(expression: k.Expression) -> k.Expression:
         if isinstance(expression, k.Local):

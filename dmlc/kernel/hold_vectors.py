@@ -1,8 +1,7 @@
-"""Makes buffers and shared arrays of vectors, where what is read and put there is of vectors.
+"""Declaration of buffers and shared arrays as arrays of vectors, where accesses are vectors.
 
-Compilers see of a buffer of vectors that one is moved at once. What lies in shared memory is read
-in vectors where these begin at multiples of their lanes; where it is not, they are put there lane
-by lane.
+Compilers then see that a vector is moved at once. Shared arrays are read as vectors if these are
+aligned; vectors that are not are stored lane by lane.
 """
 
 from __future__ import annotations
@@ -13,14 +12,13 @@ from collections.abc import Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index
 from dmlc.kernel.rewrite import find_body, replace_body, walk_parts, walk_statements
-from dmlc.kernel.sums import Sum, add_up, find_rest, note
+from dmlc.kernel.sums import Sum, add_up, find_remainder, note
 from dmlc.kernel.target import Limits
 
 
 def hold_buffers(kernel: k.Kernel, limits: Limits) -> k.Kernel:
-    """The same kernel, whose buffers are made of vectors where some of what it reads or stores is
-    one. Where vectors may lie anywhere, a buffer is made of them only if all have as many lanes,
-    and each begins at a multiple of these."""
+    """Kernel whose buffers have vector elements if some access is a vector. In a language with
+    unaligned vectors, a buffer has them only if all accesses have as many lanes and are aligned."""
     lanes = limits.whole_lanes
     if lanes < 2:
         return kernel
@@ -31,7 +29,7 @@ def hold_buffers(kernel: k.Kernel, limits: Limits) -> k.Kernel:
             return
         whole = max(lanes, own)
         if limits.vector_lanes == 0 and (
-            own != wide.get(buffer, whole) or find_rest(add_up(place, sums), own, sums) != 0
+            own != wide.get(buffer, whole) or find_remainder(add_up(place, sums), own, sums) != 0
         ):
             uneven.add(buffer)
         wide[buffer] = whole
@@ -51,8 +49,8 @@ def hold_buffers(kernel: k.Kernel, limits: Limits) -> k.Kernel:
 
 
 def hold_arrays(kernel: k.Kernel, limits: Limits) -> k.Kernel:
-    """The same kernel, whose shared arrays are made of vectors where all that is read of one is
-    one, which begins where those do, and all that is put there is of one."""
+    """Kernel whose shared arrays have vector elements if every load is an aligned vector, and every
+    store is a vector or one of its lanes."""
     lanes = limits.vector_lanes
     if lanes < 2:
         return kernel
@@ -61,17 +59,17 @@ def hold_arrays(kernel: k.Kernel, limits: Limits) -> k.Kernel:
     for statement in walk_statements(kernel.body):
         note(statement, sums)
         if isinstance(statement, k.StoreLocal) and statement.value.type.lanes == 1:
-            # The lanes of a vector may lie in several vectors.
+            # The lanes of a stored vector may belong to several elements.
             of_vector = isinstance(statement.value, k.Extract)
             (parted if of_vector else narrow).add(statement.array)
         if isinstance(statement, k.LoadMatrix | k.StoreMatrix):
-            # Its rows begin where vectors do, unless these are longer.
+            # Its rows are aligned to vectors, unless these are longer.
             is_even = matrices[statement.matrix].align(statement) % lanes == 0
             (read if is_even else narrow).add(statement.array)
         for part in walk_parts(statement):
             if isinstance(part, k.LoadLocal):
                 (narrow if part.type.lanes == 1 else read).add(part.array)
-                if find_rest(add_up(part.index, sums), lanes, sums) != 0:
+                if find_remainder(add_up(part.index, sums), lanes, sums) != 0:
                     uneven.add(part.array)
     wide = read - narrow - (parted & uneven)
     arrays = tuple(
@@ -82,8 +80,8 @@ def hold_arrays(kernel: k.Kernel, limits: Limits) -> k.Kernel:
 
 
 def part_vectors(kernel: k.Kernel, limits: Limits) -> k.Kernel:
-    """The same kernel, where the lanes of a vector are put one by one into an array that is not
-    made of vectors. As it is, where vectors may lie anywhere."""
+    """Kernel that stores vectors lane by lane to arrays of scalars. Unchanged for a language with
+    unaligned vectors."""
     if limits.vector_lanes == 0:
         return kernel
     whole = {array.name for array in kernel.arrays if array.lanes > 1}

@@ -1,7 +1,7 @@
-"""Which operands of infix text may stand without parentheses: where C and everybody agree.
+"""Parentheses of infix text: omitted where all readers agree on the precedence.
 
-What a compiler could do without but a reader could not keeps them: quotients and remainders in
-products, sums in shifts, one comparison in another.
+Some that a compiler could do without are kept: around quotients and remainders in products, sums in
+shifts, and comparisons in comparisons.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _LOGICAL = ("&&", "||")
 
 
 def needs_parentheses(operand: str, outer: str, *, is_first: bool) -> bool:
-    """Whether an operand whose own operator is `operand` needs parentheses beside `outer`;
-    `is_first` says that it stands to the left. An empty operator is one that is not known.
+    """Whether an operand with the operator `operand` needs parentheses as an operand of `outer`;
+    `is_first` means the left one. An empty operator is unknown.
 
-    Without them the operands of floats are added and multiplied in the same order.
+    Omitting them never changes the order of float additions and multiplications.
     """
     if outer in _SUMS:
         return not (operand in _PRODUCTS or (operand in _SUMS and is_first))

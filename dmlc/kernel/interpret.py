@@ -1,15 +1,14 @@
-"""Runs kernels in NumPy, all work items of all groups in step, and faults what no device may do.
+"""Reference interpreter of kernels in NumPy, all work items in lockstep, which detects faults.
 
-What a kernel means is defined here: each statement is done by every work item that comes to it
-before the next one is. A fault is a read or a write outside a buffer or an array, a read of what
-nobody has written, a barrier that only some items of a group meet, and a race: an element that
-one item writes and another reads or writes, with no barrier between. A wrong schedule so shows
-without a driver and without a device.
+It defines the meaning of a kernel: each statement is executed by every work item that reaches it
+before the next one is. A fault is an access out of bounds, a read of undefined memory, a barrier
+that only some items of a group reach, or a race: an element that one item writes and another reads
+or writes without a barrier between. A wrong schedule is thus found without a driver and a device.
 
-A kernel is first made into functions, one for each statement and expression, which are told the
-items that come to them: a mask, or None for all. Scalars are arrays with one entry for each work
-item, or with a single one that stands for all; vectors have a second axis of lanes. Values have
-the types that devices compute in, so that integers and positions wrap as they do there.
+A kernel is first compiled to closures, one for each statement and expression. They take the active
+items: a mask, or None for all. Scalars are arrays with one entry per work item, or one entry for
+all; vectors have a second axis of lanes. Values have the types that devices compute in, so that
+integers and indices wrap as they do there.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ MakeLaunch: TypeAlias = (
 
 
 class KernelFault(InternalError):
-    """A kernel did what no device may do: a bug in what made it."""
+    """Fault of a kernel, such as a race: a bug of the compiler."""
 
 
 def run_kernel(
@@ -56,28 +55,28 @@ def run_kernel(
     sizes: Mapping[str, int] | None = None,
     make: MakeLaunch | None = None,
 ) -> None:
-    """Runs one launch of a kernel on its buffers' memory; `sizes` has the run-time sizes. `make`
-    gives the launch, where it is not to do what every device does.
+    """Runs one launch of a kernel on its buffers' memory; `sizes` are the run-time sizes. `make`
+    constructs the launch, for simulated devices.
 
-    Raises `KernelFault` for what no device may do, naming kernel, statement and work item.
+    Raises `KernelFault`, naming kernel, statement and work item.
     """
     for memory in {id(m): m for m in memories.values()}.values():
-        # Between two launches, every item sees what all have written.
+        # All stores are visible to later launches.
         memory.users.forget()
     with np.errstate(all="ignore"):
         (make or Launch)(kernel, memories, sizes or {}, {}).run()
 
 
 def evaluate_function(function: k.Function, given: Sequence[Array]) -> Array:
-    """What a function gives for each of the values of its parameters."""
+    """Results of a function for arrays of its parameters' values."""
     return evaluate_kernel(function.as_kernel(), given)
 
 
 def evaluate_kernel(
     kernel: k.Kernel, given: Sequence[Array], make: MakeLaunch | None = None
 ) -> Array:
-    """What the local that a kernel without buffers defines last holds, for each of the values of
-    its scalars; `make` as in `run_kernel`."""
+    """Last local that a kernel without buffers defines, for arrays of its scalars' values; `make`
+    as in `run_kernel`."""
     values = np.broadcast_arrays(*given)
     count = values[0].size
     known = {s.name: v.ravel() for (s, _), v in zip(kernel.scalars, values, strict=True)}
@@ -88,10 +87,10 @@ def evaluate_kernel(
 
 
 class Launch:
-    """A kernel made into functions, and the locals and arrays of its work items.
+    """One launch of a kernel: its closures, and the locals and arrays of its work items.
 
-    What languages leave to devices, it does as the semantics say; a simulated device has a launch
-    of its own, which does otherwise.
+    Where languages leave a choice to devices, it follows the semantics; a simulated device has a
+    subclass that chooses otherwise.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class Launch:
         """The slots of the names in sight."""
         self._variables: set[str] = set()
         self._statement: k.Statement | None = None
-        """The one at hand."""
+        """Current statement."""
         for name, values in known.items():
             self._frame[self._take(name)] = values
         for scalar, value in kernel.scalars:
@@ -130,7 +129,7 @@ class Launch:
         self._matrices = Matrices(kernel, self._items, self._cells, self._fail)
 
     def _make_cells(self, held: k.Buffer | k.Array, memory: Memory, of: type[Cells]) -> Cells:
-        """What reads and writes the elements of a buffer or an array."""
+        """Accessor of a buffer's or an array's elements."""
         cells = of(held.name, memory, self._items, self._fail)
         if held.dtype.compute is not held.dtype:
             cells.stored, cells.compute = held.dtype, held.dtype.compute
@@ -156,21 +155,21 @@ class Launch:
         return cells
 
     def _dtype(self, type: k.Type) -> np.dtype[Any]:
-        """What values of a type are computed in."""
+        """NumPy type that values of a type are computed in."""
         return self._index if type.dtype is DataType.INDEX else type.dtype.compute.dtype
 
     def run(self) -> Array:
-        """The value of the local that is defined last."""
+        """Runs the kernel, and returns the value of its last local."""
         if self._items.all.size:
             self._run_items(self._make_body(self._kernel.body))
         return self._frame[-1] if self._frame else np.zeros(0)
 
     def _run_items(self, body: _Step) -> None:
-        """Runs the kernel's body by all work items."""
+        """Runs the kernel's body for all work items."""
         body(None)
 
     def _fail(self, what: str, bad: Array | None = None, who: Who = None) -> NoReturn:
-        """Raises `KernelFault`; `bad` says which of some items are at fault, or which of their
+        """Raises `KernelFault`; `bad` marks the faulty ones of the items `who`, or of their
         lanes."""
         at = ""
         if bad is not None:
@@ -183,7 +182,7 @@ class Launch:
     # Names --------------------------------------------------------------------------------
 
     def _take(self, name: str) -> int:
-        """A slot for a name that is in sight from here on."""
+        """Slot of a name that becomes visible."""
         if name in self._slots:
             self._fail(f"'{name}' is defined where another of that name is in sight")
         self._slots[name] = len(self._frame)
@@ -198,7 +197,7 @@ class Launch:
     # Statements ---------------------------------------------------------------------------
 
     def _make_body(self, statements: Sequence[k.Statement]) -> _Step:
-        """Statements, one after the other. What is named among them is out of sight after them."""
+        """Closure of a block of statements, whose names are not visible after it."""
         outside = dict(self._slots)
         steps: list[tuple[k.Statement, _Step]] = []
         for statement in statements:
@@ -308,7 +307,7 @@ class Launch:
         return run
 
     def _is_fixed(self, expression: k.Expression) -> bool:
-        """Whether an expression has the same value at every turn of a loop."""
+        """Whether an expression has the same value in every iteration of a loop."""
         return not any(
             isinstance(part, k.Load | k.LoadLocal)
             or (isinstance(part, k.Local) and part.name in self._variables)
@@ -316,7 +315,7 @@ class Launch:
         )
 
     def _wait(self, who: Who) -> None:
-        """A barrier: all items of a group are at it, or none."""
+        """A barrier, which all items of a group must reach, or none."""
         groups: Array | None = None
         if who is not None:
             here = np.asarray(who).reshape(self._items.groups, -1)
@@ -329,7 +328,7 @@ class Launch:
             cells.forget(groups)
 
     def _wait_for_memory(self, who: Who) -> None:
-        """A barrier of the one group there is, after which all see what each has stored."""
+        """A barrier of the only group that also makes its buffer stores visible."""
         self._wait(who)
         for buffer in self._kernel.buffers:
             self._cells[buffer.name].forget()
@@ -357,8 +356,8 @@ class Launch:
         return run
 
     def _make_store_word(self, store: k.StoreWord) -> _Step:
-        """Two neighbours of 16 bits; the second may lie past the end, where a buffer has room for
-        whole words."""
+        """Stores a word of two 16-bit elements; the second may be past the end, as buffers are
+        padded to whole words."""
         cells, dtype = self._cells[store.buffer], self._buffers[store.buffer].dtype
         index, frame, slot = self._make(store.index), self._frame, self._find(store.word.name)
 
@@ -383,7 +382,7 @@ class Launch:
         return self._make(value)
 
     def _make(self, node: k.Expression) -> _Value:
-        """The values of an expression: right for the items that come to it, anything for others."""
+        """Closure of an expression. Its values are undefined for inactive items."""
         lanes = node.type.lanes
         match node:
             case k.Literal():
@@ -450,7 +449,7 @@ class Launch:
             first, second = operands
 
             def run(who: Who) -> Array:
-                # The second operand is computed where the first does not decide.
+                # The second operand is evaluated only where the first does not decide.
                 found = first(who)
                 undecided = self._items.narrow(who, found if name == "and" else ~found)
                 is_known = undecided is self._items.nobody
@@ -463,7 +462,7 @@ class Launch:
         return lambda who: evaluate(*[o(who) for o in operands]).astype(dtype, copy=False)
 
     def _find_evaluation(self, node: k.Operate) -> Callable[..., Array]:
-        """What computes an operation, of values of its operands."""
+        """NumPy function of an operation."""
         operation, divisor = node.operation, node.operands[-1]
         is_plain = isinstance(divisor, k.Literal) and divisor.type == k.INDEX and divisor.value != 0
         if self._index.kind == "u" and is_plain:
@@ -489,7 +488,7 @@ class Launch:
         return run
 
     def _make_conversion(self, node: k.Convert) -> _Value:
-        """A position is the integer of its width under another name."""
+        """Closure of a conversion. An index is an integer of the same width."""
         operand, target, dtype = self._make(node.operand), node.type.dtype, self._dtype(node.type)
         if target is DataType.INDEX:
             target = next(t for t in DataType if t.dtype == self._index and t.is_integer)
@@ -497,19 +496,19 @@ class Launch:
         return lambda who: make(operand(who)).astype(dtype, copy=False)
 
     def _find_conversion(self, node: k.Convert, target: DataType) -> Callable[[Array], Array]:
-        """What converts values to a type."""
+        """NumPy function that converts values to a type."""
         return lambda values: convert(values, target)
 
 
 def _beside(first: Array, second: Array) -> Array:
-    """The lanes of two vectors of some items, side by side."""
+    """Concatenation of two vectors' lanes."""
     rows = max(first.shape[0], second.shape[0])
     pair = [v if v.shape[0] == rows else v.repeat(rows, axis=0) for v in (first, second)]
     return np.concatenate(pair, axis=1)
 
 
 _COUNTED: Mapping[str, Callable[..., Array]] = {"div": np.floor_divide, "mod": np.remainder}
-"""Quotients of numbers without a sign by what is not 0."""
+"""Quotients of unsigned integers by non-zero divisors."""
 
 
 # Programs ------------------------------------------------------------------------------------
@@ -524,13 +523,13 @@ def run_kernels(
     sizes: Mapping[str, int] | None = None,
     order: Iterable[tuple[int, Mapping[str, int]]] | None = None,
 ) -> dict[str, Array]:
-    """The results of a function by name, packed, from its kernels in execution order.
+    """Results of a function by name, packed, from its kernels in execution order.
 
     `inputs` has an array of each parameter's type and sizes, as `reference.evaluate` takes them.
-    Every buffer starts `misaligned` elements after an aligned address. `sizes` has the size of each
-    symbol, where inputs do not say all. `order` is that of `Program.order`: the kernels' numbers,
-    each with what its scalars take besides sizes; each kernel runs once where it is not given.
-    Raises `KernelFault`.
+    Every buffer starts `misaligned` elements after an aligned address. `sizes` are the symbols'
+    sizes that inputs do not determine. `order` is that of `Program.order`: kernel numbers, each
+    with the values of its scalars other than sizes; by default each kernel runs once. Raises
+    `KernelFault`.
     """
     known = Shapes()
     shape: tuple[int, ...] | None = None
@@ -560,7 +559,7 @@ def run_kernels(
         values = np.array(table.values, table.dtype.dtype)
         memories[table.name] = Memory(values, filled=True, misaligned=misaligned)
     layouts = {r.name: evaluate_strides(r, sizes) for r in function.results}
-    # The first step of a loop reads the row of the step before, and uses nothing of it.
+    # The first step of a loop loads the previous step's slice, and does not use it.
     stepping = [
         kernel
         for kernel in kernels

@@ -1,11 +1,9 @@
-"""Moves neighbours at once where a work item reads or stores all of them, and they begin where what
-they make up does in memory.
+"""Merging of adjacent loads, or stores, of a work item into aligned vectors.
 
-What windows write out is computed output by output. Drivers join neighbouring loads and stores
-only where they see that four begin where a vector of memory does; else a wave asks for the same
-lines again for each of the four. And of bytes, the vectors of four that schedules make are one word
-each: what fills four words is 16 bytes. Reads go where the first of them stands, and stores where
-the last does.
+Window kernels are computed output by output. Drivers merge neighbouring accesses only if they see
+that four make an aligned vector; otherwise a wave requests the same cache lines for each of the
+four. Vectors of four bytes are one word, and four words make 16 bytes. A merged load replaces the
+first of its parts, a merged store the last.
 """
 
 from __future__ import annotations
@@ -16,26 +14,26 @@ from collections.abc import Mapping, Sequence
 from dmlc.index.affine import Affine
 from dmlc.kernel import nodes as k
 from dmlc.kernel.rewrite import NUMBER, find_body, replace_body, walk_parts
-from dmlc.kernel.sums import Sum, add_up, find_rest, note
+from dmlc.kernel.sums import Sum, add_up, find_remainder, note
 from dmlc.kernel.target import Limits
 from dmlc.scalars import DataType
 
 _LANES = 4
-"""Elements of a vector, as schedules make them."""
+"""Lanes of the vectors that schedules make."""
 _BYTES = 16
 
 
 def join_words(kernel: k.Kernel, limits: Limits) -> k.Kernel:
-    """The same kernel with vectors of 16 bytes in the buffers of which it reads and stores nothing
-    but such, and single elements."""
+    """Kernel with vectors of 16 bytes in buffers whose accesses are all single elements or parts of
+    such vectors."""
     types = (*limits.packed_types, *limits.joined_types)
     widths = {b.name: _BYTES // b.dtype.bytes for b in kernel.buffers if b.dtype in types}
     return _join(kernel, widths, _LANES, "words")
 
 
 def join_elements(kernel: k.Kernel, limits: Limits) -> k.Kernel:
-    """The same kernel for a GPU, with vectors of four in the buffers of which it reads or stores
-    four neighbours that begin where a vector does, and nothing else."""
+    """GPU kernel with vectors of four in buffers whose accesses are all elements of aligned groups
+    of four."""
     if limits.whole_lanes == 1 or kernel.launch.group_size == 1:
         return kernel
     others = (*limits.packed_types, DataType.BOOL)
@@ -44,8 +42,8 @@ def join_elements(kernel: k.Kernel, limits: Limits) -> k.Kernel:
 
 
 def _join(kernel: k.Kernel, widths: Mapping[str, int], unit: int, word: str) -> k.Kernel:
-    """The same kernel with vectors so wide in the buffers of which it moves no other vectors of
-    `unit` elements than those that make up such."""
+    """Kernel with vectors of `widths` in buffers whose accesses of `unit` elements all merge into
+    such."""
     both = {b.name for b in kernel.buffers if b.access is k.Access.READ_WRITE}
     widths = {name: width for name, width in widths.items() if name not in both}
     while widths:
@@ -62,12 +60,12 @@ class _Joiner:
         self._widths, self._unit, self._word = widths, unit, word
         self._count = 0
         self.apart: set[str] = set()
-        """The buffers that have parts of vectors elsewhere: each would take a vector."""
+        """Buffers with an access that does not merge."""
 
     def write(
         self, statements: Sequence[k.Statement], around: Mapping[str, Sum]
     ) -> list[k.Statement]:
-        """The statements; `around` has the positions that are in sight."""
+        """Statements with merged accesses; `around` are the visible index locals as sums."""
         sums = dict(around)
         for statement in statements:
             if not isinstance(statement, k.For):
@@ -101,7 +99,7 @@ class _Joiner:
         return made
 
     def _note_parts(self, statement: k.Statement) -> None:
-        """Sets apart the buffers of parts of vectors that are moved by themselves."""
+        """Excludes buffers with an access that does not merge."""
         moved = [(p.buffer, p.type) for p in walk_parts(statement) if isinstance(p, k.Load)]
         if isinstance(statement, k.Store):
             moved.append((statement.buffer, statement.value.type))
@@ -111,7 +109,8 @@ class _Joiner:
     def _find_runs(
         self, statements: Sequence[k.Statement], sums: Mapping[str, Sum]
     ) -> dict[int, tuple[int, ...]]:
-        """The numbers of the statements that move a vector, by each of these."""
+        """Statements that merge, by number: the numbers of all that make up the vector, in lane
+        order."""
         runs: dict[int, tuple[int, ...]] = {}
         parts: dict[tuple[str, bool, Sum], list[int]] = {}
         for number, statement in enumerate(statements):
@@ -123,7 +122,7 @@ class _Joiner:
                 ):
                     is_stored, kind = True, value.type
                 case k.StoreLocal() if self._unit == 1:
-                    # What is read stays the same; what is stored may be of an array's elements.
+                    # Loads are unaffected; a buffer store after it may depend on the array.
                     parts = {key: run for key, run in parts.items() if not key[1]}
                     continue
                 case _:
@@ -133,13 +132,13 @@ class _Joiner:
             if kind.lanes != self._unit or buffer not in self._widths:
                 continue
             place, width = add_up(index, sums), self._widths[buffer]
-            lane = find_rest(place, width, sums)
+            lane = find_remainder(place, width, sums)
             if lane is None:
                 continue
             key = (buffer, is_stored, place.plus(Affine(lane), -1))
             found = parts.setdefault(key, [])
             if lane == 0 and self._unit * len(found) == width:
-                # The next phase over the same points reads the vector again.
+                # The next phase over the same points loads the vector again.
                 found = parts[key] = []
             if lane != self._unit * len(found):
                 continue
@@ -150,7 +149,7 @@ class _Joiner:
 
 
 def _join_vectors(parts: Sequence[k.Expression]) -> k.Expression:
-    """One vector of several, as many as a power of two."""
+    """Concatenation of vectors, whose number is a power of two."""
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=True)
         parts = [

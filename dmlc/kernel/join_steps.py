@@ -1,10 +1,9 @@
-"""One kernel of all kernels that a step of a loop over time launches: a group goes through the
-steps itself.
+"""Fusion of the kernels of one step of a loop over time into one kernel that runs all steps.
 
-A launch takes as long as much arithmetic does. Where a step has little of that, one work group
-goes through the groups of each kernel in turn, and through all steps. Its items wait for each
-other between two kernels: then all of them see what each has stored. What the kernels compute, and
-in which order each item does, stays.
+A launch takes as long as much arithmetic does. If a step does little, one work group executes the
+groups of each kernel in turn, for all steps. Barriers between the kernels make buffer stores
+visible to all items. The kernels' computations, and the order in which each item does them, are
+unchanged.
 """
 
 from __future__ import annotations
@@ -23,14 +22,13 @@ from dmlc.kernel.target import Limits
 from dmlc.scalars import DataType
 
 _GROUP = "group"
-"""How the loop over the groups of a kernel counts."""
+"""Name of the loop variable over a kernel's groups."""
 
 
 def join_steps(kernels: Sequence[k.Kernel], one_step: OneStep, limits: Limits) -> k.Kernel | None:
-    """The kernel that does what launches of the kernels of one step do, step by step; None where
-    no one kernel can: where sizes are left open, where buffers or shared arrays pass a limit, where
-    the kernels compute positions in integers of different widths, or where items of a group wait
-    for each other that is smaller than another kernel's."""
+    """Kernel equivalent to launching the kernels of one step, for all steps. None if impossible:
+    open sizes, too many buffers or too much shared memory, indices of different widths, or barriers
+    in a kernel whose group is smaller than another's."""
     size = max(kernel.launch.group_size for kernel in kernels)
     buffers = _join_buffers(kernels)
     names = Names(b.name for b in buffers or ())
@@ -77,7 +75,7 @@ def join_steps(kernels: Sequence[k.Kernel], one_step: OneStep, limits: Limits) -
 
 
 def _join_buffers(kernels: Sequence[k.Kernel]) -> tuple[k.Buffer, ...] | None:
-    """The memory that some kernels touch; None where two of them see it in different vectors."""
+    """Buffers of all kernels; None if two of them access one in different vectors."""
     found: dict[str, k.Buffer] = {}
     for buffer in (buffer for kernel in kernels for buffer in kernel.buffers):
         other = found.setdefault(buffer.name, buffer)
@@ -95,13 +93,12 @@ def _join_buffers(kernels: Sequence[k.Kernel]) -> tuple[k.Buffer, ...] | None:
 
 
 def _waits(kernel: k.Kernel) -> bool:
-    """Whether items of a group wait for each other."""
+    """Whether a kernel has barriers."""
     return any(isinstance(s, k.Barrier) for s in walk_statements(kernel.body))
 
 
 def _may_be_signed(kernel: k.Kernel) -> bool:
-    """Whether a kernel may compute its positions in signed integers as wide: none is so large that
-    these do not hold it."""
+    """Whether signed indices of the same width can replace a kernel's: no literal exceeds them."""
     most = (1 << (kernel.index_bits - 1)) - 1
     literals = (p for p in walk_parts(*walk_statements(kernel.body)) if isinstance(p, k.Literal))
     return kernel.index_signed or all(
@@ -110,13 +107,13 @@ def _may_be_signed(kernel: k.Kernel) -> bool:
 
 
 def _show_loops(kernel: k.Kernel) -> Iterator[str]:
-    """The loops of a kernel among those of others, for a person."""
+    """Schedule of one of several kernels, for readers."""
     yield f"{kernel.title}:"
     yield from (f"  {line}" for line in kernel.script or kernel.schedule)
 
 
 class _Mover:
-    """Writes what the launch of a kernel does as statements of one group."""
+    """Rewriter of a kernel's launch into statements of one group."""
 
     def __init__(
         self, kernel: k.Kernel, step: k.Local, names: Names, arrays: dict[k.Array, k.Array]
@@ -138,7 +135,7 @@ class _Mover:
         }
         self._renamed: dict[str, str] = {}
         for array in kernel.arrays:
-            # What one kernel had in an array is done with when the next one begins.
+            # Arrays are dead after their kernel, and the next one may reuse them.
             known = dataclasses.replace(array, name="")
             free = [a for key, a in arrays.items() if dataclasses.replace(key, name="") == known]
             free = [a for a in free if a.name not in self._renamed.values()]
@@ -148,7 +145,7 @@ class _Mover:
             self._renamed[array.name] = free[0].name
 
     def write(self, size: int) -> list[k.Statement]:
-        """The statements, in a group of so many items, which wait for each other at last."""
+        """Statements for a group of `size` items, ending in a barrier."""
         kernel = self._kernel
         body = list(map_all(kernel.body, self._change, self._rename))
         if kernel.launch.group_size < size:

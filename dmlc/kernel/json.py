@@ -1,6 +1,6 @@
-"""The JSON form of the kernel IR: the content of the text form, for programs.
+"""The JSON form of the kernel IR, with the same content as the text form.
 
-Statements and expressions are objects whose `op` says what they are; types are words, as in the
+Statements and expressions are objects that name their kind in `op`; types are strings, as in the
 text.
 """
 
@@ -18,18 +18,18 @@ from dmlc.scalars import DataType
 
 
 def kernel_to_json(kernel: k.Kernel) -> str:
-    """The kernel as JSON text, indented by two."""
+    """Kernel as JSON text, indented by two."""
     return _RECORDS.write(expect("kernel", kernel, k.Kernel, "a kernel.nodes.Kernel"))
 
 
 def kernel_from_json(text: str) -> k.Kernel:
-    """The kernel that `kernel_to_json` wrote. Raises `DmlcError` on anything that is none; whether
-    it is well formed is the verifier's question."""
+    """Kernel from the text that `kernel_to_json` wrote. Raises `DmlcError` for any other text. It
+    does not verify the kernel."""
     return _RECORDS.read(expect_text("text", text), k.Kernel)
 
 
 def kernel_schema() -> dict[str, Any]:
-    """The JSON Schema of what `kernel_to_json` writes."""
+    """JSON Schema of the documents that `kernel_to_json` writes."""
     return describe(_RECORDS, k.Kernel, "A kernel of dmlc's kernel IR")
 
 

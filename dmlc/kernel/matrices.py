@@ -1,7 +1,7 @@
-"""What matrices hold while a kernel is interpreted: one of each in every subgroup.
+"""Cooperative matrices of an interpreted kernel: one of each in every subgroup.
 
-A subgroup's items come to a statement together, and agree on where elements lie. Each of them reads
-and writes a share of the elements, so that races with others show.
+The items of a subgroup execute a matrix statement together, and must agree on its index. Each of
+them accesses a share of the elements, so that races with other items are detected.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Matrices:
     def make_step(
         self, statement: Statement, make: Callable[[k.Expression], _Value]
     ) -> Callable[[Who], None]:
-        """What does a statement; `make` gives the values of an expression."""
+        """Closure of a statement; `make` gives the closures of expressions."""
         match statement:
             case k.FillMatrix(matrix=name, value=value):
                 given = make(value)
@@ -77,7 +77,8 @@ class Matrices:
                 return store
 
     def _find_subgroups(self, who: Who) -> Array | None:
-        """Which subgroups some items are: all, where it is None."""
+        """Mask of the subgroups that some items form; None for all. Faults if part of a subgroup is
+        missing."""
         if who is None:
             return None
         here = np.asarray(who).reshape(-1, self._size)
@@ -88,7 +89,7 @@ class Matrices:
         return some
 
     def _agree(self, values: Array, here: Array | None) -> Array:
-        """A value for each subgroup, which all of its items have."""
+        """Value of each subgroup. Faults if its items differ."""
         if values.shape[0] == 1:
             return np.broadcast_to(values, self._items.all.size // self._size)
         each = values.reshape(-1, self._size)
@@ -105,7 +106,8 @@ class Matrices:
         here: Array | None,
         statement: k.LoadMatrix | k.StoreMatrix,
     ) -> Sequence[Array]:
-        """Where the elements lie that all items deal with at the same time."""
+        """Indices of the elements, as arrays with one entry per item: each item handles one element
+        at a time."""
         matrix, items = self._declared[name], self._items.all.size
         first = self._agree(index, here).astype(np.int64)
         uneven = first % matrix.align(statement) != 0
@@ -121,13 +123,13 @@ class Matrices:
         return [begin + np.tile(each, items // self._size) for each in offsets]
 
     def _spread(self, values: Array, here: Array) -> Array:
-        """Values of some subgroups, among zeros for others."""
+        """Values of the subgroups in `here`, with zeros for the others."""
         whole = np.zeros((here.size, values.shape[1]), values.dtype)
         whole[here] = values
         return whole
 
     def _demand_filled(self, name: str, here: Array | None) -> None:
-        """Faults where some subgroups use a matrix that holds nothing yet."""
+        """Faults if a matrix is undefined in a subgroup that uses it."""
         filled = self._filled[name] if here is None else self._filled[name] | ~here
         if not filled.all():
             self._fail(f"'{name}' is read before it is written", None, None)
@@ -142,7 +144,7 @@ class Matrices:
         )
 
     def _multiply(self, statement: k.MultiplyMatrices, here: Array | None) -> None:
-        """Adds products point by point, in their order, each sum rounded to what it is of."""
+        """Adds the products in order of the inner index, rounding each sum to its compute type."""
         for name in (statement.left, statement.right, statement.sum):
             self._demand_filled(name, here)
         shapes = [self._declared[n] for n in (statement.left, statement.right, statement.sum)]

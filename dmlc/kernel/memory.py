@@ -1,7 +1,7 @@
-"""What a kernel's buffers and arrays hold while it is interpreted, and who has used which element.
+"""Memory of an interpreted kernel's buffers and arrays, with the last users of every element.
 
-`Cells` reads and writes elements for many work items at once, and faults what no device may do:
-elements that are not there or that nobody has written, and races.
+`Cells` accesses elements for many work items at once. It faults accesses out of bounds, reads of
+undefined elements, and races.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from dmlc import ir
 from dmlc.scalars import Array, DataType, convert
 
 _NOBODY, _SEVERAL = -1, -2
-"""In place of the number of the work item that wrote or read an element."""
+"""Special numbers of the work item that wrote or read an element."""
 
 Items: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Who: TypeAlias = "Mask | None"
-"""Some work items of a launch: None for all."""
+"""Mask of a launch's work items; None for all."""
 Fail: TypeAlias = "Callable[[str, Array | None, Who], NoReturn]"
-"""Faults: what no device may do, which of some items do it (or which of their lanes), and who these
-items are."""
+"""Raises a fault: its description, the faulty ones of some items (or of their lanes), and the mask
+of these items."""
 
 
 class Memory:
-    """A buffer's elements, and who wrote and read each since the launch began.
+    """Elements of a buffer, and which work item wrote and read each since the launch began.
 
-    Two buffers of a kernel may be one `Memory`, where a result is stored over an operand.
+    Two buffers of a kernel share one `Memory` if a result is stored over an operand.
     """
 
     def __init__(self, values: Array, *, filled: bool, misaligned: int = 0) -> None:
-        """`values` is flat, in the type as stored; `filled` says whether it may be read before it
-        is written. Its first element stands `misaligned` elements after an aligned address."""
+        """`values` is flat, in the stored type; `filled` says whether it is defined from the start.
+        Its first element is `misaligned` elements after an aligned address."""
         self.values = values
         self.filled: Mask = np.full(values.shape, filled)
         self.misaligned = misaligned
@@ -44,30 +44,30 @@ class Memory:
 
 
 class Users:
-    """Who wrote and who read each element since all were last in step."""
+    """Writer and reader of each element since the last barrier."""
 
     def __init__(self, size: int) -> None:
         self.writer: Items = np.full(size, _NOBODY)
         self.reader: Items = np.full(size, _NOBODY)
 
     def forget(self, rows: Mask | None = None) -> None:
-        """All are in step again: those of some rows of elements, where these are given."""
+        """Synchronizes all items, or those of some `rows` of elements."""
         for noted in (self.writer, self.reader):
             noted.reshape(1 if rows is None else rows.size, -1)[rows] = _NOBODY
 
     def read(self, places: Items, items: Items) -> Mask:
-        """Notes reads by `items`; true where another wrote the element."""
+        """Records reads by `items`; true where another item wrote the element."""
         writer = self.writer[places]
         before = self.reader[places]
         mine = (before == _NOBODY) | (before == items)
         self.reader[places] = np.where(mine, items, _SEVERAL)
-        # Of several that read an element in one statement, the last is left.
+        # Of several readers of an element in one statement, the last is recorded.
         shared = self.reader[places] != items
         self.reader[places[shared]] = _SEVERAL
         return (writer != _NOBODY) & (writer != items)
 
     def write(self, places: Items, items: Items) -> Mask:
-        """Notes writes by `items`; true where another wrote or read the element."""
+        """Records writes by `items`; true where another item wrote or read the element."""
         writer, reader = self.writer[places], self.reader[places]
         self.writer[places] = items
         beside = self.writer[places] != items
@@ -76,7 +76,7 @@ class Users:
 
 
 class WorkItems:
-    """The work items of a launch. Values have an entry for each, or one that stands for all."""
+    """Work items of a launch. Values have one entry per item, or one for all."""
 
     def __init__(self, groups: int, group_size: int) -> None:
         self.groups, self.group_size = groups, group_size
@@ -84,7 +84,7 @@ class WorkItems:
         self.nobody: Mask = np.zeros(self.all.size, np.bool_)
 
     def narrow(self, who: Who, condition: Array) -> Who:
-        """Those of some items that a condition holds for; `nobody` itself where it is none."""
+        """Items of `who` for which a condition is true; `nobody` itself if there is none."""
         if condition.shape[0] == 1:
             return who if condition[0] else self.nobody
         if who is not None:
@@ -94,15 +94,15 @@ class WorkItems:
         return condition if condition.any() else self.nobody
 
     def find(self, who: Who) -> Items:
-        """The numbers of some items."""
+        """Numbers of the items in `who`."""
         return self.all if who is None else self.all[who]
 
     def among(self, values: Array, who: Who) -> Array:
-        """The values of some items; one that stands for all of them as it is."""
+        """Values of the items in `who`; unchanged if there is one value for all."""
         return values if who is None or values.shape[0] == 1 else values[who]
 
     def spread(self, values: Array, who: Who) -> Array:
-        """Values of some items, among zeros for the others."""
+        """Values of the items in `who`, with zeros for the others."""
         if who is None or values.shape[0] == 1:
             return values
         whole = np.zeros((self.all.size, *values.shape[1:]), values.dtype)
@@ -111,7 +111,7 @@ class WorkItems:
 
 
 class Cells:
-    """The elements of a buffer, or of the rows of an array: one of each work item or group."""
+    """Elements of a buffer, or of the rows of an array: one row for each work item or group."""
 
     def __init__(self, name: str, memory: Memory, items: WorkItems, fail: Fail) -> None:
         self._name = name
@@ -119,22 +119,22 @@ class Cells:
         self._items = items
         self._fail = fail
         self.size = memory.values.size
-        """The elements of one row."""
+        """Number of elements in one row."""
         self.rows: Items | None = None
-        """Where the row of each item begins, unless all have the same."""
+        """Offset of each item's row; None if all share one."""
         self.compute: DataType | None = None
-        """What elements are widened to, where they are stored in another type."""
+        """Compute type of the elements, if it is not the stored type."""
         self.stored: DataType | None = None
         self.is_shared = items.all.size > 1
-        """Whether several items may come to one element."""
+        """Whether several items may access one element."""
         self.vector = 1
-        """Vectors begin at multiples of so many elements."""
+        """Alignment of vectors, in elements."""
         self.is_still = False
-        """Whether all elements may be read, and none is written."""
+        """Whether it is read-only, with all elements defined."""
 
     def _locate(self, index: Array, lanes: int, who: Who) -> Items:
-        """The elements `index .. index + lanes` of some items, a row of lanes each where these are
-        several."""
+        """Offsets of the elements `index .. index + lanes` of some items, with an axis of lanes if
+        there are several."""
         first = self._items.among(index, who).astype(np.int64)
         places = first if lanes == 1 else first[:, None] + np.arange(lanes)
         low, high = first[0], first[0]
@@ -154,7 +154,7 @@ class Cells:
         return places + (begin if lanes == 1 else begin[:, None])
 
     def _each(self, places: Items, who: Who) -> tuple[Items, Items]:
-        """The places of each of some items, and whose each is, both without rows."""
+        """Flat offsets of each element, and the numbers of the items that access them."""
         items = self._items.find(who)
         if places.shape[0] != items.size:
             places = np.broadcast_to(places, (items.size, *places.shape[1:]))
@@ -162,7 +162,7 @@ class Cells:
         return places.ravel(), items if lanes == 1 else items.repeat(lanes)
 
     def read(self, index: Array, lanes: int, who: Who) -> Array:
-        """The elements `index .. index + lanes` of some items."""
+        """Elements `index .. index + lanes` of some items."""
         places = self._locate(index, lanes, who)
         if not self.is_still:
             filled = self._memory.filled[places]
@@ -178,7 +178,7 @@ class Cells:
         return self._items.spread(got if self.compute is None else convert(got, self.compute), who)
 
     def write(self, index: Array, values: Array, lanes: int, who: Who) -> None:
-        """Elements `index .. index + lanes` of some items take their values."""
+        """Stores values to elements `index .. index + lanes` of some items."""
         places, made = self._locate(index, lanes, who), self._items.among(values, who)
         if self.is_shared:
             each, items = self._each(places, who)
@@ -190,20 +190,20 @@ class Cells:
         self._memory.filled[places] = True
 
     def fill(self, make: Callable[[int, np.dtype[Any]], Array]) -> None:
-        """All elements hold what is made for so many of their type."""
+        """Defines all elements, as made for their number and type."""
         memory = self._memory
         memory.values[...] = make(memory.values.size, memory.values.dtype)
         memory.filled[...] = True
 
     def forget(self, groups: Mask | None = None) -> None:
-        """Some groups are in step again; all, where none are given."""
+        """Synchronizes the items of some groups; of all, if None."""
         self._memory.users.forget(groups)
 
 
 def lay_out(
     extents: Sequence[int], strides: Sequence[int] | None, dtype: DataType, *, filled: bool
 ) -> Memory:
-    """Memory that holds a tensor from its first to its last element."""
+    """Memory of a tensor, from its first to its last element."""
     if math.prod(extents) == 0:
         return Memory(np.zeros(0, dtype.dtype), filled=filled)
     steps = ir.packed_strides(tuple(extents)) if strides is None else strides
@@ -212,7 +212,7 @@ def lay_out(
 
 
 def view_of(flat: Array, extents: Sequence[int], strides: Sequence[int] | None) -> Array:
-    """The elements of a tensor in flat memory."""
+    """View of a tensor's elements in flat memory."""
     if strides is None:
         return flat.reshape(tuple(extents))
     steps = [s * flat.itemsize for s in strides]

@@ -1,4 +1,4 @@
-"""Names for what a kernel computes: unique ones, made of the names of tensors."""
+"""Unique names in a kernel, derived from names of tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dmlc.kernel.rewrite import NUMBER
 
 PERMUTED = "@"
-"""Stands between a tensor's name and a number, where vectors are made of its elements."""
+"""Separates a tensor's name and a number in the names of vectors made of its elements."""
 
 
 class Names:
@@ -19,7 +19,7 @@ class Names:
         self._taken = dict.fromkeys(taken, 0)
 
     def take(self, wanted: str) -> str:
-        """`wanted`, or that and a number where it is taken: `cleanup` has the last word."""
+        """`wanted`, with a number if it is taken. (`cleanup` makes the final names.)"""
         if wanted not in self._taken:
             self._taken[wanted] = 0
             return wanted
@@ -28,8 +28,8 @@ class Names:
 
 
 def local_name(tensor: str) -> str:
-    """A name for an element of a tensor: `InputGradientTensor` gives `input_gradient`. What is no
-    tensor's name ends in `#` and a note, which is dropped; so is what follows `PICKED`."""
+    """Name for an element of a tensor: `input_gradient` for `InputGradientTensor`. A name that is
+    not a tensor's ends in `#` and a note, which is dropped; so is the part after `PICKED`."""
     tensor = tensor.partition(PERMUTED)[0]
     words = split_words(tensor)
     return words if words != tensor else f"{tensor}_value"
@@ -37,7 +37,7 @@ def local_name(tensor: str) -> str:
 
 @functools.lru_cache(4096)
 def split_words(tensor: str) -> str:
-    """A tensor's name in small letters, for names to be made of."""
+    """Tensor name in snake case, for derived names."""
     name = tensor.partition("#")[0]
     short = name.removesuffix("Tensor").removesuffix("_") or name
     short = short.replace("Tensor_", "_")

@@ -1,15 +1,13 @@
-"""Has loops start and stop where their conditions begin and cease to hold.
+"""Loop bounds from conditions: a loop whose body is guarded starts and stops where the guard does.
 
-A loop that packs a window into a panel would test at each point whether it lies in the padding, and
-one that reduces a segment, whose ends are read from a tensor, would go through all points for the
-few inside. Where the condition compares the loop's variable, and what stays as it is, the range
-says it once. Other loops that reduce keep their conditions: their turns are few, and as many for
-all.
+A loop that packs a window into a panel would otherwise test each point for padding, and one that
+reduces a segment, whose ends are read from a tensor, would test all points for the few inside. If
+the guard compares the loop's variable with loop-invariant values, the range expresses it once.
+Other reducing loops keep their guards: their iterations are few, and as many for all work items.
 
-A segment may be all points there are, and its sum is one work item's. What it adds to a sum of
-floats it adds up in strips, from the segment's first point on: rounding errors then grow with the
-length of a strip and the number of strips. A segment that is no longer than one strip is added up
-point by point.
+A segment may contain all points, and one work item sums it. Sums of floats over a segment are made
+in strips, from its first point: the rounding error then grows with the length of a strip plus the
+number of strips. A segment of at most one strip is summed point by point.
 """
 
 from __future__ import annotations
@@ -33,25 +31,25 @@ from dmlc.kernel.sums import Sum, add_up, express
 from dmlc.scalars import DataType
 
 _STRIP = 256
-"""Points of a segment that are added up in a row."""
+"""Points of a strip."""
 
 
 def narrow_loops(kernel: k.Kernel) -> k.Kernel:
-    """The same kernel with shorter loops."""
+    """Kernel with the tightened loops."""
     body = _Narrowing(is_signed=kernel.index_signed).write(kernel.body)
     return dataclasses.replace(kernel, body=tuple(body))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Bound:
-    """What a condition says of where a loop starts, or else stops."""
+    """Bound on a loop's variable from a condition: on its start, or else on its stop."""
 
     starts: bool
     place: Sum
     further: bool
-    """Whether it is the place after that one."""
+    """Whether the bound is `place + 1`."""
     is_plain: bool
-    """Whether the condition compares the loop's variable itself with the place."""
+    """Whether the condition compares the loop's variable itself."""
 
 
 class _Narrowing:
@@ -59,7 +57,7 @@ class _Narrowing:
         self._is_signed = is_signed
         self._count = 0
         self._read: set[str] = set()
-        """The locals that come from elements of buffers."""
+        """Locals that depend on elements of buffers."""
 
     def write(self, statements: Sequence[k.Statement]) -> list[k.Statement]:
         made: list[k.Statement] = []
@@ -76,14 +74,14 @@ class _Narrowing:
         return made
 
     def _reads(self, value: k.Expression) -> bool:
-        """Whether a value comes from elements of buffers."""
+        """Whether a value depends on elements of buffers."""
         return any(
             isinstance(part, k.Load) or (isinstance(part, k.Local) and part.name in self._read)
             for part in walk(value)
         )
 
     def _narrow(self, loop: k.For) -> list[k.Statement]:
-        """A loop, after what its range is computed from."""
+        """Tightened loop, after the definitions of its bounds."""
         match loop.body:
             case (*before, k.If(condition=condition, then=then)):
                 pass
@@ -107,7 +105,7 @@ class _Narrowing:
             if bound is None or not changing.isdisjoint(read):
                 rest.append(part)
                 continue
-            # Elements may say where a stretch begins or ends.
+            # The ends of a segment may be elements of a tensor.
             is_end = bound.is_plain and any(map(self._reads, bound.place.terms))
             if is_end or (fills and self._is_signed and not bound.further):
                 (starts if bound.starts else stops).append(_settle(bound, loop))
@@ -125,8 +123,7 @@ class _Narrowing:
         return [*made, short if fills else self._add_up(short, loop.stop)]
 
     def _add_up(self, loop: k.For, most: k.Expression) -> k.For:
-        """A loop over a segment, which ends before `most`. What it adds to sums of floats it adds
-        up in strips."""
+        """Loop over a segment, which ends before `most`, with its sums of floats made in strips."""
         loop = dataclasses.replace(loop, rolled=True)
         is_short = isinstance(most, k.Literal) and int(most.value) <= _STRIP
         sums = [] if is_short else _list_sums(loop.body)
@@ -163,7 +160,7 @@ class _Narrowing:
 
 
 def _list_sums(statements: Sequence[k.Statement]) -> list[k.Local]:
-    """The sums of floats, of what is there before some statements, that these add to."""
+    """Float locals defined outside the statements, which add to them."""
     found: dict[k.Local, None] = {}
     own: set[k.Local] = set()
     for statement in walk_statements(statements):
@@ -180,8 +177,8 @@ def _list_sums(statements: Sequence[k.Statement]) -> list[k.Local]:
 
 
 def _settle(bound: _Bound, loop: k.For) -> k.Expression:
-    """Where a loop starts or stops by a bound: the place after one that lies beyond the loop may
-    be none that there is."""
+    """Start or stop of a loop from a bound; `place + 1` is clamped to the loop's stop first, as it
+    may overflow."""
     place = express(bound.place)
     if not bound.further:
         return place
@@ -190,7 +187,7 @@ def _settle(bound: _Bound, loop: k.For) -> k.Expression:
 
 
 def _is_free(value: k.Expression) -> bool:
-    """Whether a value is arithmetic on positions alone, or what is true of them."""
+    """Whether a value is arithmetic on indices, or a condition on them."""
     match value:
         case k.Local() | k.Literal() | k.Scalar() | k.Operate():
             is_position = value.type.dtype in (DataType.INDEX, DataType.BOOL)
@@ -200,7 +197,7 @@ def _is_free(value: k.Expression) -> bool:
 
 
 def _part(condition: k.Expression, named: Mapping[str, k.Expression]) -> list[k.Expression]:
-    """The conditions that one joins by `and`."""
+    """Conditions that are joined by `and`."""
     match condition:
         case k.Local(name=name) if name in named:
             return _part(named[name], named)
@@ -213,7 +210,7 @@ def _part(condition: k.Expression, named: Mapping[str, k.Expression]) -> list[k.
 def _find_bound(
     condition: k.Expression, variable: k.Local, known: Mapping[str, Sum]
 ) -> _Bound | None:
-    """What a condition says of where a loop starts or stops; None where it says neither."""
+    """Bound on a loop's variable from a condition; None if it gives none."""
     match condition:
         case k.Operate(operation=operation, operands=(left, right)) if left.type == k.INDEX:
             first, second = add_up(left, known), add_up(right, known)

@@ -1,11 +1,11 @@
-"""Kernel IR: one kernel as structured, typed code that no output language has touched yet.
+"""Kernel IR: one kernel as structured, typed code, independent of the output language.
 
-Expressions are trees; what is used more than once is a named local (`Let`). A kernel works on
-flat buffers: all index arithmetic is explicit, in `i32` or `i64` as the kernel says. A type with
-`lanes` above 1 is a vector; an operation on vectors is element by element, and a BOOL vector is
-what comparisons of vectors give and `Select` takes. Besides buffers there are variables and small
-arrays, a work item's own or shared by its group, for what reductions gather; and matrices, which
-the items of a subgroup hold together and multiply by instructions of their own.
+Expressions are trees; a value used more than once is a named local (`Let`). A kernel accesses flat
+buffers: all index arithmetic is explicit, in `i32` or `i64` as the kernel says. A type with `lanes`
+above 1 is a vector; operations on vectors are element-wise, and a BOOL vector is the result of
+comparing vectors and the condition of `Select`. Besides buffers there are variables; small arrays,
+private to a work item or shared by its group, for reductions; and matrices, which a subgroup holds
+together and multiplies by special instructions.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dmlc.scalars import DataType, Operation
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Type:
-    """A value's type. INDEX is spelled as an integer of 32 or 64 bits, as the kernel's `index_bits`
-    says; unsigned, unless its `index_signed` says otherwise."""
+    """Type of a value. INDEX is an integer of the kernel's `index_bits`, unsigned unless
+    `index_signed`."""
 
     dtype: DataType
     lanes: int = 1
@@ -36,8 +36,8 @@ BOOL = Type(DataType.BOOL)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Literal:
-    """A number as it stands. Two are equal when they are the same bits: -0.0 is not 0.0, and every
-    NaN is the one NaN."""
+    """A number. Literals are equal if their bits are (so -0.0 is not 0.0), except that all NaNs are
+    equal."""
 
     type: Type
     value: bool | int | float
@@ -56,7 +56,7 @@ class Literal:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Local:
-    """A name that a `Let`, a `Variable` or a loop around this place defines."""
+    """Reference to a local that a preceding `Let` or `Variable`, or an enclosing loop, defines."""
 
     name: str
     type: Type
@@ -64,21 +64,21 @@ class Local:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scalar:
-    """A scalar argument of the kernel (the element count, for one)."""
+    """A scalar argument of the kernel, such as the element count."""
 
     name: str
     type: Type = INDEX
 
 
 class Geometry(enum.Enum):
-    """Where in the launch this work item is."""
+    """Coordinate of a work item in the launch."""
 
     GROUP = "group"
-    """The linear number of the work group."""
+    """Linear number of the work group."""
     LANE = "lane"
-    """The linear number of the work item in its group."""
+    """Linear number of the work item in its group."""
     SUBGROUP = "subgroup"
-    """The number of the item's subgroup in its group."""
+    """Number of the item's subgroup in its group."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Convert:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reinterpret:
-    """The value whose bits are those of `operand`, in another type as wide."""
+    """Bits of `operand` as a value of another type of the same width."""
 
     operand: Expression
     type: Type
@@ -135,7 +135,7 @@ class Broadcast:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Numbers:
-    """A vector of whole numbers, one for each lane."""
+    """A vector of integer constants, one for each lane."""
 
     values: tuple[int, ...]
     type: Type
@@ -143,8 +143,8 @@ class Numbers:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lead:
-    """How many elements of a buffer stand before the first one whose address is a multiple of
-    so many bytes: seen at run time, below `bytes` / element size."""
+    """Number of elements of a buffer before the first one aligned to `bytes`, known at run time:
+    less than `bytes` / element size."""
 
     buffer: str
     bytes: int
@@ -162,7 +162,7 @@ class LoadLocal:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Join:
-    """A vector of two vectors of half its lanes."""
+    """Concatenation of two vectors of equal length."""
 
     low: Expression
     high: Expression
@@ -171,7 +171,7 @@ class Join:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Extract:
-    """Some lanes of a vector: a scalar, where it is one."""
+    """Selected lanes of a vector; a scalar if there is one."""
 
     operand: Expression
     lanes: tuple[int, ...]
@@ -180,8 +180,8 @@ class Extract:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shuffle:
-    """A vector of lanes of two vectors of its type: those of `second` are numbered on after those
-    of `first`."""
+    """Selected lanes of two vectors of one type. Lanes of `second` are numbered after those of
+    `first`."""
 
     first: Expression
     second: Expression
@@ -220,7 +220,7 @@ class Let:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Variable:
-    """A local that `Assign` may change, and what it holds first."""
+    """A local that `Assign` may change, with its initial value."""
 
     local: Local
     value: Expression
@@ -234,7 +234,7 @@ class Assign:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoreLocal:
-    """Elements `index .. index + lanes` of an array take `value`."""
+    """Stores `value` to elements `index .. index + lanes` of an array."""
 
     array: str
     index: Expression
@@ -243,18 +243,18 @@ class StoreLocal:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Barrier:
-    """Every work item of the group comes here, and then sees what the others put into shared
+    """Synchronization of a group's work items, after which each sees the others' stores to shared
     arrays. All of them reach it, or none."""
 
     memory: bool = False
-    """Whether it sees what they stored to buffers, too: in a launch of one group."""
+    """Whether stores to buffers become visible too; only in a launch of one group."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class For:
-    """`for (variable = start; variable < stop; variable += step)`. With `unroll`, the output
-    language is asked to unroll it, and with `rolled`, not to; with `backwards`, the last comes
-    first, and the step is 1."""
+    """`for (variable = start; variable < stop; variable += step)`. The output language is asked to
+    unroll it with `unroll`, and not to with `rolled`. With `backwards`, it runs from the last value
+    to the first, and the step is 1."""
 
     variable: Local
     start: Expression
@@ -271,23 +271,23 @@ class If:
     condition: Expression
     then: tuple[Statement, ...]
     rare: bool = False
-    """Whether it is for what hardly ever happens. Changes nothing."""
+    """Hint that the condition is almost never true."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Store:
-    """Elements `index .. index + lanes` of a buffer take `value`, rounded to what it stores."""
+    """Stores `value` to elements `index .. index + lanes` of a buffer, rounded to its type."""
 
     buffer: str
     index: Expression
     value: Expression
     streaming: Expression | None = None
-    """A BOOL: where it holds, the store may pass the caches by (a hint, no change of meaning)."""
+    """Hint, as a BOOL: if true, the store may bypass the caches."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prefetch:
-    """A hint, without which nothing changes: element `index` of a buffer is read soon."""
+    """Hint that element `index` of a buffer is read soon."""
 
     buffer: str
     index: Expression
@@ -295,8 +295,8 @@ class Prefetch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InsertHalf:
-    """Half a word, the lower (0) or the upper (1), takes `value` rounded to what `buffer`
-    stores. It is put in once."""
+    """Sets half of a word, the lower (0) or the upper (1), to `value` rounded to the type of
+    `buffer`. The half must not have been set before."""
 
     word: Local
     buffer: str
@@ -306,7 +306,7 @@ class InsertHalf:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoreWord:
-    """Word `index` of a buffer takes `word`: two neighbouring elements of 16 bits."""
+    """Stores `word`, two adjacent 16-bit elements, to word `index` of a buffer."""
 
     buffer: str
     index: Expression
@@ -315,7 +315,7 @@ class StoreWord:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FillMatrix:
-    """All elements of a matrix take a value, the same in all items of a subgroup."""
+    """Sets all elements of a matrix to a value that is uniform in the subgroup."""
 
     matrix: str
     value: Expression
@@ -323,9 +323,9 @@ class FillMatrix:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LoadMatrix:
-    """A matrix takes elements of an array or a buffer: from `index` on row by row, rows `stride`
-    apart; if it is `transposed`, column by column. Items of a subgroup agree on the index. Each row
-    begins at a multiple of its bytes, or of `ROW_BYTES` where it is longer: Vulkan demands that."""
+    """Loads a matrix from an array or a buffer: from `index` on, row by row with rows `stride`
+    elements apart; column by column if `transposed`. The index is uniform in the subgroup. Each row
+    is aligned to its length, or to `ROW_BYTES` if it is longer, as Vulkan requires."""
 
     matrix: str
     array: str
@@ -336,8 +336,8 @@ class LoadMatrix:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoreMatrix:
-    """An array or a buffer takes the elements of a matrix: from `index` on row by row, rows
-    `stride` apart, as `LoadMatrix` reads them."""
+    """Stores a matrix to an array or a buffer: from `index` on, row by row with rows `stride`
+    elements apart, aligned as for `LoadMatrix`."""
 
     array: str
     index: Expression
@@ -347,8 +347,8 @@ class StoreMatrix:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MultiplyMatrices:
-    """A matrix of sums takes the product of two others in addition: point by point, each product
-    exact and each sum rounded. Devices add in an order, and with a precision, of their own."""
+    """Adds the product of two matrices to `sum`: in order of the inner index, each product exact
+    and each sum rounded. A device's order and precision may differ."""
 
     sum: str
     left: str
@@ -385,46 +385,46 @@ class Access(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Buffer:
-    """A tensor's memory. `name` is the IR tensor's name; output languages may have to alter it."""
+    """Memory of a tensor. `name` is the IR tensor's name; an output language may have to change
+    it."""
 
     name: str
     dtype: DataType
     access: Access
     count: int | str | None = None
-    """The number of elements, or the size that it is, where this is no tensor of the function but
-    memory between two of its kernels."""
+    """Number of elements, or its size expression, of memory between two kernels that is no tensor
+    of the function."""
     bytes: int | None = None
-    """What the kernel touches of it; None where that is known at run time only."""
+    """Bytes that the kernel touches; None if known at run time only."""
     lanes: int = 1
-    """Where more than 1, it is an array of vectors of so many elements: what is read and stored of
-    it is one of these, or one element."""
+    """Above 1: it is an array of vectors of as many lanes, and accesses move one of these, or one
+    element."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Array:
-    """An array of fixed size: a work item's own, or shared by its group. What they
-    hold first is undefined."""
+    """Array of fixed size, private to a work item or shared by its group. Its initial elements are
+    undefined."""
 
     name: str
     dtype: DataType
-    """What it holds: values are computed with in `dtype.compute`, as those of buffers are."""
+    """Stored type; values are computed in `dtype.compute`, as with buffers."""
     size: int
     shared: bool = False
     lanes: int = 1
-    """Where more than 1, it is an array of vectors of so many elements: what is read and stored of
-    it is one of these. Of registers, an element may be read, too."""
+    """Above 1: it is an array of vectors of as many lanes, and accesses move one of these; loads
+    from registers may also move one element."""
     registers: bool = False
-    """Whether each of its elements, or vectors of them, becomes a local of its own: all places are
-    known once the loops are written out that go over them, by the time that it is printed or by a
-    compiler."""
+    """Whether each element, or vector of elements, becomes a local: all indices are constants once
+    the loops over it are unrolled, by a pass or by the output language's compiler."""
 
 
 ROW_BYTES = 16
-"""At a multiple of so many bytes begins each row that a matrix is read from or stored to."""
+"""Alignment in bytes of rows in memory that matrices are loaded from and stored to."""
 
 
 class Use(enum.Enum):
-    """What a matrix is in a product: a factor, or the sum of products."""
+    """Role of a matrix in a product: a factor, or the accumulator."""
 
     LEFT = "left"
     RIGHT = "right"
@@ -433,7 +433,8 @@ class Use(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Matrix:
-    """A matrix that the items of each subgroup hold together. What it holds first is undefined."""
+    """A matrix that the items of each subgroup hold together. Its initial elements are
+    undefined."""
 
     name: str
     dtype: DataType
@@ -446,77 +447,77 @@ class Matrix:
         return self.rows * self.columns
 
     def lay(self, statement: LoadMatrix | StoreMatrix) -> tuple[int, int]:
-        """How many rows it has in memory, and the elements of each: those of a matrix that is
-        transposed are its columns."""
+        """Number of its rows in memory, and elements of each; transposed, these are its columns."""
         is_turned = isinstance(statement, LoadMatrix) and statement.transposed
         return (self.columns, self.rows) if is_turned else (self.rows, self.columns)
 
     def align(self, statement: LoadMatrix | StoreMatrix) -> int:
-        """The elements of which a multiple lies before each row."""
+        """Alignment of each row in memory, in elements."""
         _, length = self.lay(statement)
         return min(length, ROW_BYTES // self.dtype.bytes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Launch:
-    """How many work groups run: `ceil(count / per_group)` of `group_size` items, where `count`
-    is a number or the symbol of a run-time size. With `row`, they may be laid out in rows of that
-    many groups, and `Geometry.GROUP` numbers them row by row."""
+    """Grid of a kernel: `ceil(count / per_group)` work groups of `group_size` items, where `count`
+    is a number or the symbol of a run-time size. With `row`, the grid may have two dimensions, with
+    rows of that many groups, and `Geometry.GROUP` numbers them row by row."""
 
     count: int | str
     per_group: int
     group_size: int
     row: int | None = None
     subgroup: int = 0
-    """The items of a subgroup, of which matrices are; 0 where it does not matter."""
+    """Items of a subgroup, if there are matrices; else 0."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kernel:
-    """What one launch runs: statements on flat buffers, and how many work items run them."""
+    """Code of one launch: statements on flat buffers, and the grid of work items that run them."""
 
     name: str
     buffers: tuple[Buffer, ...]
     scalars: tuple[tuple[Scalar, int | str], ...]
-    """Each with what it is: a number fixed at compile time, or the symbol of a run-time size."""
+    """Scalar arguments, each with its value: a number fixed at compile time, or the symbol of a
+    run-time size."""
     launch: Launch
     body: tuple[Statement, ...]
     index_bits: int = 32
     summary: tuple[str, ...] = ()
-    """Lines for a person: the formula of each stage the kernel computes."""
+    """For readers: the formula of each stage that the kernel computes."""
     walk: str = ""
-    """For a person: in which order the elements are computed."""
+    """For readers: the order in which elements are computed."""
     arrays: tuple[Array, ...] = ()
     effort: float = 1.0
-    """About how often it goes through its buffers, 16-bit floats counting as the 32 bits they are
-    computed in; 1 where it moves every byte once and computes little."""
+    """Estimated number of passes over its buffers, with 16-bit floats counted as the 32 bits they
+    are computed in. It is 1 if every byte is moved once and little is computed."""
     index_signed: bool = False
-    """Whether intermediate positions may be negative."""
+    """Whether intermediate indices may be negative."""
     stages: tuple[str, ...] = ()
-    """The stages of the function that it computes, or reduces a part of."""
+    """Stages of the function that it computes, wholly or in part."""
     passes: tuple[tuple[str, ...], ...] = ()
-    """Those of them whose operands it reads, pass by pass over its points; none where its
-    statements are text, whose steps no formula counts."""
+    """Stages whose operands it reads, by pass over its points; empty if its statements come from
+    text."""
     apart: str = ""
-    """For a person: why it is but one of the kernels of its group, where that has several."""
+    """For readers: why it is a separate kernel of its group, if that has several."""
     schedule: tuple[str, ...] = ()
-    """For a person: its loops, one per line."""
+    """For readers: its loops, one per line."""
     title: str = ""
-    """What a file of schedules calls it: after the last tensor that it stores."""
+    """Name in files of schedules: that of the last tensor that it stores."""
     script: tuple[str, ...] = ()
-    """The calls that have made its loops of the naive ones; nothing where no script has."""
+    """Schedule primitives that transformed the naive loops into its own; empty without a script."""
     cut: tuple[str, ...] = ()
-    """Where it reduces pieces for another kernel: what that is called, and the call that has cut
-    the points."""
+    """If it makes partial reductions for another kernel: that kernel's title, and the call that
+    split the reduction."""
     matrices: tuple[Matrix, ...] = ()
     row: str = ""
-    """The row of the schedule table that its numbers are of; empty: of none."""
+    """Row of the schedule table that its parameters come from; empty if none."""
     steps: int = 0
-    """Where it goes through the steps of a loop over time itself, how many these are."""
+    """Number of steps of a loop over time that it runs by itself, if it does."""
 
     @property
     def index_limits(self) -> tuple[int, int]:
-        """The least and the largest position that it computes with."""
+        """Smallest and largest value of its index type."""
         half = 1 << (self.index_bits - 1)
         return (-half, half - 1) if self.index_signed else (0, 2 * half - 1)
 
@@ -526,19 +527,19 @@ class Kernel:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Function:
-    """What an operation computes, written out for languages that lack it or have it with other
-    results. Kernels call it; it reads nothing but its parameters."""
+    """Definition of an operation for languages that lack it, or whose own gives other results.
+    Kernels call it; it depends on its parameters alone."""
 
     name: str
     parameters: tuple[Scalar, ...]
     steps: tuple[Let, ...]
     result: Expression
     note: tuple[str, ...] = ()
-    """Lines for a person: what it computes."""
+    """For readers: its meaning, in lines."""
 
     def as_kernel(self) -> Kernel:
-        """The steps, and then the result as a local of that name, as a kernel without buffers: for
-        what verifies, changes and spells kernels."""
+        """The steps, then the result as the local `result`, as a kernel without buffers: input of
+        the verifier, passes and printers of kernels."""
         last = Let(Local("result", self.result.type), self.result)
         scalars = tuple((p, p.name) for p in self.parameters)
         return Kernel(self.name, (), scalars, Launch(1, 1, 1), (*self.steps, last))

@@ -1,9 +1,7 @@
-"""Names the positions in buffers and in arrays of registers, and the parts of positions, that stand
-in several places.
+"""Common subexpressions of buffer and register indices, as named offsets.
 
-A position is written out wherever an element is read or stored. Where the same one, or the same
-part of several, serves more than once, it gets a name in the outermost scope that has all it is
-computed from in sight.
+Index expressions are written out at every access. One that several accesses share, wholly or in
+part, gets a name in the outermost scope where all its operands are visible.
 """
 
 from __future__ import annotations
@@ -30,20 +28,20 @@ _WORTH = 2
 
 
 def name_offsets(kernel: k.Kernel) -> k.Kernel:
-    """The same kernel, with names for what its positions share."""
+    """Kernel with names for shared index expressions."""
     arrays = {a.name for a in kernel.arrays if a.registers and a.lanes == 1}
     return dataclasses.replace(kernel, body=_Offsets(arrays).write(kernel.body, set()))
 
 
 @dataclasses.dataclass(slots=True)
 class _Uses:
-    """Where a part of positions stands."""
+    """Occurrences of an index subexpression."""
 
     first: int
-    """The number of the first statement that needs it."""
+    """Number of the first statement that needs it."""
     count: int = 0
     around: dict[k.Expression, None] = dataclasses.field(default_factory=dict[k.Expression, None])
-    """The larger parts that it is in."""
+    """Larger subexpressions that contain it."""
 
 
 class _Offsets:
@@ -56,7 +54,7 @@ class _Offsets:
     def write(
         self, statements: Sequence[k.Statement], visible: set[str]
     ) -> tuple[k.Statement, ...]:
-        """The statements, with names for what they share; `visible` are the locals around them."""
+        """Statements with named offsets; `visible` are the locals defined outside."""
         here = set(visible)
         for statement in statements:
             if isinstance(statement, k.Variable):
@@ -86,7 +84,7 @@ class _Offsets:
             changed = map_all((statement,), change)[0] if named else statement
             match statement:
                 case k.Let(local=local, value=value) if value.type == k.INDEX and value in uses:
-                    # It has a name already, from here on.
+                    # From here on its own local names it.
                     named.setdefault(value, local)
                 case _:
                     pass
@@ -101,7 +99,7 @@ class _Offsets:
     def _count_uses(
         self, statements: Sequence[k.Statement], visible: set[str]
     ) -> dict[k.Expression, _Uses]:
-        """The parts of positions that could have a name among these statements."""
+        """Index subexpressions that could be named among these statements."""
         uses: dict[k.Expression, _Uses] = {}
         for number, statement in enumerate(statements):
             pending: list[tuple[k.Expression, k.Expression | None]]
@@ -110,7 +108,7 @@ class _Offsets:
                 part, outer = pending.pop()
                 if not isinstance(part, k.Operate):
                     continue
-                # What is in a part that fits does, too.
+                # Operands of a fitting expression fit too.
                 fits = outer is not None or self._fits(part, visible)
                 if fits:
                     used = uses.get(part)
@@ -123,8 +121,8 @@ class _Offsets:
         return uses
 
     def _list_places(self, statement: k.Statement) -> tuple[k.Expression, ...]:
-        """The positions that a statement names, once for each lane of registers, and those of its
-        body."""
+        """Indices of a statement's accesses, one for each lane of a register access, its body
+        included."""
         known = self._places.get(id(statement))
         if known is not None:
             return known[1]
@@ -140,12 +138,12 @@ class _Offsets:
                 found += [part.index] * part.type.lanes
         for inner in find_body(statement):
             found += self._list_places(inner)
-        # With the statement, so that no other comes to have its identity.
+        # The statement is kept, so that its id is not reused.
         self._places[id(statement)] = statement, tuple(found)
         return tuple(found)
 
     def _fits(self, part: k.Expression, visible: set[str]) -> bool:
-        """Whether a position is of arithmetic alone, on what is in sight."""
+        """Whether an index is pure arithmetic on visible, immutable locals."""
         for each in walk(part):
             is_read = isinstance(each, k.Load | k.LoadLocal | k.Select | k.Convert)
             if is_read or each.type.dtype is not DataType.INDEX:
@@ -157,7 +155,7 @@ class _Offsets:
 
 
 def _choose(uses: Mapping[k.Expression, _Uses]) -> list[k.Expression]:
-    """What is worth a name, smaller parts first."""
+    """Subexpressions worth a name, smaller ones first."""
     found = [
         part
         for part, used in uses.items()
@@ -169,7 +167,7 @@ def _choose(uses: Mapping[k.Expression, _Uses]) -> list[k.Expression]:
 
 
 def _measure(expression: k.Expression) -> int:
-    """The operations in an expression."""
+    """Number of operations in an expression."""
     return isinstance(expression, k.Operate) + sum(
         _measure(operand) for operand in list_operands(expression)
     )

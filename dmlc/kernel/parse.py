@@ -1,7 +1,7 @@
-"""Reads the text form of the kernel IR. Mistakes are `DmlcError`s with their place.
+"""Parser of the kernel IR's text form. Errors are `DmlcError`s with their location.
 
-It checks what it must to build the nodes: names that are in sight, operations that exist and
-their arity. Whether the kernel is well formed is the verifier's question.
+It checks only what it needs to build nodes: that names are visible, that operations exist, and
+their arity. The verifier checks that the kernel is well formed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dmlc.source import DmlcError, Source, unknown_name
 _VECTOR = re.compile(r"(\w+)x(\d{1,4})")
 _INDEX_TYPE = re.compile(r"([su])(32|64)")
 _TYPED = {**dict.fromkeys(CONVERSIONS, 1), "extract": 1, "shuffle": 2}
-"""Calls that end in what is no value, and how many operands stand before it."""
+"""Calls whose last argument is a type, with the number of preceding operands."""
 _CALLS = {"select": 3, "join": 2, **_TYPED}
 _STATEMENTS = {word: kind for kind, (word, _) in FORMS.items()}
 _MARK = re.compile(r"\w+|\.\.|\S")
@@ -31,15 +31,15 @@ _MARK = re.compile(r"\w+|\.\.|\S")
 
 
 def parse_kernel(text: str, filename: str = "<kernel>") -> k.Kernel:
-    """The kernel that a text form spells. Raises `DmlcError`."""
+    """Kernel from its text form. Raises `DmlcError`."""
     return _Parser(Source(expect_text("filename", filename), expect_text("text", text))).kernel()
 
 
 def parse_body(
     kernel: k.Kernel, text: str, filename: str, sizes: Mapping[str, k.Expression]
 ) -> tuple[k.Statement, ...]:
-    """The statements that a text spells in braces, which may name the memory of a kernel, and
-    `sizes`. Raises `DmlcError`."""
+    """Statements from text in braces, which may name a kernel's buffers and arrays, and `sizes`.
+    Raises `DmlcError`."""
     parser = _Parser(Source(filename, text))
     parser.buffers = {b.name: b for b in kernel.buffers}
     parser.arrays = {a.name: a for a in kernel.arrays}
@@ -49,7 +49,7 @@ def parse_body(
 
 
 def parse_type(name: str) -> k.Type | None:
-    """The type of that name, `f32` or `f32x16`."""
+    """Type from its name, such as `f32` or `f32x16`; None if unknown."""
     vector = _VECTOR.fullmatch(name)
     short, lanes = (name, 1) if vector is None else (vector[1], int(vector[2]))
     dtype = next((t for t in DataType if t.short == short), None)
@@ -57,7 +57,7 @@ def parse_type(name: str) -> k.Type | None:
 
 
 class _Parser(Scanner[k.Expression]):
-    # Names are numbered behind a `#` until `cleanup` has seen them.
+    # Names may end in `#` and a number until `cleanup` runs.
     PATTERN = token_pattern(r"[A-Za-z_][A-Za-z0-9_.#]*")
 
     def __init__(self, source: Source) -> None:
@@ -97,7 +97,7 @@ class _Parser(Scanner[k.Expression]):
         return made
 
     def _about(self) -> dict[str, Any]:
-        """What is said of a kernel before its memory, up to how it is launched."""
+        """Fields of a kernel before its buffers, except the launch."""
         lines = ("summary", "schedule", "script", "cut")
         said: dict[str, Any] = {"passes": (), **dict.fromkeys(lines, ())}
         while not self.accept("launch"):
@@ -213,7 +213,7 @@ class _Parser(Scanner[k.Expression]):
             ) from error
 
     def _count(self) -> int | str:
-        """A number, a symbol, or in quotes what a size is computed by."""
+        """A number, a symbol, or a quoted size expression."""
         token = self.token
         if token.kind != "text":
             return self.name_or_number("a size or a symbol")
@@ -233,7 +233,7 @@ class _Parser(Scanner[k.Expression]):
         return k.Type(self.find_dtype(name, token)) if type is None else type
 
     def _sigil(self) -> Token:
-        """Names may have a `%` before them; the name's token."""
+        """Skips an optional `%` before a name; returns the name's token."""
         self.accept("%")
         return self.token
 
@@ -249,7 +249,7 @@ class _Parser(Scanner[k.Expression]):
         return tuple(made)
 
     def _body(self, *variables: k.Local) -> tuple[k.Statement, ...]:
-        """What is in a statement, where some locals are in sight besides."""
+        """Statements in braces, where `variables` are visible as well."""
         self.expect("{")
         outside = dict(self.known)
         self.known |= {v.name: v for v in variables}
@@ -273,7 +273,7 @@ class _Parser(Scanner[k.Expression]):
         return kind(**given)
 
     def _field(self, name: str, what: str) -> Any:
-        """A field of a statement."""
+        """Value of a statement's field."""
         match what:
             case "":
                 return self.expression()
@@ -365,7 +365,7 @@ class _Parser(Scanner[k.Expression]):
                     f"'{token.text}' is read at one position, and {len(given)} are given",
                     self.span(token),
                 )
-            # Several elements, where a vector's type stands behind it.
+            # A vector's type after it means several elements.
             is_buffer = token.text in self.buffers
             memory = (self.buffers if is_buffer else self.arrays)[token.text]
             dtype = memory.dtype.compute if is_buffer else memory.dtype

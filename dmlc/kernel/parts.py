@@ -1,6 +1,4 @@
-"""Puts the kernels of a function's parts together: one list, with names for memory that hold for
-all of them.
-"""
+"""Assembly of the kernels of a function's parts, with names of tensors unique over all parts."""
 
 from __future__ import annotations
 
@@ -15,14 +13,14 @@ from dmlc.transform.fuse import Fusion
 from dmlc.transform.loops import Part
 
 Lowered = tuple[Part, Fusion, tuple[tuple[k.Kernel, ...], ...]]
-"""A part of a function, fused, and the kernels of each of its groups."""
+"""A part of a function, its fusion, and the kernels of each of its groups."""
 
 
 def join_parts(
     function: Function, parts: Sequence[Lowered]
 ) -> tuple[Function, tuple[tuple[k.Kernel, ...], ...]]:
-    """The tensors of all parts as a function has them, and the kernels of all groups. Each stage
-    stands for its memory: what several steps of a loop store is that of the whole loop."""
+    """Function with the tensors of all parts, and the kernels of all groups. A slice that the steps
+    of a loop store becomes the whole tensor."""
     if len(parts) == 1 and parts[0][0].loop is None:
         ((_, fusion, kernels),) = parts
         return fusion.function, kernels
@@ -45,7 +43,7 @@ def join_parts(
 def _name_tensors(
     part: Part, fused: Function, kernels: Sequence[Sequence[k.Kernel]], taken: dict[str, None]
 ) -> dict[str, str]:
-    """What each tensor of a part is called among all parts."""
+    """Unique names of a part's tensors."""
     one_step = part.function.one_step
     names = {name: name for name in part.function.tensors()}
     if one_step is not None:
@@ -58,7 +56,7 @@ def _name_tensors(
 
 
 def _name_stage(function: Function, part: Part, stage: Stage, names: Mapping[str, str]) -> Stage:
-    """A stage under its name among all parts, in the size of its memory."""
+    """Stage under its unique name, with the extents of its whole tensor."""
     instructions = tuple(
         Load(names[i.tensor], i.indices, i.dtype) if isinstance(i, Load) else i
         for i in stage.body.instructions

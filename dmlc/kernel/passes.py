@@ -1,7 +1,6 @@
-"""The passes over kernels, from what a lowering writes to what output languages print.
+"""The pipeline of passes over kernels, from lowering to printing.
 
-Passes stand in one list, and one function runs them. The verifier looks at what comes out; in
-tests, at what each pass makes.
+The result is verified; in tests, the result of each pass is.
 """
 
 from __future__ import annotations
@@ -52,29 +51,28 @@ PASSES: tuple[Pass, ...] = (
     Pass("part_vectors", part_vectors),
 )
 HOLDING: tuple[Pass, ...] = (Pass("hold_guarded", lambda kernel, _: hold_guarded(kernel)),)
-"""What comes after these where work items hold points, of which there may be fewer than they
-take."""
+"""Additional passes for kernels whose work items hold points, possibly fewer than their maximum."""
 _verifies_each = False
 
 
 def set_verify_each(on: bool) -> bool:
-    """Whether the verifier looks at what each pass makes, or at the last one's kernel alone.
-    Gives what was set before."""
+    """Sets whether the result of every pass is verified, or the last one only. Returns the previous
+    setting."""
     global _verifies_each
     before, _verifies_each = _verifies_each, on
     return before
 
 
 def verifies_each() -> bool:
-    """Whether the verifier looks at what each step makes."""
+    """Whether the result of every pass is verified."""
     return _verifies_each
 
 
 def run_passes(
     kernel: k.Kernel, function: ir.Function, limits: Limits, passes: Sequence[Pass] = PASSES
 ) -> k.Kernel:
-    """A kernel of a function as the passes leave it. Raises `InternalError`, naming the pass, where
-    one breaks it."""
+    """Kernel of a function after the passes. Raises `InternalError`, naming the pass that broke
+    it."""
     sizes = find_sizes(function, kernel)
     step, verified = "lower", None
     for each in passes:
@@ -87,8 +85,7 @@ def run_passes(
 
 
 def find_sizes(function: ir.Function, kernel: k.Kernel) -> dict[str, int]:
-    """The number of elements of each buffer of a kernel, where it is known: up to the last that
-    the tensor has."""
+    """Number of elements of each buffer of a kernel, if known: up to the tensor's last one."""
     tensors = function.tensors()
     found: dict[str, int] = {}
     for buffer in kernel.buffers:

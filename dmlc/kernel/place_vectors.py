@@ -1,7 +1,7 @@
-"""Says where vectors are in memory by a position that several have in common and a number.
+"""Vector indices as a shared base plus a constant.
 
-Written by itself, the position of each is a sum like any other. Beside one that is known to be a
-whole number of vectors, what is so many further is seen to be one, by people and by compilers.
+Written out independently, the index of each vector is a different sum. As a base known to be a
+multiple of the vector length plus a constant, its alignment is evident to readers and compilers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from dmlc.kernel.sums import Sum, add_up, note
 
 
 def place_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
-    """The same kernel, where each vector is read and stored so far from a place that several have
-    in common: then that is seen to be a whole number of vectors. As it is, where vectors have no
-    fixed number of lanes."""
+    """Kernel whose vector accesses that differ by constants share a base. Unchanged if vectors have
+    no fixed length."""
     if lanes < 2:
         return kernel
 
@@ -52,20 +51,20 @@ def place_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Places:
-    """The positions in sight."""
+    """Visible index locals."""
 
     values: dict[str, k.Expression]
-    """By the names of locals."""
+    """Definitions, by name."""
     sums: dict[str, Sum]
     firsts: dict[Sum, tuple[k.Expression, int]]
-    """Of vectors that differ by a number: the first one's position, and its number."""
+    """First vector index of those that differ by a constant, with its constant."""
 
     def copy(self) -> _Places:
         return _Places(dict(self.values), dict(self.sums), dict(self.firsts))
 
     def find(self, index: k.Expression) -> k.Expression:
-        """A position as a local and a number, where it is a local that is such a sum; or by that
-        of a vector before it."""
+        """Index as a local plus a constant, from its definition or from a preceding vector's
+        index."""
         match self.values.get(index.name) if isinstance(index, k.Local) else None:
             case k.Operate(operands=(k.Local(), k.Literal())) as value if (
                 value.operation.name == "add"

@@ -1,9 +1,9 @@
-"""Names the floating-point arithmetic that an output language would round as it likes.
+"""Names for float arithmetic, so that an output language does not reassociate or contract it.
 
-HLSL keeps to the operations as written where they make the value of a `precise` local, and nowhere
-else: what is compared, converted to an integer or given to a function may be simplified as if
-floats were real numbers. So each such operand becomes a local of its own, right before the
-statement that needs it. What is only loaded, or a literal, stays where it is.
+HLSL keeps operations as written only if they make the value of a `precise` local. Float operands of
+comparisons, integer conversions and calls may be simplified as if they were real numbers. This pass
+puts each such operand in a local, right before the statement that needs it. Loads and literals
+stay.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dmlc.kernel.rewrite import (
 )
 
 EXACT = ("abs", "floor", "ceil", "round", "trunc")
-"""Operations that round nothing: of what is read or named they may stand anywhere."""
+"""Operations that round nothing: on loads and locals, they may be anywhere."""
 
 
 def name_arithmetic(kernel: k.Kernel, precise: Collection[str] | None) -> k.Kernel:
-    """The same kernel, whose float arithmetic makes values of locals through the operations
-    `precise` alone. As it is, where that is None."""
+    """Kernel in which float arithmetic only makes values of locals, through the operations
+    `precise`. Unchanged if that is None."""
     if precise is None:
         return kernel
     arrays = {a.name for a in kernel.arrays if a.registers}
@@ -35,8 +35,7 @@ def name_arithmetic(kernel: k.Kernel, precise: Collection[str] | None) -> k.Kern
 
 
 def passes_on(expression: k.Expression, precise: Collection[str]) -> bool:
-    """Whether the float operands of a float make its value as it makes a local's, where the
-    operations `precise` do."""
+    """Whether an expression's float operands are rounded as written if its own value is."""
     match expression:
         case k.Operate(operation=operation):
             return expression.type.dtype.is_float and operation.name in precise
@@ -50,10 +49,10 @@ class _Arithmetic:
     def __init__(self, precise: Collection[str], arrays: Collection[str]) -> None:
         self._precise = precise
         self._arrays = arrays
-        """Those whose elements are like locals."""
+        """Register arrays, whose elements are like locals."""
         self._count = 0
         self._named: list[k.Statement] = []
-        """The locals that the statement at hand needs."""
+        """Locals to define before the current statement."""
 
     def write(self, statements: Sequence[k.Statement]) -> list[k.Statement]:
         made: list[k.Statement] = []
@@ -73,7 +72,7 @@ class _Arithmetic:
         return made
 
     def _keep(self, expression: k.Expression) -> k.Expression:
-        """An expression that makes the value of a float local."""
+        """Rewrites the value of a float local."""
         passes = passes_on(expression, self._precise)
 
         def keep(operand: k.Expression) -> k.Expression:
@@ -83,7 +82,7 @@ class _Arithmetic:
         return map_operands(expression, keep)
 
     def _name(self, expression: k.Expression) -> k.Expression:
-        """An expression that stands anywhere else."""
+        """Rewrites an expression at any other place."""
         if not self._computes(expression):
             return map_operands(expression, self._name)
         self._count += 1
@@ -92,7 +91,7 @@ class _Arithmetic:
         return local
 
     def _computes(self, expression: k.Expression) -> bool:
-        """Whether a float is computed by arithmetic that may be simplified."""
+        """Whether a value results from float arithmetic that may be simplified."""
         if not passes_on(expression, self._precise):
             return False
         if isinstance(expression, k.Operate) and expression.operation.name not in EXACT:

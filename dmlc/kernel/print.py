@@ -1,10 +1,9 @@
-"""The text form of the kernel IR: what was decided before any output language had a say. `parse`
-reads it back to an equal kernel.
+"""Printer of the kernel IR's text form, which is independent of the output language. `parse` reads
+it back to an equal kernel.
 
-One line per declaration and per statement. A name has its type where it is defined; a read has
-one where it is of a vector. A literal without a type is an `f32` where it has a point or an
-exponent, and an `index` where it has none. A local that is called like a literal or a position
-has a `%` before it.
+One line per declaration and per statement. A name has its type where it is defined; a load has one
+if it is a vector. A literal without a type is an `f32` if it has a point or an exponent, and an
+`index` otherwise. A local named like a literal or a keyword has a `%` before it.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ _FORMS: Mapping[type[k.Statement], str] = {
     k.StoreMatrix: "store_matrix {array:memory}[{index}] stride {stride:stride} = {matrix:matrix}",
     k.MultiplyMatrices: "multiply_matrices {sum:matrix} = {left:matrix}, {right:matrix}",
 }
-"""How each statement is written: a word, and its fields among marks. Fields are expressions, where
-nothing behind the `:` says what else they are."""
+"""Syntax of each statement: a keyword, and fields between separators. A field is an expression,
+unless its kind follows a colon."""
 
 
 def _part(form: str) -> tuple[str, tuple[tuple[str, str, str], ...]]:
-    """The word of a form, and its fields: each with what stands before it, and what it is."""
+    """Keyword of a statement's pattern, and its fields: separator before each, name and kind."""
     word = form.split(" ")[0].split("{")[0]
     parts = string.Formatter().parse(form.removeprefix(word))
     return word, tuple((mark, name or "", kind or "") for mark, name, kind, _ in parts)
@@ -54,11 +53,11 @@ def _part(form: str) -> tuple[str, tuple[tuple[str, str, str], ...]]:
 
 FORMS = {kind: _part(form) for kind, form in _FORMS.items()}
 CONVERSIONS = {"cast": k.Convert, "bits": k.Reinterpret, "broadcast": k.Broadcast}
-"""Calls that make a value of another type of one."""
+"""Calls that convert a value to another type."""
 
 
 def print_kernel(kernel: k.Kernel) -> str:
-    """The text of a kernel; it ends without a line break."""
+    """Text of a kernel, without a final line break."""
     launch = expect("kernel", kernel, k.Kernel, "a kernel.nodes.Kernel").launch
     groups = f"ceil({_count(launch.count)} / {launch.per_group}) groups of {launch.group_size}"
     rows = f" in subgroups of {launch.subgroup}" if launch.subgroup else ""
@@ -93,19 +92,19 @@ def print_kernel(kernel: k.Kernel) -> str:
 
 
 def show_type(type: k.Type) -> str:
-    """The text of a type: `f32`, or `f32x16` for a vector."""
+    """Text of a type: `f32`, or `f32x16` for a vector."""
     return type.dtype.short if type.lanes == 1 else f"{type.dtype.short}x{type.lanes}"
 
 
 def print_statement(statement: k.Statement) -> str:
-    """The text of a statement without what is in it, on one line."""
+    """First line of a statement's text, without its body."""
     word, fields = FORMS[type(statement)]
     parts = (mark + _show(name, kind, statement) for mark, name, kind in fields)
     return word + "".join(parts)
 
 
 def _show(name: str, kind: str, statement: k.Statement) -> str:
-    """A field of a statement."""
+    """Text of a statement's field."""
     value: Any = getattr(statement, name, "")
     match kind if name else "nothing":
         case "":
@@ -125,7 +124,7 @@ def _show(name: str, kind: str, statement: k.Statement) -> str:
 
 
 def print_expression(node: k.Expression) -> str:
-    """The text of an expression, on one line."""
+    """Text of an expression, on one line."""
     match node:
         case k.Literal(type=type, value=value):
             plain = type in (k.BOOL, k.INDEX, k.Type(DataType.FLOAT32))
@@ -164,7 +163,7 @@ def _numbers(lanes: Sequence[int]) -> str:
 
 
 def _count(count: int | str) -> str:
-    """A size; in quotes what it is computed by, unless that is a symbol alone."""
+    """Text of a size: a number, a symbol, or a quoted size expression."""
     return f'"{count}"' if isinstance(count, str) and not count.isidentifier() else f"{count}"
 
 

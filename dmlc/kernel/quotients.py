@@ -1,8 +1,7 @@
-"""Makes products of quotients by powers of two.
+"""Replaces division by powers of two by multiplication.
 
-Devices may be off in a quotient, and never in a product: a position that is halved, or a weight
-that is taken of one, is then the same on all of them. Both round the same number, so that nothing
-else changes.
+Devices may round a quotient wrongly, and never a product; the result is then the same on all of
+them. Both operations round the same number, so that nothing else changes.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _MOST = {DataType.FLOAT32: 126, DataType.FLOAT64: 1022}
 
 
 def multiply_exactly(kernel: k.Kernel) -> k.Kernel:
-    """The same kernel, which multiplies by the reciprocals of powers of two."""
+    """Kernel that multiplies by the reciprocals of powers of two."""
     return dataclasses.replace(kernel, body=map_all(kernel.body, _change))
 
 

@@ -1,8 +1,7 @@
-"""How far the positions of a kernel reach: intervals, one statement after the other.
+"""Interval analysis of a kernel's indices, statement by statement.
 
-What is counted never goes beyond the integers that positions are computed in, so that an interval
-is that of the numbers themselves. Of what is read from memory, and of variables, nothing is known
-but the type.
+Index arithmetic never overflows, so that intervals are those of the mathematical values. Values
+loaded from memory, and variables, have the interval of their type.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from dmlc.scalars import DataType, integer_limits
 
 
 class Reaches:
-    """The intervals of a kernel's positions, wherever a statement stands that has been `noted`."""
+    """Intervals of a kernel's indices, given the definitions `noted` so far."""
 
     def __init__(self, kernel: k.Kernel) -> None:
         launch, self._largest = kernel.launch, kernel.index_limits[1]
-        # A count that is given at run time is checked to be no more.
+        # A count given at run time is checked to be at most this.
         count = launch.count if isinstance(launch.count, int) else RUN_TIME_COUNT
         groups = -(-count // launch.per_group)
         if launch.row is not None:
@@ -34,19 +33,20 @@ class Reaches:
         }
 
     def note(self, local: k.Local, value: k.Expression | None = None) -> None:
-        """Says what a local is; nothing, where it changes. Another of that name is out of sight."""
+        """Records the definition of a local, which hides one of the same name; `value` is None for
+        a variable."""
         if local.type.dtype is DataType.INDEX:
             self._named[local.name] = UNKNOWN if value is None else self.find(value)
 
     def note_turns(self, loop: k.For) -> None:
-        """Says what a loop counts."""
+        """Records the variable of a loop."""
         low, high = self.find(loop.start)[0], self.find(loop.stop)[1] - 1
         self._named[loop.variable.name] = low, max(low, high)
 
     def find(self, expression: k.Expression) -> Interval:
-        """The interval of a position, or of an integer that one is made of; of a vector, that of
+        """Interval of an index, or of an integer that an index is converted from; for a vector, of
         all lanes."""
-        match expression:  # What is most common comes first.
+        match expression:  # The most common cases come first.
             case k.Literal(value=value):
                 return int(value), int(value)
             case k.Local(name=name) | k.Scalar(name=name):

@@ -1,6 +1,7 @@
-"""Makes locals of the arrays that are registers and of which every place is known by now.
+"""Replaces register arrays by locals, once all their indices are constants.
 
-An element is a local, or a vector of neighbours where they are read and written together.
+An element becomes a scalar local, or neighbours become a vector local if they are accessed
+together.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from dmlc.source import InternalError
 
 
 def name_registers(kernel: k.Kernel) -> k.Kernel:
-    """The kernel without arrays that are registers; but for those that loops go over which a
-    compiler writes out."""
+    """Kernel without register arrays, except those indexed by loops that the output language's
+    compiler unrolls."""
     turned = find_turned(kernel)
     arrays = {a.name: a for a in kernel.arrays if a.registers and a.name not in turned}
     if not arrays:
@@ -38,7 +39,7 @@ def name_registers(kernel: k.Kernel) -> k.Kernel:
 
 
 def find_turned(kernel: k.Kernel) -> set[str]:
-    """The arrays that loops go over which are to be written out."""
+    """Arrays indexed in loops that are to be unrolled."""
     loops = [s for s in walk_statements(kernel.body) if isinstance(s, k.For) and s.unroll]
     return {name for loop in loops for name in list_arrays(loop.body)}
 
@@ -52,12 +53,12 @@ class _Registers:
                 self._lanes[statement.array] = statement.value.type.lanes
         self._uses = Counter(list_arrays(body))
         self._known: dict[tuple[str, int], k.Local] = {}
-        """The local of each part of an array, by its number."""
+        """Local of each part of an array, by the part's number."""
 
     def write(self, statements: Sequence[k.Statement]) -> list[k.Statement]:
-        """The statements, with variables where the first of them is that puts something into an
-        array: what it is put into then begins there, or before what is not always done, and ends
-        with the block."""
+        """Statements with locals in place of arrays. A local is defined at the first store to it,
+        or before the conditional or loop around that if it is also used outside, and is visible
+        until the end of the block."""
         made, known = list[k.Statement](), dict(self._known)
         for statement in statements:
             made += self._begin(find_body(statement))
@@ -75,7 +76,7 @@ class _Registers:
         return made
 
     def _begin(self, body: Sequence[k.Statement]) -> list[k.Statement]:
-        """Variables for arrays that are used in some statements, and outside them too."""
+        """Definitions of locals for arrays that are used both in a body and outside it."""
         made: list[k.Statement] = []
         for array, count in Counter(list_arrays(body)).items():
             if array not in self._arrays or count == self._uses[array]:
@@ -112,7 +113,7 @@ class _Registers:
         return self._gather(array, range(first, first + expression.type.lanes))
 
     def _gather(self, array: str, places: range) -> k.Expression:
-        """A vector of registers."""
+        """Vector of scalar registers."""
         if len(places) == 1:
             return self._known[array, places[0]]
         half = len(places) // 2

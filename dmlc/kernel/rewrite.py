@@ -1,4 +1,4 @@
-"""Takes statements and expressions of the kernel IR apart, and puts them together changed."""
+"""Traversal and rebuilding of the kernel IR's expressions and statements."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dmlc.scalars import DataType
 from dmlc.source import InternalError
 
 NUMBER = "#"
-"""Stands between a wanted name and the number that tells it from others, in names as they are
-first taken: no name of a tensor has it. `cleanup` leaves none."""
+"""Separates a wanted name and a number that makes it unique, in names before `cleanup`, which
+removes it. No tensor's name contains it."""
 
 Change: TypeAlias = Callable[[k.Expression], k.Expression]
 _Read: TypeAlias = Callable[[Any], tuple[k.Expression, ...]]
@@ -57,25 +57,25 @@ _NODES: dict[type[Any], tuple[_Read, _Make]] = {
     ),
     k.If: (lambda n: (n.condition,), lambda n, c: k.If(c[0], n.then, n.rare)),
 }
-"""How each node gives the expressions in it, in the order of evaluation, and how another is made of
-it and others. All other nodes have none."""
+"""How each node gives its expressions, in evaluation order, and how a node with other expressions
+is made from it. Nodes not listed have no expressions."""
 _READ: dict[type[Any], _Read] = {kind: read for kind, (read, _) in _NODES.items()}
 _MAKE: dict[type[Any], _Make] = {kind: make for kind, (_, make) in _NODES.items()}
 for _kind in (*get_args(k.Expression), *get_args(k.Statement)):
     _READ.setdefault(_kind, lambda n: ())
 _ASSIGNED: dict[type[Any], int] = {k.Assign: 0, k.InsertHalf: 0, k.StoreWord: 1}
-"""Which of the expressions is a variable, and has to stay one."""
+"""Position of the expression that must remain a variable."""
 _BODY: dict[type[Any], str] = {k.For: "body", k.If: "then"}
 _DEFINED: dict[type[Any], str] = {k.Let: "local", k.Variable: "local", k.For: "variable"}
 
 
 def list_operands(expression: k.Expression) -> tuple[k.Expression, ...]:
-    """What an expression is computed from, in order."""
+    """Operands of an expression, in order."""
     return _READ[type(expression)](expression)
 
 
 def map_operands(expression: k.Expression, change: Change) -> k.Expression:
-    """The same expression of changed operands: itself, where none of them changes."""
+    """Expression with changed operands; the same object if none changes."""
     kind = type(expression)
     if kind not in _MAKE:
         return expression
@@ -87,39 +87,38 @@ def map_operands(expression: k.Expression, change: Change) -> k.Expression:
 
 
 def walk(expression: k.Expression) -> Iterator[k.Expression]:
-    """An expression and all that it is computed from."""
+    """An expression and all its subexpressions."""
     pending = [expression]
     while pending:
         found = pending.pop()
         yield found
-        # Passes spend much of their time here: most of what is found has no operands.
+        # Passes spend much of their time here: most expressions have no operands.
         if type(found) in _MAKE:
             pending.extend(_READ[type(found)](found))
 
 
 def walk_statements(statements: Iterable[k.Statement]) -> Iterator[k.Statement]:
-    """Statements and those in them, in order."""
+    """Statements and their nested statements, in order."""
     for statement in statements:
         yield statement
         yield from walk_statements(find_body(statement))
 
 
 def walk_parts(*statements: k.Statement) -> Iterator[k.Expression]:
-    """The expressions of statements themselves, not of those in their bodies, and all that these
-    are computed from."""
+    """Expressions of statements, without those of their bodies, with all subexpressions."""
     for statement in statements:
         for expression in list_expressions(statement):
             yield from walk(expression)
 
 
 def list_expressions(statement: k.Statement) -> tuple[k.Expression, ...]:
-    """The expressions of a statement itself, not of those in its body. What it defines is none."""
+    """Expressions of a statement, without those of its body and the local that it defines."""
     return _READ[type(statement)](statement)
 
 
 def map_expressions(statement: k.Statement, change: Change) -> k.Statement:
-    """The same statement of changed expressions: itself, where none of them changes. Its body, and
-    what it defines, stay."""
+    """Statement with changed expressions; the same object if none changes. Its body, and the local
+    that it defines, are kept."""
     expressions = list_expressions(statement)
     changed = tuple(map(change, expressions))
     if all(map(operator.is_, expressions, changed)):
@@ -131,13 +130,13 @@ def map_expressions(statement: k.Statement, change: Change) -> k.Statement:
 
 
 def find_defined(statement: k.Statement) -> k.Local | None:
-    """What a statement defines, for those after it or for its body."""
+    """Local that a statement defines, for later statements or for its body."""
     name = _DEFINED.get(type(statement))
     return None if name is None else getattr(statement, name)
 
 
 def define(statement: k.Statement, local: k.Local) -> k.Statement:
-    """The same statement, which defines another local."""
+    """Statement that defines another local."""
     if isinstance(statement, k.Let | k.Variable):
         return type(statement)(local, statement.value)
     if not isinstance(statement, k.For):
@@ -146,13 +145,13 @@ def define(statement: k.Statement, local: k.Local) -> k.Statement:
 
 
 def find_body(statement: k.Statement) -> tuple[k.Statement, ...]:
-    """The statements in a statement."""
+    """Body of a statement; empty if it has none."""
     name = _BODY.get(type(statement))
     return () if name is None else getattr(statement, name)
 
 
 def replace_body(statement: k.Statement, body: Sequence[k.Statement]) -> k.Statement:
-    """The same statement with others in it: itself, where they are those that it has."""
+    """Statement with another body; the same object if it is identical."""
     before = find_body(statement)
     if len(body) == len(before) and all(map(operator.is_, body, before)):
         return statement
@@ -168,8 +167,8 @@ def map_all(
     change: Change,
     finish: Callable[[k.Statement], k.Statement] = lambda statement: statement,
 ) -> tuple[k.Statement, ...]:
-    """Statements with every expression in them changed, those of their bodies too. `finish` is
-    given each statement with all that it has changed, and gives what it becomes."""
+    """Statements with every expression changed, in nested statements too. `finish` gets each
+    changed statement, and returns its replacement."""
     made: list[k.Statement] = []
     for statement in statements:
         changed = map_expressions(statement, change)
@@ -180,7 +179,7 @@ def map_all(
 
 
 def substitute(statement: k.Statement, old: k.Local, new: k.Expression) -> k.Statement:
-    """The same statement and all in it, with an expression for a local."""
+    """Statement with an expression in place of a local, in nested statements too."""
 
     def change(expression: k.Expression) -> k.Expression:
         return new if expression == old else map_operands(expression, change)
@@ -189,8 +188,8 @@ def substitute(statement: k.Statement, old: k.Local, new: k.Expression) -> k.Sta
 
 
 def inline_single(statements: Sequence[k.Statement]) -> list[k.Statement]:
-    """The statements, where a position that is used once, and no more often than it is named,
-    stands there itself; and so does an element that is read right before it is used."""
+    """Statements with single-use values inlined: indices that are used in the block that defines
+    them, and elements that the next statement stores to an array."""
     parts = walk_parts(*walk_statements(statements))
     uses = Counter(part.name for part in parts if isinstance(part, k.Local))
     here = walk_parts(*statements)
@@ -219,7 +218,7 @@ def inline_single(statements: Sequence[k.Statement]) -> list[k.Statement]:
 
 
 def drop_unused(statements: Sequence[k.Statement]) -> list[k.Statement]:
-    """The statements without the values that none of them uses."""
+    """Statements without definitions of unused values."""
     used: set[str] = set()
 
     def drop(statements: Sequence[k.Statement]) -> list[k.Statement]:

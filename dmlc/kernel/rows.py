@@ -1,8 +1,8 @@
-"""Kernels of what one step of a loop computes: where the rows of tensors lie that belong to it.
+"""Addresses of tensor slices in kernels of one step of a loop.
 
-A kernel is written as if such a row were a tensor of its own. `place_rows` moves what it reads and
-stores of one to where the step has it, and `name_memory` gives each row the buffer of the tensor
-that it is a part of.
+Such a kernel is lowered as if each slice (`Row`) were a tensor. `place_rows` adds the offset of the
+step's slice to accesses, and `name_memory` replaces each slice's buffer by that of its whole
+tensor.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from dmlc.kernel.names import Names, split_words
 from dmlc.kernel.rewrite import map_all, map_operands
 
 STEP = "step"
-"""What the argument of a kernel is that numbers the step: see `program.STEP`."""
+"""Value of the kernel argument that is the step's number: see `program.STEP`."""
 
 
 def step_number() -> k.Scalar:
-    """The number of the step, as an argument that is not named yet."""
+    """Number of the step, as a scalar argument that is not named yet."""
     return k.Scalar(f"{OPEN}{STEP}")
 
 
 def place_rows(
     statements: Sequence[k.Statement], one_step: OneStep, names: Names
 ) -> list[k.Statement]:
-    """The statements, which find rows where they lie in the tensors that they are parts of."""
+    """Statements that access slices at their offsets in the whole tensors."""
     starts: dict[Row, k.Local] = {}
     made: list[k.Statement] = []
 
@@ -36,7 +36,7 @@ def place_rows(
         row = one_step.rows.get(buffer)
         if row is None or row.size == 0:
             return place
-        # Rows of one size, as those of one tensor, begin at the same place.
+        # Slices of equal size share the offset.
         key = Row("", row.size, row.before)
         if key not in starts:
             wanted = f"{split_words(row.whole)}_{'before' if row.before else 'now'}"
@@ -60,8 +60,8 @@ def place_rows(
 
 
 def _find_place(row: Row, one_step: OneStep) -> k.Expression:
-    """The place of a row along the axis that the loop goes along. At the first step, the one before
-    is the last, of which nothing is used: no step reads what it stores."""
+    """Index of a slice along the loop's axis. At the first step, the previous one wraps around to
+    the last, whose elements are read but not used."""
     if not row.before:
         return step_number()
     beside = 1 if one_step.backwards else one_step.steps - 1
@@ -69,7 +69,7 @@ def _find_place(row: Row, one_step: OneStep) -> k.Expression:
 
 
 def name_memory(kernel: k.Kernel, names: Mapping[str, str]) -> k.Kernel:
-    """The kernel with other names for its buffers; those that get one name are one."""
+    """Kernel with renamed buffers; those with equal new names are merged."""
 
     def change(expression: k.Expression) -> k.Expression:
         found = map_operands(expression, change)
@@ -95,7 +95,7 @@ def name_memory(kernel: k.Kernel, names: Mapping[str, str]) -> k.Kernel:
 
 
 def _join(one: k.Buffer, other: k.Buffer) -> k.Buffer:
-    """Two parts of one tensor's memory as one buffer."""
+    """Union of two buffers of one tensor's memory."""
     access = one.access if one.access is other.access else k.Access.READ_WRITE
     touched = None if one.bytes is None or other.bytes is None else one.bytes + other.bytes
     lanes = max(one.lanes, other.lanes)

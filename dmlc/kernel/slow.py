@@ -1,10 +1,10 @@
-"""Kernels that a GPU does slowly by the way they are written, found without a compiler for one.
+"""Warnings about kernels that are slow on a GPU because of how their formula is written.
 
-A *serial* kernel does many steps, and few of them at once. A *dense* one goes through many
-positions for each element that it gives, most of which do not count, as positions alone say: that
-is known before it runs, and yet its loop is not bounded by it. Or elements of tensors choose those
-that count, and no index of them was built (`inverse_index`). Each warning says what the writer of
-the formula can change; what a schedule could have done better is no concern here.
+A *serial* kernel takes many steps, few of them in parallel. A *dense* one visits many points for
+each element, most of which are excluded by conditions on indices: known at compile time, yet not a
+bound of its loops. Or elements of tensors select the points, and no index of them was built
+(`inverse_index`). Each warning says what the author of the formula can change; shortcomings of
+schedules are not reported.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ FEW_THREADS = 1024
 MANY_STEPS = 1 << 20
 MANY_POSITIONS = 64
 _LONG = 4 * MANY_STEPS
-"""How large one size is where it is left open, and the others are small."""
+"""Value of one open size, while the others are 1."""
 _MOST_ELEMENTS = 1 << 40
-"""The most elements that a kernel computes then: an axis may have a size that others have too."""
+"""Largest number of elements that a kernel then computes; several axes may have the same size."""
 _NEEDLESS = 4
-"""A kernel is dense if it goes through this many times what counts."""
+"""Ratio of visited to needed points above which a kernel is dense."""
 
 _SAMPLES = 8
 _MOST_POINTS = 1 << 18
@@ -46,16 +46,15 @@ _MOST_POINTS = 1 << 18
 def find_slow(
     function: ir.Function, kernels: Sequence[k.Kernel], counted: Sequence[Steps | None]
 ) -> tuple[Diagnostic, ...]:
-    """Warnings of kernels that a GPU does slowly; `function` is what they were made of, and
-    `counted` are the steps of each."""
+    """Warnings about kernels of `function`; `counted` are the steps of each."""
     pairs = zip(kernels, counted, strict=True)
     found = [warning for kernel, steps in pairs for warning in _judge(function, kernel, steps)]
     return tuple(dict.fromkeys(found))
 
 
 def find_slow_open(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[Diagnostic, ...]:
-    """Warnings of kernels of sizes that are left open: of what a GPU does slowly where one size is
-    large and the others are small."""
+    """Warnings about kernels of open sizes that are slow if one size is large and the others are
+    small."""
     found: list[Diagnostic] = []
     symbols, rows = function.symbols(), list_prefixes(function)
     for long in symbols:
@@ -79,7 +78,7 @@ def find_slow_open(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[
 def _bind_long(
     symbols: Sequence[str], long: str, size: int, kernels: Sequence[k.Kernel]
 ) -> tuple[dict[str, int], list[k.Kernel]]:
-    """Sizes of which one is long and the others are 1, and the kernels with these sizes."""
+    """Sizes with one large and the others 1, and the kernels with these sizes."""
     sizes = dict.fromkeys(symbols, 1) | {long: size}
     return sizes, [bind_sizes(kernel, sizes) for kernel in kernels]
 
@@ -90,8 +89,7 @@ def _count_elements(kernel: k.Kernel) -> int:
 
 
 def _find_scans(settled: ir.Function, rows: Container[str]) -> Iterator[Diagnostic]:
-    """Warnings of scans that are done in blocks where sizes are known, and were left open; but for
-    those of whole `rows`."""
+    """Warnings about scans, except over whole `rows`, that would be blocked if sizes were known."""
     for stage, scan in ((stage, find_scan(stage)) for stage in settled.stages):
         if scan is not None and scan.is_worth_it and stage.name not in rows:
             yield Diagnostic(
@@ -112,7 +110,7 @@ def _judge(function: ir.Function, kernel: k.Kernel, steps: Steps | None) -> Iter
         stage = max(stages, key=count_points, default=function.stage(kernel.stages[0]))
         yield _warn_of_serial(stage, steps, threads)
     tables = function.arrays()
-    # Kernels of text, such as sorts, have no passes over points: their stages say what they give.
+    # Kernels from text, such as sorts, have no passes over points.
     for stage in stages if kernel.passes else ():
         points, reduced = count_points(stage), count_reduced(stage)
         each = steps.total / max(1, points // max(1, reduced))
@@ -184,20 +182,20 @@ def _warn_of_choice(stage: ir.Stage, choice: Choice, needed: float) -> Diagnosti
 
 
 def count_points(stage: ir.Stage) -> int:
-    """The points of a stage: of its domain, times those that each of them reduces."""
+    """Number of points of a stage's domain, times points reduced per element."""
     return math.prod(e for e in stage.extents if isinstance(e, int)) * count_reduced(stage)
 
 
 def count_reduced(stage: ir.Stage) -> int:
-    """The points that each element of a stage reduces."""
+    """Number of points reduced per element of a stage."""
     axes = () if stage.reduction is None else stage.reduction.axes
     return math.prod(extent for _, extent in axes if isinstance(extent, int))
 
 
 def find_density(function: ir.Function, stage: ir.Stage) -> float:
-    """The part of a stage's points that take part in its reduction, at some points of its domain:
-    those at which positions alone neither break its guard nor make a factor of it 0. 1 where
-    nothing but elements decides."""
+    """Fraction of a stage's points that contribute to its reduction, by a sample of its domain:
+    points where index-only values neither falsify its guard nor make a factor 0. It is 1 if no
+    value is index-only."""
     facts = IndexFacts(stage, function.arrays())
     guards = [c for c in facts.conditions if facts.known[c]]
     deciding = [*guards, *_list_factors(stage, facts)]
@@ -212,7 +210,7 @@ def find_density(function: ir.Function, stage: ir.Stage) -> float:
         if not isinstance(extent, int) or extent == 0 or most < 1:
             return 1.0
         count = min(extent, most if index.reduced else _SAMPLES)
-        # Each stands for its part of the axis, so that the ends count for no more.
+        # Midpoints of equal intervals, so that the ends have no extra weight.
         places[index] = (2 * np.arange(count, dtype=np.int64) + 1) * extent // (2 * count)
     found = IndexFacts(stage, function.arrays(), places).evaluate(deciding, tuple(places))
     if found is None:
@@ -224,8 +222,8 @@ def find_density(function: ir.Function, stage: ir.Stage) -> float:
 
 
 def _list_factors(stage: ir.Stage, facts: IndexFacts) -> list[int]:
-    """Values of which positions alone say whether they are 0, and which make a point of a sum 0
-    where they are: conditions of choices with a 0, and factors."""
+    """Index-only values that make a summand 0 if they are 0: factors, and conditions of selects
+    with 0."""
     if stage.reduction is None or stage.reduction.combiner != "sum":
         return []
     found: list[int] = []

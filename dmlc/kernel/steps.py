@@ -1,15 +1,15 @@
-"""What the work items of a kernel do, counted without running it: turns of loops, loads, stores.
+"""Estimates of a kernel's dynamic steps and memory traffic, without running it.
 
-Some groups, spread over the launch, stand for all; the last stands for itself. Positions are
-computed for every lane of these groups. Of a loop with many turns the middle one is looked at,
-and counts for all. What depends on elements of tensors is not known here: such a condition
-is taken to hold, and a loop with such an end makes the count unknown. Tables of the function are
-known.
+A sample of groups, spread over the launch, represents all of them; the last one represents itself
+only. Indices are evaluated for every lane of these groups. Of a loop with many iterations, the
+middle one represents all. Values that depend on elements of tensors are unknown, except those of
+the function's tables: such a condition counts as true, and such a loop bound makes the count
+unknown.
 
-A *step* is a load, or a turn of a loop that loads nothing. What the cache of all groups moves is
-counted in *sectors* of 32 bytes: a group asks for a sector once in a turn of a loop, and not again
-in the next turn, since its own cache holds it. What a wave stores goes through to that cache with
-each store. A wave asks the cache of its unit for *lines* of 128 bytes, each once in an access.
+A *step* is a load, or an iteration of a loop without loads. Traffic of the L2 cache is counted in
+*sectors* of 32 bytes: a group requests a sector once in an iteration, and not again in the next
+one, as its L1 cache still holds it. Stores of a wave go through to L2 each time. A wave requests
+*lines* of 128 bytes from its L1 cache, each once per access.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ _GROUPS = 5
 _MOST_LANES = 4096
 _MOST_TURNS = 40
 _PLACE_BITS = 50
-"""Of the numbers of sectors and lines that are told apart: what is further apart than a petabyte
-is the same, where a wave or a group reads both."""
+"""Bits of the numbers of sectors and lines; addresses a petabyte apart are taken for equal."""
 _Value: TypeAlias = Array | None
-"""A value of each lane, or of all; None where it is not known."""
+"""Value of each lane, or of all; None if unknown."""
 
 
 def count_steps(kernel: k.Kernel, tables: Sequence[ir.Table] = ()) -> Steps | None:
-    """The steps of a launch; None where its size is known at run time only."""
+    """Steps of a launch; None if its size is known at run time only."""
     launch = kernel.launch
     if isinstance(launch.count, str):
         return None
@@ -62,23 +61,23 @@ def count_steps(kernel: k.Kernel, tables: Sequence[ir.Table] = ()) -> Steps | No
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Turns:
-    """The turns of a loop."""
+    """Iterations of a loop."""
 
     turns: Array
-    """Of each lane."""
+    """Number of iterations of each lane."""
     first: _Value
-    """Its variable in the first turn."""
+    """The loop's variable in the first iteration."""
     step: int
-    """What is added to it."""
+    """Increment of the variable."""
     fixed: int | None
 
     def find_place(self, turn: Array) -> _Value:
-        """The loop's variable in a turn."""
+        """The loop's variable in an iteration."""
         return None if self.first is None else self.first + self.step * turn
 
 
 class _Sample:
-    """The lanes of some groups, and what is known of the names in sight."""
+    """Lanes of the sampled groups, with the values of visible names."""
 
     def __init__(
         self, kernel: k.Kernel, groups: int, working: int, tables: Mapping[str, Array]
@@ -93,22 +92,22 @@ class _Sample:
         lanes = self._position[k.Geometry.LANE]
         self._position[k.Geometry.SUBGROUP] = lanes // (kernel.launch.subgroup or 1)
         self._lanes = len(chosen) * self._size
-        # The last group is often another case than all the rest, and seldom counts for much.
+        # The last group often differs from all others, and has little weight.
         shares = np.full(len(chosen), (1 - 1 / working) / max(1, len(chosen) - 1))
         shares[-1] = 1 - shares[:-1].sum()
         self._shares = np.repeat(shares / self._size, self._size)
-        """The part of all lanes that each stands for."""
+        """Fraction of all lanes that each lane represents."""
         self._wave_shares = self._shares.reshape(-1, math.gcd(self._size, WAVE)).sum(axis=1)
         self._width = math.gcd(self._size, WAVE)
         numbers = np.arange(self._lanes)
         self._group, self._wave = (
             numbers // count << _PLACE_BITS for count in (self._size, self._width)
         )
-        """The number of each lane's group, and of its wave, before those of sectors and lines."""
+        """Number of each lane's group, and of its wave, shifted to precede a sector or line."""
         self._reading: dict[int, bool] = {}
         """Whether an expression reads memory, by its identity."""
         self._hidden: dict[int, bool] = {}
-        """Whether elements decide what it is."""
+        """Whether an expression depends on elements of tensors, by its identity."""
         self._buffers = {b.name: b.dtype.bytes for b in kernel.buffers}
         self._shared = {a.name for a in kernel.arrays if a.shared}
         self._tables = tables
@@ -118,16 +117,15 @@ class _Sample:
         self._kernel = kernel
         self._is_known = True
         self._touched: dict[str, list[Array]] = {}
-        """By buffer, the sectors that the lanes have come by in this turn of the loop at hand, each
-        with the number of its group."""
+        """By buffer, the sectors accessed in the current iteration, with their groups' numbers."""
         self._is_second = False
-        """Whether this is the second turn of a loop that is looked at, for its sectors alone."""
+        """Whether this is the second iteration that represents a loop, for its sectors alone."""
         self._sectors = 0.0
-        """Those of a group, on average."""
+        """Sectors requested by a group, on average."""
         self._budget = _MOST_TURNS
-        """The turns that are looked at one by one, of a loop and of those in it."""
+        """Number of iterations that may be evaluated one by one, nested loops included."""
         self._inside = np.ones(self._lanes, np.bool_)
-        """The lanes that are in the body around, whatever conditions there are in it."""
+        """Lanes that execute the enclosing body, whatever the conditions in it."""
 
     def run(self) -> Steps:
         who = np.ones(self._lanes, np.bool_)
@@ -149,15 +147,15 @@ class _Sample:
         )
 
     def _average(self, values: Array) -> float:
-        """Over all lanes of the launch."""
+        """Average over all lanes of the launch."""
         return float((values * self._shares).sum())
 
     def _weigh_sectors(self, sectors: Array) -> float:
-        """How many of some sectors there are in a group, on average."""
+        """Average number of the given sectors per group."""
         return float(self._shares[:: self._size][sectors >> _PLACE_BITS].sum() * self._size)
 
     def _take_touched(self) -> dict[str, Array]:
-        """The sectors of this turn, each once, which are then forgotten."""
+        """Distinct sectors of the current iteration; resets them."""
         found = {name: _sort_distinct(np.concatenate(s)) for name, s in self._touched.items()}
         self._touched = {}
         return found
@@ -167,8 +165,8 @@ class _Sample:
     def _count(
         self, statements: Sequence[k.Statement], who: Array, times: Array
     ) -> tuple[Body, Array]:
-        """Statements that the lanes of `who` come to, each so many times; and the steps of each
-        lane at one time."""
+        """Body of statements that the lanes of `who` execute `times` times, and the steps of each
+        lane in one execution."""
         found = _Found()
         steps = np.zeros(self._lanes)
         for statement in statements:
@@ -210,7 +208,7 @@ class _Sample:
         return found.body(), steps
 
     def _count_loop(self, loop: k.For, who: Array, times: Array) -> tuple[Loop, Array]:
-        """A loop, and the steps of each lane that goes through it once."""
+        """A loop, and the steps of each lane in one execution of it."""
         run = self._read_turns(loop)
         outside, around, budget = self._inside, self._touched, self._budget
         most = int(run.turns[who].max()) if who.any() else 0
@@ -236,7 +234,7 @@ class _Sample:
     def _count_turns(
         self, loop: k.For, run: _Turns, turns: range, who: Array, times: Array
     ) -> tuple[Body, Array]:
-        """The body of a loop all of whose turns are looked at."""
+        """Body of a loop, with all iterations evaluated."""
         steps = np.zeros(self._lanes)
         bodies: list[tuple[Body, float]] = []
         often = self._average(times)
@@ -255,7 +253,7 @@ class _Sample:
     def _count_middle(
         self, loop: k.For, run: _Turns, who: Array, times: Array
     ) -> tuple[Body, Array]:
-        """The body of a loop one of whose turns stands for all."""
+        """Body of a loop, represented by its middle iteration."""
         middle = np.maximum(run.turns - 1, 0) // 2
         self._inside, self._touched = who & (run.turns > 0), {}
         self._values[loop.variable.name] = run.find_place(middle)
@@ -273,7 +271,7 @@ class _Sample:
         return body, run.turns * np.maximum(own, 1)
 
     def _count_fresh(self, touched: Mapping[str, Array], before: Mapping[str, Array]) -> float:
-        """The sectors of a group in one turn that it had not in the turn before."""
+        """Sectors of a group in an iteration that were not accessed in the previous one."""
         nothing = np.zeros(0, np.int64)
         return sum(
             self._weigh_sectors(_take_out(sectors, before.get(name, nothing)))
@@ -281,7 +279,8 @@ class _Sample:
         )
 
     def _average_waves(self, turns: Array, who: Array) -> float:
-        """The most turns of a lane of `who`, over the waves that are in the body around."""
+        """Largest number of iterations among a wave's lanes in `who`, averaged over the waves that
+        execute the enclosing body."""
         waves = np.where(who, turns, 0).reshape(-1, self._width).max(axis=1)
         shares = np.where(self._inside, self._shares, 0).reshape(-1, self._width).sum(axis=1)
         return float((waves * shares).sum() / shares.sum()) if shares.any() else 0.0
@@ -291,7 +290,7 @@ class _Sample:
     def _look(
         self, node: k.Expression, who: Array, times: Array, found: _Found, steps: Array
     ) -> None:
-        """Notes what an expression reads, and adds the loads of each lane to its steps."""
+        """Records the loads in an expression, and adds them to each lane's steps."""
         if not self._reads(node):
             return
         if isinstance(node, k.Select):
@@ -314,8 +313,7 @@ class _Sample:
             found.shared += node.array in self._shared
 
     def _reads(self, node: k.Expression) -> bool:
-        """Whether there is anything to note in an expression. Most are looked at in every turn of a
-        loop."""
+        """Whether an expression has loads. Cached, as most are evaluated in every iteration."""
         known = self._reading.get(id(node))
         if known is None:
             reads = isinstance(node, k.Load | k.LoadLocal)
@@ -334,10 +332,10 @@ class _Sample:
         found: _Found,
         unit: int = 0,
     ) -> None:
-        """Notes a load or a store."""
+        """Records a load or a store."""
         place = self._evaluate(index)
         if place is None:
-            # Anywhere: as if every lane had sectors of its own.
+            # Unknown offset: as if every lane had its own sectors.
             place = np.arange(self._lanes) * (SECTOR // self._buffers[buffer])
         begin = np.broadcast_to(place, self._lanes) * (unit or self._buffers[buffer])
         elements, often = size // self._buffers[buffer], np.where(who, times, 0)
@@ -354,14 +352,14 @@ class _Sample:
         found.accesses.append(Access(buffer, size, elements, written, average, lines, stored))
 
     def _count_lines(self, begin: Array, who: Array, often: Array, length: int = LINE) -> float:
-        """The lines, or sectors of that `length`, that a wave asks for where its lanes come by some
-        bytes, each so often."""
+        """Lines, or sectors of `length` bytes, that waves request if lanes access the bytes
+        `begin`, each `often` times."""
         lines = _sort_distinct((self._wave + _cut(begin // length))[who])
         turns = often.reshape(-1, self._width).max(axis=1)
         return float((turns * self._wave_shares)[lines >> _PLACE_BITS].sum())
 
     def _is_hidden(self, node: k.Expression) -> bool:
-        """Whether elements decide what an expression is, whatever is known of locals."""
+        """Whether an expression depends on elements of tensors, whatever is known of locals."""
         known = self._hidden.get(id(node))
         if known is None:
             is_read = isinstance(node, k.Load) and node.buffer not in self._tables
@@ -371,7 +369,7 @@ class _Sample:
         return known
 
     def _evaluate(self, node: k.Expression) -> _Value:
-        """A whole number or a condition of every lane."""
+        """Integer or condition of every lane; None if unknown."""
         dtype = node.type.dtype
         if node.type.lanes > 1 or not (dtype.is_integer or dtype in _COUNTED):
             return None
@@ -415,12 +413,12 @@ class _Sample:
 
 _COUNTED = (DataType.INDEX, DataType.BOOL)
 _LARGEST = np.iinfo(np.int64).max
-"""What positions are counted up to: a larger number is none."""
+"""Largest literal that is evaluated."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Run:
-    """What each lane loads or stores side by side."""
+    """Contiguous bytes that each lane loads or stores."""
 
     end: Array
     bytes: int
@@ -428,7 +426,7 @@ class _Run:
 
 @dataclasses.dataclass(slots=True)
 class _Found:
-    """What statements hold, gathered in order."""
+    """Accumulator of a body's contents, in order."""
 
     accesses: list[Access] = dataclasses.field(default_factory=list[Access])
     barriers: int = 0
@@ -440,10 +438,11 @@ class _Found:
     )
 
     def find_run(self, buffer: str, begin: Array, size: int, written: bool) -> bool:
-        """Whether every lane goes on where it was: compilers make one access of these."""
+        """Whether every lane continues at the end of a previous access; compilers then merge the
+        two."""
         runs = self.runs.setdefault((buffer, written), [])
         for run in runs:
-            # Most differ in the first one.
+            # The first element rules out most.
             may_go_on = run.bytes + size <= _WIDEST and (run.end[:1] == begin[:1]).all()
             if may_go_on and np.array_equal(run.end, begin):
                 run.end, run.bytes = begin + size, run.bytes + size
@@ -452,7 +451,7 @@ class _Found:
         return False
 
     def add(self, body: Body, often: float) -> None:
-        """What a condition holds, which that part of the waves come to."""
+        """Adds the content of a conditional that a fraction `often` of the waves executes."""
         self.accesses += body.accesses
         self.barriers += body.barriers
         self.shared += body.shared
@@ -474,11 +473,11 @@ class _Found:
         )
 
 
-# NumPy's own functions for sets load its masked arrays first, which takes longer than all else.
+# NumPy's set functions import its masked arrays, which takes longer than everything else here.
 
 
 def _sort_distinct(numbers: Array) -> Array:
-    """Numbers in order, each once."""
+    """Distinct numbers, ascending."""
     ordered = np.sort(numbers)
     is_first = np.ones(ordered.size, np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
@@ -486,7 +485,7 @@ def _sort_distinct(numbers: Array) -> Array:
 
 
 def _take_out(numbers: Array, others: Array) -> Array:
-    """Those that are not among others; both in order, each once."""
+    """Numbers without `others`; both ascending and distinct."""
     if not others.size:
         return numbers
     place = np.minimum(np.searchsorted(others, numbers), others.size - 1)

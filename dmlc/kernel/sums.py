@@ -1,4 +1,4 @@
-"""Positions as sums: multiples of what is not known at compile time, and a number."""
+"""Indices as linear combinations of expressions, plus a constant."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Sum: TypeAlias = Affine[k.Expression]
 
 
 def express(place: Sum) -> k.Expression:
-    """A position as an expression."""
+    """Expression of a sum."""
     return place.write(lambda term: term, index, operate)
 
 
 def add_up(position: k.Expression, known: Mapping[str, Sum]) -> Sum:
-    """A position as a sum, as far as that is `known`, by the names of locals."""
+    """Index as a sum, with locals expanded if `known`."""
     match position:
         case k.Literal(value=value):
             return Affine(int(value))
@@ -33,9 +33,9 @@ def add_up(position: k.Expression, known: Mapping[str, Sum]) -> Sum:
 
 
 def note(statement: k.Statement, known: dict[str, Sum]) -> None:
-    """Notes what a statement says of positions, which is all that is `known` where statements are
-    noted in the order in which they stand. A loop's variable is where it starts and a step for each
-    turn, for which the variable stands in sums: these serve to compare places."""
+    """Records an index local's definition in `known`; statements must be noted in order. A loop's
+    variable is its start plus the step times an iteration count, for which the variable itself
+    stands; such sums serve to compare indices."""
     match statement:
         case k.Let(local=k.Local(name=name, type=k.INDEX), value=value):
             known[name] = add_up(value, known)
@@ -48,15 +48,14 @@ def note(statement: k.Statement, known: dict[str, Sum]) -> None:
             pass
 
 
-def find_rest(place: Sum, multiple: int, known: Mapping[str, Sum]) -> int | None:
-    """What a position leaves over of a `multiple`, a power of two: 0 to `multiple` - 1, where that
-    is the same whatever the position is; None where it may not be."""
-    return _Rests(known).find_sum(place, multiple)
+def find_remainder(place: Sum, multiple: int, known: Mapping[str, Sum]) -> int | None:
+    """Remainder of an index modulo `multiple`, a power of two, if it is the same for all its
+    values; else None."""
+    return _Remainders(known).find_sum(place, multiple)
 
 
-class _Rests:
-    """The remainders of terms, each found once: terms share parts, whose number doubles with each
-    choice between two sums of the same local."""
+class _Remainders:
+    """Remainders of terms, cached: shared terms would otherwise be visited exponentially often."""
 
     def __init__(self, known: Mapping[str, Sum]) -> None:
         self._known = known
@@ -65,7 +64,7 @@ class _Rests:
     def find_sum(self, place: Sum, multiple: int) -> int | None:
         rest = place.constant
         for term, step in place.factors:
-            # Of a term that is multiplied, less needs to be known.
+            # Of a term with a factor, fewer low bits matter.
             left = self._find_term(term, multiple // math.gcd(step, multiple))
             if left is None:
                 return None
@@ -73,7 +72,7 @@ class _Rests:
         return rest % multiple
 
     def _find_term(self, term: k.Expression, multiple: int) -> int | None:
-        """The remainder of a term that is no sum."""
+        """Remainder of a term that is no sum."""
         if multiple == 1:
             return 0
         if (term, multiple) not in self._found:

@@ -1,7 +1,7 @@
-"""What a kernel's shape depends on: the device profile and the limits of an output language.
+"""Parameters of schedules: the device profile, and the limits of an output language.
 
-Both are frozen values. Nothing here asks a device anything, so that a kernel is decided by what
-the user asked for alone, and compiles to the same bytes on every machine.
+Both are frozen values. No device is queried, so that kernels depend on the user's request alone,
+and compile to the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from dmlc.source import Span, UnknownNameError, unknown_name
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """What a row of the schedule table is looked up by: what some stages are to a device."""
+    """Key of some stages in the schedule table."""
 
     kind: str
-    """Their kernel class, such as `product`."""
+    """Kernel class, such as `product`."""
     dtype: DataType
-    """The type of the largest tensor that they read or store."""
+    """Type of the largest tensor that they read or store."""
     size: int | None
-    """The outputs of a product, or else the elements of that tensor; None where that is known at
-    run time only."""
+    """Number of outputs of a product, or else of that tensor's elements; None if known at run time
+    only."""
     batches: int = 1
     rows: int = 0
-    """Of a product."""
+    """Rows of a product."""
     columns: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the schedule table: numbers of rules for kernels of a class on a device."""
+    """A row of the schedule table: parameters of rules for kernels of a class on a device."""
 
     device: str
     kind: str
     dtype: DataType | None
-    """None: any type of up to 32 bits."""
+    """Data type; None: any type of at most 32 bits."""
     first: int
-    """The power of two from which sizes are the row's."""
+    """Exponent of the power of two at which its range of sizes starts."""
     last: int | None
-    """The power of two from which they are no more; None: there is none."""
+    """Exponent of the power of two at which its range ends, exclusive; None: unbounded."""
     numbers: tuple[tuple[str, int | tuple[int, ...]], ...]
-    """Fields of `Profile`, and their values."""
+    """Fields of `Profile`, with their values."""
     text: str
     """The row on one line."""
     span: Span = dataclasses.field(compare=False)
@@ -54,12 +54,12 @@ class Row:
 
     @property
     def is_for_all(self) -> bool:
-        """Whether sizes do not matter."""
+        """Whether it applies to all sizes."""
         return self.first == 0 and self.last is None
 
     def suits(self, subject: Subject) -> bool:
-        """Whether it is for a kernel. Tiles are for no product of which they would compute more
-        than twice the outputs."""
+        """Whether it applies to a kernel. Tiles do not apply to products of which they would
+        compute more than twice the outputs."""
         most = subject.dtype.bytes
         if self.kind != subject.kind or (self.dtype or subject.dtype) is not subject.dtype:
             return False
@@ -79,89 +79,90 @@ class Row:
 
 
 WORD_BYTES = 4
-"""The bytes of a type, at most, that rows for any type are for: tiles of them are as large as the
-table says."""
+"""Largest element size in bytes of rows for any type: tiles have the table's size for these."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """How work is cut up on a kind of device."""
+    """Parameters of schedules for a kind of device."""
 
     name: str
     group_size: int
     """Work items per group."""
     per_item: int
-    """Elements that one work item computes (about, where they are not in one run)."""
+    """Elements per work item (approximate if they are not one run)."""
     lanes: int
-    """Elements per vector; 1 where each work item works on scalars."""
+    """Elements per vector; 1 if work items are scalar."""
     streaming_bytes: int | None
-    """Stores pass the caches by once a kernel touches this many bytes of memory; None: never."""
+    """Footprint in bytes from which a kernel's stores bypass the caches; None: never."""
     groups: int
-    """Work groups that keep the device busy: with fewer, large reductions are reduced in pieces."""
+    """Work groups that keep the device busy; with fewer, large reductions are split into chunks."""
     piece: int
-    """Points that one work group reduces at least, before they are shared out in pieces."""
+    """Smallest number of points per work group before a reduction is split."""
     row: int
-    """Elements of a line buffer, at most: a row of a reduction that another reduces along; 0:
-    none."""
+    """Largest number of elements of a line buffer, which holds a row of one reduction for another;
+    0: none."""
     bytes_per_operation: float
     """Bytes that memory moves in the time of one addition."""
     launch_bytes: int
-    """Bytes that memory moves in the time it takes to launch one more kernel."""
+    """Bytes that memory moves in the time of one more launch."""
     cached_bytes: int
-    """Bytes that a work group can read again without going to memory."""
+    """Bytes that a work group can read again from caches."""
     held: int
-    """Elements that a work item holds in registers, at most, from one pass over a row to the next,
-    and from row to row; 0: none."""
+    """Largest number of elements that a work item keeps in registers between passes over a row, and
+    between rows; 0: none."""
     holding: int
-    """Work items of a group, at most, where they hold rows."""
+    """Largest number of work items of a group that keeps rows in registers."""
     online: int
-    """Rows of scores, at least, that one kernel reduces online, each lane a row; 0: none."""
+    """Smallest number of rows of scores that one kernel reduces online, one row per lane; 0:
+    none."""
     online_run: int
-    """And as many of them, at least, that read the same keys: a group takes no others together."""
+    """Smallest number of these rows that read the same keys, as a group takes no others
+    together."""
     again_size: int
-    """Elements of a query, or of a value, at most, where several kernels compute scores again:
-    longer ones take longer than memory does. On a GPU, gradients of 96 and 128 were modelled to
-    take 1.6 and 2.4 times as long so."""
+    """Largest number of elements of a query or value for which several kernels recompute scores:
+    for longer ones that takes longer than memory. On a GPU, gradients of 96 and 128 were modelled
+    to take 1.6 and 2.4 times as long."""
     walks: bool = False
-    """Whether a work item may walk all points of a row, and put each where it belongs."""
+    """Whether a work item may visit all points of a row in sequence, and scatter them."""
     vectors: int = 4
-    """Vectors of a work item of element-wise work, at most: what it has loaded before it computes
-    is what memory is asked for at a time."""
+    """Largest number of vectors per work item of element-wise work: as many loads are in flight at
+    once."""
     columns: int = 32
-    """Neighbouring outputs of a reduction in a group, where they are neighbours in memory: a cache
-    line of floats, or two."""
+    """Adjacent outputs of a reduction in a group, if contiguous in memory: a cache line of floats,
+    or two."""
     points: int = 4
-    """Points, or vectors of them, that a work item reduces at least before more of them share an
-    output; and those that it reads before it adds the first."""
+    """Smallest number of points, or vectors of points, that a work item reduces before more items
+    share an output; it loads as many before it adds the first."""
     fill: int = 1024
-    """Groups that fill a large device: while there are fewer, more work items share an output."""
+    """Number of groups that fill a large device; with fewer, more work items share an output."""
     tile: tuple[int, ...] = ()
-    """Rows and columns of a product's tile, those of a work item, points of it, and 1 where the
-    next tile is read ahead; empty: what suits the sizes."""
+    """Rows and columns of a product's tile, rows and columns per work item, points, and 1 if
+    pipelined; empty: chosen by the sizes."""
     panel: tuple[int, int, int] = (192, 256, 256)
-    """The most rows and columns of a work item's tile of a product, and points of its panels: two
-    panels and the sums take less than half a megabyte, and the part of them that a block goes over
-    stays in the first cache."""
+    """Largest rows and columns of a work item's tile of a product, and points of its panels: two
+    panels and the sums take less than half a megabyte, and the part that a block uses stays in the
+    L1 cache."""
     device_class: str = ""
-    """The device class that a caller names, such as `nvidia.sm_90`; empty: none."""
+    """Device class named by the caller, such as `nvidia.sm_90`; empty: none."""
     rows: tuple[Row, ...] = ()
-    """Rows of the schedule table that may serve, the first that suits a kernel before others."""
+    """Applicable rows of the schedule table, in order of precedence."""
     taken: Taken = ()
-    """What sizes that are left open are taken for: kernels are right for all, and suit these."""
+    """Assumed values of open sizes: kernels are correct for all sizes, and suit these."""
     bounds: Taken = ()
-    """What sizes that are left open are at most, in the version that is compiled."""
+    """Upper bounds of open sizes in the version being compiled."""
 
     @property
     def per_group(self) -> int:
-        """Elements that one work group computes."""
+        """Elements per work group."""
         return self.group_size * self.per_item
 
     def find_row(self, subject: Subject) -> Row | None:
-        """The row of the schedule table for a kernel; None where there is none."""
+        """First row of the schedule table that applies to a kernel; None if there is none."""
         return next((row for row in self.rows if row.suits(subject)), None)
 
     def take_row(self, row: Row) -> Profile:
-        """The profile with the numbers of a row, and no rows."""
+        """Profile with the parameters of a row, and without rows."""
         return dataclasses.replace(self, **dict(row.numbers), rows=())
 
 
@@ -212,7 +213,7 @@ PROFILES: tuple[Profile, ...] = (CPU, GPU)
 
 
 def find_profile(name: str) -> Profile:
-    """The profile of that name. Raises `UnknownNameError`, naming those there are."""
+    """Profile of that name. Raises `UnknownNameError` with the known names."""
     for profile in PROFILES:
         if profile.name == name:
             return profile
@@ -221,54 +222,54 @@ def find_profile(name: str) -> Profile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """What one kernel of an output language can address."""
+    """Limits of an output language on one kernel."""
 
     target: str
     buffers: int
-    """Buffers per kernel."""
+    """Largest number of buffers per kernel."""
     buffers_reason: str
     elements: int
-    """The number of elements a buffer can be indexed by, rounding to whole groups included."""
+    """Largest number of elements of a buffer, including the padding to whole groups."""
     elements_reason: str
     index_bits: int
-    """The widest index the language can use."""
+    """Width of the widest index type, in bits."""
     row: int | None
-    """Groups along one dimension of a launch; None where there is no such limit."""
+    """Largest number of groups along one dimension of a launch; None: unlimited."""
     word_types: tuple[DataType, ...] = ()
-    """Types that buffers hold two to a word of 32 bits, and kernels store word by word."""
+    """Types stored two to a 32-bit word, always word by word."""
     pair_types: tuple[DataType, ...] = ()
-    """Types that buffers hold two to a word of 32 bits, and kernels store word by word where all
-    that a kernel stores of one lies together, and else atomically."""
+    """Types stored two to a 32-bit word: word by word if all stores of a tensor allow it, and else
+    atomically."""
     packed_types: tuple[DataType, ...] = ()
-    """Types that buffers hold several of to a word of 32 bits, those among them."""
+    """Types stored several to a 32-bit word, those above included."""
     joined_types: tuple[DataType, ...] = ()
-    """Types that buffers hold two to a word of 32 bits where all vectors of one have 16 bytes."""
+    """Types stored two to a 32-bit word if all vectors of a tensor have 16 bytes."""
     vector_lanes: int = 0
-    """The lanes of the vectors that buffers and arrays are made of where they are accessed in
-    vectors: 1 where a language is given none, 0 where vectors of any size lie anywhere."""
+    """Lanes of the vectors that buffers and arrays are made of if accesses are vectors: 1 if the
+    language gets no vectors, 0 if vectors of any length may be unaligned."""
     buffer_lanes: int | None = None
-    """The same of buffers alone, where these are not as arrays are."""
+    """The same for buffers alone, if it differs from arrays."""
     group_size: int = 256
-    """Work items of a group, at most: devices are not asked."""
+    """Largest number of work items of a group; devices are not asked."""
     shared_bytes: int = 1 << 14
-    """Memory of a group, at most, of one that is larger than the profile has them."""
+    """Largest shared memory of a group, in bytes."""
     has_wide_positions: bool = True
-    """Whether signed positions may have 64 bits."""
+    """Whether signed indices may have 64 bits."""
     instruction: Instruction | None = None
-    """The matrix instruction that products may be made by; None: none."""
+    """Matrix instruction for products; None: none."""
     unrolls: bool = False
-    """Whether compilers write out the loops that they are asked to, and then keep in registers the
-    arrays that these go over."""
+    """Whether compilers unroll the loops that they are asked to, and then keep the arrays indexed
+    by these in registers."""
     precise: frozenset[str] | None = None
-    """The operations through which a named local pins how its operands are rounded, where the
-    language pins it for named locals only. None where all arithmetic is rounded as written."""
+    """Operations for which naming the result makes the rounding of operands exact, in a language
+    that guarantees it for named locals only. None if all arithmetic is rounded as written."""
 
     @property
     def whole_lanes(self) -> int:
-        """The lanes of the vectors that buffers are made of."""
+        """Lanes of the vectors that buffers are made of."""
         return self.vector_lanes if self.buffer_lanes is None else self.buffer_lanes
 
 
 RUN_TIME_COUNT = 2**31 - 1
-"""The largest element count given at run time: one source serves every count up to it, with
-32-bit indices that cannot wrap while the last group is rounded up."""
+"""Largest element count given at run time: one source serves every count up to it, with 32-bit
+indices that cannot wrap when the last group is rounded up."""

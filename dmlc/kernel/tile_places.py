@@ -1,9 +1,9 @@
-"""Settles quotients of places in the loops that fill tiles.
+"""Simplifies quotients and remainders in loops that fill shared tiles.
 
-The points of a tile are counted from where it starts. Where that is a multiple of 16, and a tile
-has 16 of them, all have the same quotient by 64, and their remainders are that of the first one and
-how far they are from it. A tile of a convolution's windows then has one position in the window, and
-one condition for all of its channels.
+Points of a tile are numbered from the tile's first index. If that is a multiple of 16 and the tile
+has 16 points, all have the same quotient by 64, and their remainders differ as the points do. A
+tile of a convolution's windows then has one window position, and one bounds check, for all of its
+channels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dmlc.kernel.sums import Sum, add_up, express
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Range:
-    """The least and the greatest that a position can be, and a number it is a multiple of."""
+    """Interval of an index, and a number that divides it."""
 
     low: int
     high: int
@@ -29,7 +29,7 @@ class _Range:
 
 
 def settle_places(kernel: k.Kernel) -> k.Kernel:
-    """The same kernel, with fewer quotients where its work groups fill tiles."""
+    """Kernel with fewer quotients where work groups fill tiles."""
     launch = kernel.launch
     count = launch.count if isinstance(launch.count, int) else None
     groups = None if count is None else _Range(0, -(-count // launch.per_group) - 1, 1)
@@ -45,7 +45,7 @@ class _Places:
         self, statements: Sequence[k.Statement], sums: Mapping[str, Sum],
         ranges: Mapping[str, _Range], fills: bool,
     ) -> tuple[k.Statement, ...]:  # fmt: skip
-        """The statements with settled quotients, where they are in a loop that `fills` tiles."""
+        """Statements with simplified quotients if they are in a loop that `fills` tiles."""
         known, bounds, made = dict(sums), dict(ranges), list[k.Statement]()
 
         def change(expression: k.Expression) -> k.Expression:
@@ -88,8 +88,8 @@ class _Places:
     def _part(
         self, left: k.Expression, by: int, known: Mapping[str, Sum], ranges: Mapping[str, _Range]
     ) -> tuple[k.Expression, k.Expression] | None:
-        """The quotient and the remainder of a position, from those of its parts; None where nothing
-        is won."""
+        """Quotient and remainder of an index, computed from those of its terms; None if that gains
+        nothing."""
         place = add_up(left, known)
         if by < 2 or place.constant < 0:
             return None
@@ -126,7 +126,7 @@ class _Places:
         return add(*quotients, quotient), remainder
 
     def _measure(self, value: k.Expression, ranges: Mapping[str, _Range]) -> _Range | None:
-        """What is known of a position; None where nothing is."""
+        """Range of an index; None if unknown."""
         match value:
             case k.Literal(value=number):
                 return _Range(int(number), int(number), abs(int(number)))

@@ -1,8 +1,8 @@
-"""Checks a kernel: types, scopes, access to buffers, barriers that all items of a group meet, and
-positions that `bounds` knows to be outside.
+"""Verifier of the kernel IR: types, scopes, access rights, uniform barriers, and indices that
+`bounds` proves to be out of bounds.
 
-Whatever makes or changes a kernel has this run after it. What needs values, such as a race between
-work items or a position that depends on elements, `interpret` finds.
+It runs after every step that makes or changes a kernel. Faults that need values, such as races and
+data-dependent indices, are left to `interpret`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def verify_kernel(
     *,
     is_named: bool = True,
 ) -> None:
-    """Raises `InternalError`, naming the step that broke it, where a kernel breaks a rule. Reads
-    and writes of buffers are held to the number of elements that `sizes` has of each. In a kernel
-    that is not named for good, one local may hide another, and positions are not looked at."""
+    """Raises `InternalError`, naming the step, if a kernel breaks a rule. Buffers have `sizes`
+    elements. Without `is_named`, before names are final, locals may hide each other, and bounds are
+    not checked."""
     _Verifier(kernel, step, is_named).run(sizes)
 
 
 _ITEM = f"{NUMBER}item"
-"""Among the names of locals it stands for what differs between items by itself."""
+"""Stands among names of locals for the number of the work item."""
 
 
 class _Verifier:
@@ -48,17 +48,17 @@ class _Verifier:
         self._matrices = {m.name: m for m in kernel.matrices}
         self._declared = {*self._buffers, *self._arrays, *self._scalars, *self._matrices}
         self._known: dict[str, k.Type] = {}
-        """The locals in sight."""
+        """Types of the visible locals."""
         self._variables: set[str] = set()
-        """Those of them that may be assigned."""
+        """Visible locals that may be assigned."""
         self._sources: set[str] = set()
-        """What the expressions of the statement at hand depend on: locals, and `_ITEM`."""
+        """Dependencies of the current statement's expressions: locals, and `_ITEM`."""
         self._depends: dict[int, set[str]] = {}
-        """The same of each statement, by its identity."""
+        """Dependencies of each statement, by its identity."""
         self._varying: set[str] = {_ITEM}
-        """What may differ between the items of a group."""
+        """Names whose values may differ between the items of a group."""
         self._assigned: set[str] = set()
-        """Locals that are given values more than once."""
+        """Locals that are assigned more than once."""
         self._statement: k.Statement | None = None
 
     def run(self, sizes: Mapping[str, int]) -> None:
@@ -84,7 +84,7 @@ class _Verifier:
         waits = kernel.matrices or any(isinstance(s, k.Barrier) for s in each)
         before: tuple[set[str], set[str]] | None = None
         while launch.group_size > 1 and waits and before != (self._varying, self._assigned):
-            # What is assigned later in a loop counts where it is read earlier.
+            # An assignment later in a loop affects reads earlier in it.
             before = set(self._varying), set(self._assigned)
             self._note_varying(kernel.body, varies=False)
         if not self._is_named:
@@ -97,15 +97,15 @@ class _Verifier:
     # What differs between items ------------------------------------------------------------
 
     def _note_varying(self, statements: Sequence[k.Statement], *, varies: bool) -> None:
-        """Notes the locals that may differ between items, and fails where a barrier hangs on
-        them."""
+        """Records locals that may differ between items, and fails at a barrier under divergent
+        control flow."""
         for statement in statements:
             match statement:
                 case k.Let(local=local):
                     if self._varies(statement):
                         self._varying.add(local.name)
                     elif local.name not in self._assigned:
-                        # A local of that name in another scope is none of its business.
+                        # A local of the same name in another scope may differ.
                         self._varying.discard(local.name)
                 case k.Variable(local=local):
                     self._assigned.add(local.name)
@@ -139,7 +139,7 @@ class _Verifier:
                     pass
 
     def _varies(self, statement: k.Statement) -> bool:
-        """Whether items of a group may have different values of a statement's expressions."""
+        """Whether a statement's expressions may differ between items of a group."""
         return not self._depends[id(statement)].isdisjoint(self._varying)
 
     # Statements ---------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class _Verifier:
                 self._known = outside
 
     def _check_rows(self, statement: k.LoadMatrix | k.StoreMatrix) -> None:
-        """A matrix and the memory that holds its rows have one type."""
+        """Checks that a matrix fits the memory that holds its rows."""
         name, matrix = statement.array, self._matrix(statement.matrix)
         is_store = isinstance(statement, k.StoreMatrix)
         is_array = name in self._arrays
@@ -252,8 +252,7 @@ class _Verifier:
         return buffer
 
     def _check_whole(self, memory: k.Buffer | k.Array, type: k.Type, part: int) -> None:
-        """What is read and stored of a buffer or an array of vectors is one of these, or has as
-        many lanes as a `part` that may be taken."""
+        """Checks that an access moves a whole vector, or `part` lanes."""
         if memory.lanes > 1 and type.lanes not in (memory.lanes, part):
             whole = show_type(k.Type(memory.dtype, memory.lanes))
             self._fail(f"'{memory.name}' holds {whole}, and {type.lanes} elements are taken")
@@ -269,7 +268,7 @@ class _Verifier:
         for operand in list_operands(expression):
             self._check(operand)
         made = expression.type
-        match expression:  # What is most common comes first.
+        match expression:  # The most common cases come first.
             case k.Operate(operation=operation, operands=operands):
                 first = operands[0].type
                 for operand in operands[1:]:
@@ -341,7 +340,7 @@ class _Verifier:
                     self._fail(f"a shuffle of lanes {lanes} of two {show_type(first.type)}")
 
     def _check_literal(self, dtype: DataType, value: bool | int | float) -> None:
-        # What is no f32 is rounded by some output languages, and not by others.
+        # Output languages differ in rounding a literal that is no f32.
         if dtype is DataType.FLOAT32 and not is_float32(value):
             self._fail(f"{value} is no f32")
         if dtype.is_float or dtype is DataType.BOOL:
@@ -352,12 +351,12 @@ class _Verifier:
             self._fail(f"{value} is no {dtype.short}")
 
     def _expect(self, expression: k.Expression, type: k.Type) -> None:
-        """A part of the statement or expression at hand has a type."""
+        """Checks the type of an expression."""
         if expression.type is not type and expression.type != type:
             self._fail(f"{show_type(expression.type)} stands where {show_type(type)} must")
 
     def _agree(self, expression: k.Expression, dtype: DataType, lanes: int = 1) -> None:
-        """What an expression says of itself is what its parts make it."""
+        """Checks that an expression's declared type is the one that its operands imply."""
         own = expression.type
         if own.dtype is not dtype or own.lanes != lanes:
             made = show_type(k.Type(dtype, lanes))

@@ -1,8 +1,8 @@
-"""How a stage's body uses positions: which reads move evenly, and how far positions go.
+"""Analysis of the indices in a stage's body: affine loads, and intervals of indices.
 
-A position is *even* along the indices it depends on where it is a sum of them, each times a
-constant that is not negative, and a constant: then strides and an offset say it all. Every other
-position is a value that a kernel computes. What a kernel makes of either is not decided here.
+An index is *even* along the indices it depends on if it is a sum of these, each times a
+non-negative constant, plus a constant: strides and an offset then describe it. Every other index is
+a value that a kernel computes.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from dmlc.sizes import Measure
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Positions:
-    """What is known of the positions in one body."""
+    """Facts about the indices in one body."""
 
     ranges: tuple[Interval, ...]
-    """Of each value that is an INDEX, wherever the guard holds or not."""
+    """Interval of each INDEX value, regardless of the guard."""
     needed: frozenset[int]
-    """The values that must be computed: all but those that only serve to read evenly."""
+    """Values that must be computed: all except those used by even indices alone."""
     sizes: Mapping[str, tuple[ir.Extent, ...]]
-    """Of the tensors read."""
+    """Extents of the tensors read."""
     forms: tuple[Affine[ir.Index] | None, ...]
     along: Mapping[tuple[int, str], bool]
-    """Whether a position lies inside an axis of open size, with no help from the guard."""
+    """Whether an index is in bounds of an axis of open size, regardless of the guard."""
 
     def is_inside(self, load: ir.Load, position: int) -> bool:
-        """Whether a position of a load is inside the tensor, with no help from the guard."""
+        """Whether an index of a load is in bounds, regardless of the guard."""
         return all(
             self.is_within(number, size)
             for number, size in zip(load.indices, self.sizes[load.tensor], strict=True)
@@ -46,14 +46,14 @@ class Positions:
         )
 
     def is_within(self, number: int, size: ir.Extent) -> bool:
-        """Whether a value is a position inside an axis of that size, guarded or not."""
+        """Whether a value is a valid index along an axis of that size, regardless of the guard."""
         if isinstance(size, str):
             return self.along[number, size]
         return is_within(self.ranges[number], max(size, 1))
 
     def list_forms(self, load: ir.Load) -> tuple[Affine[ir.Index] | None, ...]:
-        """For each axis of a load the position as a sum, where it moves evenly and is inside. Along
-        an axis whose stride is known at run time only it begins at 0, for offsets are numbers."""
+        """Affine form of each index of a load, if it is even and in bounds; else None. Along an
+        axis of run-time stride, the form must start at 0, as offsets are numbers."""
         found: list[Affine[ir.Index] | None] = []
         extents = self.sizes[load.tensor]
         for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
@@ -70,7 +70,7 @@ class Positions:
 
 
 def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
-    """The positions of a stage's body."""
+    """Facts about the indices in a stage's body."""
     body, tensors = stage.body, function.tensors()
     read = (tensors[load.tensor] for load in body.loads())
     numbers = number_ranges(each for each in read if isinstance(each, ir.Stage))
@@ -96,8 +96,8 @@ def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
 
 
 def join_digits(body: ir.Body, terms: Sequence[tuple[int, Measure]]) -> list[tuple[int, Measure]]:
-    """Positions times steps, whose sum is an offset, with the digits of a number put together:
-    `(v / 4) * 12 + (v % 4) * 3` is `v * 3`. Each term is the number of a value, and its step."""
+    """Terms of an offset (value number and stride), with the digits of a number recombined:
+    `(v / 4) * 12 + (v % 4) * 3` is `v * 3`."""
     found = list(terms)
     while (pair := _find_digits(body, found)) is not None:
         high, low, whole = pair
@@ -109,7 +109,7 @@ def join_digits(body: ir.Body, terms: Sequence[tuple[int, Measure]]) -> list[tup
 def _find_digits(
     body: ir.Body, terms: Sequence[tuple[int, Measure]]
 ) -> tuple[int, int, int] | None:
-    """Two terms, of a quotient and of what is over of it, and the number that is divided."""
+    """Two terms that are a quotient and the remainder of the same number, and that number."""
     for low, (over, step) in enumerate(terms):
         (value, size, count), remainder = find_part(body, over), body.instructions[over]
         is_last = isinstance(remainder, ir.Apply) and remainder.operation.name == "mod"
@@ -127,7 +127,7 @@ def _find_digits(
 def _find_along(
     stage: ir.Stage, sizes: Mapping[str, tuple[ir.Extent, ...]]
 ) -> dict[tuple[int, str], bool]:
-    """Which positions lie inside axes of open sizes at every point, guarded or not."""
+    """Which indices are in bounds of axes of open size at every point, regardless of the guard."""
     asked = {
         (number, size): None
         for load in stage.body.loads()
@@ -142,16 +142,15 @@ def _find_along(
 
 
 def _divides_by_size(body: ir.Body, instruction: ir.Instruction) -> bool:
-    """Whether a value is a quotient, or what is over of one, by a size that is known at run time
-    only."""
+    """Whether a value is a quotient or remainder by a run-time size."""
     if not isinstance(instruction, ir.Apply) or instruction.operation.name not in ("div", "mod"):
         return False
     return isinstance(body.instructions[instruction.operands[1]], ir.Symbol)
 
 
 def find_ranges(stage: ir.Stage, tables: Mapping[str, Interval]) -> tuple[Interval, ...]:
-    """The interval of each INDEX value, over all points. What intervals cannot tell is
-    evaluated, if it can be."""
+    """Interval of each INDEX value over all points: by interval analysis, then by evaluation where
+    possible."""
     facts = IndexFacts(stage)
     ranges, found = Ranges(stage, tables), list[Interval]()
     for number, instruction in enumerate(stage.body.instructions):

@@ -1,8 +1,8 @@
-"""The state of a reduction: what it holds, how a point enters it, and how two become one.
+"""Accumulators of reductions: their slots, how a point is combined, and how two are merged.
 
-A state is one value; where the combiner gives a position, the most extreme value so far and the
-number of its point. BOOL is gathered as INT32, 0 and 1, which every language has vectors and
-arrays of. States merge in any order, but floating-point sums round by it: the schedules fix it.
+A state is one value; for argmin and argmax, the most extreme value so far and the number of its
+point. BOOL is accumulated as INT32, 0 and 1, which every language has in vectors and arrays. States
+may be merged in any order, but float sums depend on it: schedules fix it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _BOOLEAN = {"any": "max", "all": "min"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slot:
-    """One part of a state, and what it is before any point."""
+    """One component of a state, with its initial value."""
 
     dtype: DataType
     first: bool | int | float
     suffix: str
-    """Of its name."""
+    """Suffix of its name."""
 
 
 def is_positional(reduction: Reduction) -> bool:
@@ -38,7 +38,8 @@ def is_positional(reduction: Reduction) -> bool:
 
 
 def list_slots(reduction: Reduction, place: DataType | None = None) -> tuple[Slot, ...]:
-    """The parts of a state. `place` is the type of the points' numbers, where it has any."""
+    """Components of a state. `place` is the type of the points' numbers, if the combiner needs
+    them."""
     if place is not None:
         extreme = combiner_identity(reduction.combiner.removeprefix("arg"), reduction.dtype)
         none = int(np.iinfo(place.dtype).max)
@@ -51,21 +52,21 @@ def list_slots(reduction: Reduction, place: DataType | None = None) -> tuple[Slo
 
 
 def start(slot: Slot, lanes: int = 1) -> k.Expression:
-    """The state before any point."""
+    """Initial value of a slot."""
     return widen(k.Literal(k.Type(slot.dtype), slot.first), lanes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Product:
-    """A point of a sum of products, or as many as the factors have lanes: it takes part where
-    `guard` holds, and is added before it is rounded."""
+    """A point of a sum of products, or a vector of points: added by fused multiply-add where
+    `guard` is true."""
 
     factors: Sequence[k.Expression]
     guard: k.Expression | None
 
 
 State: TypeAlias = Sequence[k.Expression] | Product
-"""What enters the state of a reduction: that of some points, or a point."""
+"""Operand of a merge: another state, or a point."""
 
 
 def count_lanes(state: State) -> int:
@@ -79,7 +80,7 @@ def contribute(
     guard: k.Expression | None,
     place: k.Expression | None,
 ) -> State:
-    """What one point brings, or as many as its `values` have lanes."""
+    """Contribution of one point, or of a vector of points."""
     if len(values) > 1:
         return Product(values, guard)
     (value,) = values
@@ -96,7 +97,7 @@ def contribute(
 
 
 def combine(combiner: str, total: k.Expression, values: Sequence[k.Expression]) -> k.Expression:
-    """A value, or a product of FLOAT32 that is not rounded before, enters a total."""
+    """Value, or FLOAT32 product by fused multiply-add, combined with a total."""
     if len(values) == 2 and total.type.dtype is DataType.FLOAT32:
         return operate("fma", *values, total)
     value = values[0] if len(values) == 1 else operate("mul", *values)
@@ -111,9 +112,9 @@ def merge(
     *,
     in_order: bool = False,
 ) -> tuple[list[k.Statement], tuple[k.Expression, ...]]:
-    """Two states as one, with the statements it takes first. Of equal extremes the one with the
-    lower number stays, and a NaN is more extreme than any number. What comes `in_order` has the
-    higher number."""
+    """Two states merged, and the statements that this takes first. Of equal extremes, the one with
+    the lower number stays, and a NaN is more extreme than any number. With `in_order`, `other` has
+    the higher number."""
     if isinstance(other, Product):
         made = combine(reduction.combiner, mine[0], other.factors)
         return [], (
@@ -129,8 +130,8 @@ def merge(
         statements.append(k.Let(local, value))
         value = local
     if in_order:
-        # A NaN compares with nothing: what comes stays out only where it is compared and beaten, or
-        # a NaN is there.
+        # Comparisons with NaN are false: a new value is rejected only if it is compared and worse,
+        # or if the current value is NaN.
         stays = operate("le" if reduction.combiner == "argmin" else "ge", mine[0], value)
         if reduction.dtype.is_float:
             stays = operate("or", stays, operate("isnan", mine[0]))
@@ -160,15 +161,15 @@ def _choose(
 
 
 def _none(place: k.Expression) -> k.Expression:
-    """The number that stands for no point."""
+    """Number that means no point."""
     dtype = place.type.dtype
     last = int(np.iinfo(dtype.dtype).max)
     return widen(k.Literal(k.Type(dtype), last), place.type.lanes)
 
 
 def begin(reduction: Reduction, slots: Sequence[Slot], lanes: int) -> list[k.Expression]:
-    """The state before any point, where all points come one after the other. Where none is left
-    out the first one is the place, unless another beats what is there before any."""
+    """Initial state of a reduction in order of the points. If no point is excluded, the number of
+    the first point is the initial one, unless another point beats the initial value."""
     made = [start(slot, lanes) for slot in slots]
     if is_positional(reduction) and reduction.guard is None:
         made[1] = start(dataclasses.replace(slots[1], first=0), lanes)
@@ -178,8 +179,8 @@ def begin(reduction: Reduction, slots: Sequence[Slot], lanes: int) -> list[k.Exp
 def finish(
     reduction: Reduction, state: Sequence[k.Expression], dtype: DataType, *, in_order: bool = False
 ) -> k.Expression:
-    """The value that a state stands for, in the compute type `dtype`. `in_order` says that it began
-    as `begin` has it."""
+    """Result of a state, in the compute type `dtype`. `in_order` means that it started with
+    `begin`."""
     lanes = state[0].type.lanes
     if is_positional(reduction):
         found = place = state[1]

@@ -1,11 +1,10 @@
 """Recognizes contractions in index notation: a sum of products of two factors, such as a matrix
-product or a convolution with its gradients, whatever operator wrote it.
+product or a convolution and its gradients, whatever operator wrote it.
 
-Each dimension of the outputs moves one of the factors, which makes them rows and columns, or both,
-which makes a batch; the points that are summed may move both. A factor is any scalar work, so that
-what comes before a product is computed where an operand is read. The conditions of a guard are
-those of the factor whose points they leave out: it is 0 there, and adds nothing. How a contraction
-is cut into tiles, `schedule` says.
+Dimensions of the outputs on which one factor depends are rows or columns; those on which both
+depend are a batch. Both may depend on the summed points. A factor is any scalar expression, so that
+work before a product is computed where an operand is loaded. Conditions of a guard belong to the
+factor whose points they exclude: it is 0 there. Schedules choose the tiles.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ from dmlc.scalars import DataType
 from dmlc.sizes import Measure, Taken, estimate, multiply
 
 _NUMBERS = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
-"""The types of sums: those that tiles of shared memory hold as they are."""
+"""Types of sums: those that tiles in shared memory hold unconverted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Factor:
-    """One of the two values whose products are summed."""
+    """One of the two factors of a contraction."""
 
     value: int
     conditions: tuple[int, ...]
-    """Those of the guard that leave points of it out."""
+    """Conditions of the guard that exclude points of it."""
     axes: tuple[int, ...]
-    """The parallel axes that move it alone, outermost first."""
+    """Parallel axes on which it alone depends, outermost first."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,26 +51,25 @@ class Contraction:
 
     phase: Phase
     left: Factor
-    """Its axes are the rows."""
+    """Factor whose axes are the rows."""
     right: Factor
-    """Its axes are the columns, along which outputs lie side by side, if along any."""
+    """Factor whose axes are the columns; outputs are contiguous along these, if along any."""
     batch: tuple[int, ...]
-    """The parallel axes that move both or none."""
+    """Parallel axes on which both factors depend, or neither."""
 
     @property
     def dtype(self) -> DataType:
-        """The type of the factors, and of the sum."""
+        """Type of the factors, and of the sum."""
         return self.phase.elements.reductions[0].dtype
 
     @property
     def inner(self) -> tuple[int, ...]:
-        """The axes of the points that are summed."""
+        """Axes of the summed points."""
         return self.phase.space.inner
 
     @property
     def extents(self) -> tuple[Measure, Measure, Measure, Measure]:
-        """How many rows, columns and batches there are, and products in each sum: what is known at
-        run time only, too."""
+        """Number of rows, columns, batches and summed products, run-time sizes included."""
         rows, columns, batches, depth = (
             multiply(self.phase.space.extents[axis] for axis in axes)
             for axes in (self.left.axes, self.right.axes, self.batch, self.inner)
@@ -92,24 +90,24 @@ class Contraction:
 
     @property
     def depth(self) -> int:
-        """The products in each sum."""
+        """Number of summed products."""
         return estimate(self.extents[3])
 
     def settle(self, taken: Taken) -> Contraction:
-        """The same with numbers for sizes that are known at run time only."""
+        """The same with numbers for open sizes."""
         return dataclasses.replace(self, phase=self.phase.settle(taken))
 
     @property
     def has_holes(self) -> bool:
-        """Whether one factor is 0 where the other is not: a product of 0 and an infinity, or of 0
-        and no number, is no number, though the point takes no part."""
+        """Whether one factor is 0 where the other is not. A product of 0 with an infinity or NaN is
+        NaN, although the point is excluded."""
         is_apart = set(self.left.conditions) != set(self.right.conditions)
         return self.dtype.is_float and is_apart
 
 
 def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
-    """The contraction that some phases begin with, whose outputs the other one derives from, point
-    by point; None where they do something else."""
+    """Contraction of the first phase, if the second, if any, only derives values from its outputs
+    point by point; else None."""
     if len(phases) != 2 or not phases[1].is_parallel or phases[1].accumulators:
         return None
     phase, after = phases
@@ -135,7 +133,7 @@ def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
         if all(sides):
             return None
         for side in (0, 1):
-            # What is the same for all rows and columns leaves points of both out.
+            # Conditions that do not vary over rows and columns exclude points of both factors.
             if sides[side] or not any(sides):
                 conditions[side].append(condition)
     factors = [Factor(*each) for each in zip(values, map(tuple, conditions), own, strict=True)]
@@ -147,9 +145,8 @@ def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
 
 
 def is_plain(elements: Elements, root: int, dtype: DataType) -> bool:
-    """Whether a value is of a type and can be computed anywhere: out of memory, numbers and
-    positions, by operations that no operand stops. Where a tile goes beyond the end of a factor,
-    others stand in for its points."""
+    """Whether a value has a type and can be computed anywhere: from buffers, constants and indices,
+    by operations without faults. A tile that overruns a factor computes it at clamped indices."""
     if elements.values[root].dtype is not dtype:
         return False
     for number in list_needed(elements, root):
@@ -163,7 +160,7 @@ def is_plain(elements: Elements, root: int, dtype: DataType) -> bool:
 
 
 def _find_beside(after: Phase, space: Space) -> int | None:
-    """The parallel axis along which results lie side by side."""
+    """Parallel axis along which results are contiguous."""
     for view, _ in after.elements.results:
         for axis, own in zip(space.parallel, after.space.parallel, strict=True):
             if after.space.strides[view][own] == 1 and after.space.extents[own] != 1:
@@ -175,9 +172,9 @@ def _find_beside(after: Phase, space: Space) -> int | None:
 
 
 def part_axes(phases: Sequence[Phase]) -> tuple[Phase, ...]:
-    """The phases without the points that a guard leaves out by turns; and with parallel axes in two
-    where positions along them are divided: the groups of a convolution, for one, which are a batch.
-    As they are, where there is nothing of either."""
+    """Phases without the points that a guard excludes periodically; and with parallel axes split
+    where indices along them are divided, such as the groups of a convolution, which are a batch.
+    Unchanged if neither applies."""
     sparse = find_sparse(phases[0])
     if sparse is not None:
         return part_axes((thin_points(phases[0], sparse), *phases[1:]))
@@ -192,7 +189,7 @@ def part_axes(phases: Sequence[Phase]) -> tuple[Phase, ...]:
 
 
 def find_divided(first: Phase) -> tuple[int, int] | None:
-    """A parallel axis along which positions are divided evenly, and by how much."""
+    """A parallel axis along which indices are divided evenly, and the divisor."""
     if not first.accumulators or len(first.space.sizes) < len(first.space.extents):
         return None
     for axis in first.space.parallel:
@@ -204,13 +201,13 @@ def find_divided(first: Phase) -> tuple[int, int] | None:
 
 
 def list_divided(phase: Phase, axis: int) -> list[int]:
-    """The numbers that positions along an axis are divided by."""
+    """Divisors of indices along an axis."""
     found = (_read_divisor(phase, value, axis) for value in phase.elements.values)
     return [number for number in found if number is not None]
 
 
 def _read_divisor(phase: Phase, value: Value, axis: int) -> int | None:
-    """The number that a value divides the position along an axis by, if that is what it is."""
+    """Divisor of the index along an axis, if a value is its quotient or remainder."""
     if not isinstance(value, ir.Apply) or value.operation.name not in ("div", "mod"):
         return None
     place, number = (phase.elements.values[o] for o in value.operands)
@@ -222,7 +219,7 @@ def _read_divisor(phase: Phase, value: Value, axis: int) -> int | None:
 
 
 def settle_quotients(phase: Phase, axis: int, length: int) -> Phase:
-    """The phase where positions along an axis are divided by no less than its length."""
+    """Phase with quotients along an axis simplified whose divisor is at least its length."""
 
     def change(value: Value) -> Value:
         if _read_divisor(phase, value, axis) != length or not isinstance(value, ir.Apply):
@@ -236,8 +233,7 @@ def settle_quotients(phase: Phase, axis: int, length: int) -> Phase:
 
 
 def part_parallel(phase: Phase, place: int, length: int) -> Phase:
-    """The phase with the parallel axis that stands at a place in two, the inner one of which has
-    so many points."""
+    """Phase with a parallel axis split in two, the inner one of `length` points."""
     space = phase.space
     axis = space.parallel[place]
     sizes = list(space.sizes)
@@ -268,8 +264,8 @@ def part_parallel(phase: Phase, place: int, length: int) -> Phase:
 
 
 def lies_along(phase: Phase, first: int, second: int) -> bool:
-    """Whether what a phase reads lies side by side along the first of two axes, sooner than along
-    the second."""
+    """Whether a phase's operands are contiguous along the first of two axes rather than along the
+    second."""
     values = phase.elements.values
     reads = [v for v in phase.elements.buffers() if not v.local]
 
@@ -287,7 +283,7 @@ def lies_along(phase: Phase, first: int, second: int) -> bool:
 
 
 def guard_factor(found: Contraction, factor: Factor, name: str) -> tuple[Phase, tuple[int, ...]]:
-    """The phase that makes a factor, over all axes, for a buffer of that name, and the conditions
+    """Phase that computes a factor, over all axes, for a buffer of that name, and the conditions
     under which it may be computed."""
     phase = found.phase
     view = View(name, found.dtype, (0,) * len(phase.space.extents), local=True)
@@ -307,8 +303,8 @@ def multiply_tiles(
     left: tuple[str, int, int],
     right: tuple[str, int, int],
 ) -> Phase:
-    """The phase that sums the products of two tiles, over so many rows, columns and points. Each
-    tile has a buffer of that name, in which rows or columns, and points, lie so far apart."""
+    """Phase that sums the products of two tiles, over `sizes` rows, columns and points. Each tile
+    has the buffer of its name, with strides between rows or columns, and between points."""
     name, row, point = left
     first = View(name, found.dtype, (row, 0, point), local=True)
     name, column, point = right

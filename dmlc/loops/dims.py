@@ -1,4 +1,4 @@
-"""What the nodes of a nest name: dimensions, and the buffers and tiles where outcomes are kept."""
+"""Dimensions, buffers and tiles of a loop nest."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from dmlc.kernel import nodes as k
 from dmlc.scalars import DataType
 
 SHORT_VECTOR = 4
-"""The lanes of vectors that take what longer ones leave over."""
+"""Lanes of the vectors that process the remainder of longer ones."""
 
 
 class Kind(enum.Enum):
-    """Who walks the steps of a loop."""
+    """How the iterations of a loop are executed."""
 
     GROUP = "group"
-    """Work groups, one each."""
+    """By work groups, one iteration each."""
     LANE = "lane"
-    """The work items of a group, one each."""
+    """By the work items of a group, one iteration each."""
     LOOP = "loop"
-    """One work item, one after the other."""
+    """Sequentially, by one work item."""
     UNROLL = "unroll"
-    """The same, written out."""
+    """Sequentially, unrolled."""
     VECTOR = "vector"
-    """One work item, as many at once as the step has elements, and what is left over in shorter
-    vectors and then one by one."""
+    """In vectors of `step` elements, with the remainder in shorter vectors and then scalars."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,62 +32,62 @@ class Dim:
     """A dimension of the points of one or several phases."""
 
     name: str
-    """No other of the nest has it: what follows a dot tells dimensions apart that are called
-    alike."""
+    """Unique name in the nest; a suffix after a dot distinguishes dimensions of equal names."""
     size: int | k.Scalar
-    """Its extent: a number, or an argument of the kernel."""
+    """Extent: a number, or an argument of the kernel."""
     parts: tuple[tuple[Dim, int], ...] = ()
-    """Of merged dimensions: each with the step that its digit of the number counts in, outermost
-    first."""
+    """For a merged dimension: its parts, outermost first, each with the step in which its digit
+    counts."""
     piece: tuple[Dim, int | k.Scalar] | None = None
-    """Of a piece of a longer dimension: which dimension numbers the pieces, and the extent of the
-    longer one."""
+    """For a chunk of a longer dimension: the dimension that numbers the chunks, and the extent of
+    the longer one."""
     within: Dim | None = None
-    """Of a tile: the dimension that its points are of, from where the loops around start."""
+    """For a tile: the dimension that its points belong to, from the start given by enclosing
+    loops."""
 
     def __hash__(self) -> int:
         return hash(self.name)
 
     @property
     def whole(self) -> Dim:
-        """The dimension that it is a tile of, or of a tile of it; or itself."""
+        """The dimension of which it is a tile, directly or not; or itself."""
         return self if self.within is None else self.within.whole
 
     @property
     def wanted(self) -> str:
-        """What places along it are called after."""
+        """Stem of the names of indices along it."""
         return self.name.partition(".")[0]
 
     @property
     def count(self) -> k.Expression:
-        """The extent as an expression."""
+        """Extent as an expression."""
         return self.size if isinstance(self.size, k.Scalar) else k.Literal(k.INDEX, self.size)
 
     def count_steps(self, step: int) -> int:
-        """The steps of a loop over it; none where its extent is an argument."""
+        """Number of steps of a loop over it; 0 if its extent is an argument."""
         return -(-self.size // step) if isinstance(self.size, int) else 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Buffer:
-    """An array of what a phase makes for others, an element for each point along a dimension; or of
-    a tile, which the work items of a group may share."""
+    """Array for values that a phase makes for others, with an element for each point along a
+    dimension; or for a tile, possibly shared by a group."""
 
     name: str
-    """What it is called where it is read."""
+    """Name by which it is read."""
     dtype: DataType
     size: int
     dim: Dim
     wanted: str
-    """What it is called after."""
+    """Stem of its array's name."""
     linear: bool = False
-    """Whether it is read wherever strides say, and not at the point that a loop is at."""
+    """Whether it is read at the offset of the view's strides, and not at the current loop index."""
     rows: Dim | None = None
-    """The dimension of which the steps in the loop around it each have a row of their own."""
+    """Dimension of whose enclosing loop each iteration has its own row."""
     pitch: int = 0
-    """Elements from one row to the next."""
+    """Elements per row, padding included."""
     front: int = 0
-    """Elements before the first of a row."""
+    """Elements before the first one of a row."""
     shared: bool = False
 
     def __hash__(self) -> int:
@@ -97,7 +96,7 @@ class Buffer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Into:
-    """Where in a buffer a value is put: element `step` times the point along a dimension, and
+    """Target of a value in a buffer: element `step` times the index along the dimension, plus
     `offset`."""
 
     buffer: Buffer
@@ -105,26 +104,26 @@ class Into:
     step: int = 1
     offset: int = 0
     tile: tuple[tuple[Dim, int], ...] = ()
-    """In place of them: the dimensions of a tile, each with how far apart neighbours along it lie.
-    Points count from where the loops around the tile start."""
+    """For a tile, instead: its dimensions with their strides. Indices are relative to the start of
+    the tile."""
     loose: tuple[Dim, ...] = ()
-    """Of a tile: the dimensions beyond whose end anything may lie, for nothing is stored there.
-    Beyond that of the others, along which sums go, 0 is put."""
+    """For a tile: dimensions beyond whose end elements may be arbitrary, as nothing is stored
+    there. Beyond the end of the others, along which sums run, they are 0."""
     lane: int = 1
-    """How far apart the lanes of a vector lie."""
+    """Stride between the lanes of a vector."""
     in_vectors: bool = False
-    """Whether vectors are put as they are, where their lanes lie side by side."""
+    """Whether vectors with contiguous lanes are stored whole."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
-    """The accumulators of a tile of outputs."""
+    """Accumulators of a tile of outputs."""
 
     rows: int
     columns: int
     pitch: int
-    """From one row to the next."""
+    """Elements per row, padding included."""
     lanes: int
-    """Of the vectors in a row."""
+    """Lanes of the vectors in a row."""
     registers: bool
-    """Whether each is a local of its own, once the loops are written out that go over them."""
+    """Whether each becomes a local, once the loops over them are unrolled."""

@@ -1,10 +1,9 @@
-"""One kernel's scalar work: the bodies of its stages merged into one list of values.
+"""Scalar work of a kernel: the bodies of its stages merged into one list of values.
 
-A load at a position that moves evenly along each dimension becomes a `Read` of a `View`, that is a
-tensor with one stride per dimension of the points walked. Any other becomes a `Gather`, whose
-positions are values themselves: so are the positions along dimensions, as `Place`s. Equal values
-of different stages become one, and so do equal reductions. How the points are walked is not decided
-here.
+A load whose index is affine along each dimension becomes a `Read` of a `View`, which is a tensor
+with one stride per dimension of the iteration space. Any other becomes a `Gather` at computed
+indices; indices along dimensions are `Place`s. Equal values and equal reductions of different
+stages are merged. The order of iteration is not decided here.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from dmlc.source import InternalError, UnsupportedError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """Where a tensor's element for a point of the domain lies: `offset + sum(i * stride)`."""
+    """Offset of a tensor's element for a point: `offset + sum(i * stride)`."""
 
     tensor: str
     dtype: DataType
     strides: tuple[Measure, ...]
     offset: int = 0
     local: bool = False
-    """Whether it is in registers or private arrays, and not in memory: an earlier pass made it.
-    Then a stride says no more than whether the value changes along a dimension, except in a row."""
+    """Whether an earlier pass left it in registers or private arrays. A stride then only tells
+    whether the value varies along a dimension, except in a row."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Read:
-    """The element of a view, in the tensor's compute type."""
+    """Element of a view, in the tensor's compute type."""
 
     view: View
     dtype: DataType
@@ -47,8 +46,8 @@ class Read:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """Where a point is: its position along a dimension, as an INDEX; or its number among those
-    that a reduction has, as an unsigned integer."""
+    """Index of a point along a dimension, of type INDEX; or its number among the points of a
+    reduction, as an unsigned integer."""
 
     view: View
     dtype: DataType
@@ -56,14 +55,14 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gather:
-    """The element of a tensor at computed positions, in the tensor's compute type: `view` holds
-    the axes along which it moves evenly, and each of `terms` adds a value times a stride."""
+    """Element of a tensor at computed indices, in the tensor's compute type: `view` has the strides
+    of the affine part, and each of `terms` adds a value times a stride."""
 
     view: View
     dtype: DataType
     terms: tuple[tuple[int, Measure], ...]
     guarded: bool
-    """Whether the element may lie outside the tensor where a reduction's guard does not hold."""
+    """Whether the element may be out of bounds where a reduction's guard is false."""
 
 
 Value: TypeAlias = (
@@ -73,19 +72,19 @@ Value: TypeAlias = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reduction:
-    """A value reduced over the inner dimensions, or the product of two of `values`, which enters a
-    sum. Where `guard` does not hold, a point takes no part. `place` is a value too: the point's
-    number, where the combiner gives a position."""
+    """Reduction of a value over the inner dimensions; or of the product of two `values`, by fused
+    multiply-add. Points where `guard` is false are excluded. `place` is the number of the point, if
+    the combiner needs it."""
 
     combiner: str
     values: tuple[int, ...]
     guard: int | None
     place: int | None
     dtype: DataType
-    """Of the value."""
+    """Type of the value."""
 
     def renumbered(self, numbers: Mapping[int, int]) -> Reduction:
-        """The same of values that have other numbers."""
+        """The same with values renumbered."""
         guard, place = (None if n is None else numbers[n] for n in (self.guard, self.place))
         values = tuple(numbers[n] for n in self.values)
         return dataclasses.replace(self, values=values, guard=guard, place=place)
@@ -93,23 +92,22 @@ class Reduction:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Elements:
-    """What a kernel computes at each point of its domain. Values stand before their readers."""
+    """Computation of a kernel at each point of its domain. Values come before their users."""
 
     domain: tuple[ir.Extent, ...]
     values: tuple[Value, ...]
     results: tuple[tuple[View, int], ...]
-    """Which value each stored view takes, in the order of the stages."""
+    """Value of each stored view, in the order of the stages."""
     reductions: tuple[Reduction, ...] = ()
     reach: Interval = (0, 0)
-    """How far the values go that are positions."""
+    """Interval of all index values."""
     indices: tuple[str, ...] = ()
-    """The index along each dimension as the stages' formulas name it, such as `i2`; empty where no
-    one stage has all of them."""
+    """Name of the index along each dimension, as in the stages' formulas, such as `i2`; empty
+    where no one stage has all of them."""
 
     @property
     def has_positions(self) -> bool:
-        """Whether something depends on where a point is, other than what it reads evenly; or is a
-        position itself."""
+        """Whether some value is an index, or depends on one other than by affine loads."""
         return any(
             isinstance(v, Gather) or (isinstance(v, Place | ir.Cast) and v.dtype is DataType.INDEX)
             for v in self.values
@@ -117,27 +115,27 @@ class Elements:
 
     @property
     def has_guarded_reads(self) -> bool:
-        """Whether some reads may be made only where a reduction's guard holds."""
+        """Whether some loads may be executed only where a reduction's guard is true."""
         return any(isinstance(v, Gather) and v.guarded for v in self.values)
 
     def views(self) -> tuple[View, ...]:
-        """Every view, reads first, in order of first use."""
+        """All views, reads first, in order of first use."""
         reads = {v.view: None for v in self.values if isinstance(v, Read | Place | Gather)}
         return (*reads, *(view for view, _ in self.results))
 
     def buffers(self) -> tuple[View, ...]:
-        """Those of them that lie in buffers."""
+        """Views in buffers."""
         places = {v.view for v in self.values if isinstance(v, Place)}
         return tuple(v for v in self.views() if not v.local and v not in places)
 
     def roots(self) -> tuple[int, ...]:
-        """The values that leave: stored or reduced."""
+        """Values that are stored or reduced."""
         folded = [n for f in self.reductions for n in (*f.values, f.guard, f.place)]
         return (*(number for _, number in self.results), *(n for n in folded if n is not None))
 
 
 def operands(value: Value) -> tuple[int, ...]:
-    """The values a value reads, in evaluation order."""
+    """Operands of a value, in evaluation order."""
     if isinstance(value, Gather):
         return tuple(number for number, _ in value.terms)
     return () if isinstance(value, Read | Place) else ir.operands(value)
@@ -146,7 +144,7 @@ def operands(value: Value) -> tuple[int, ...]:
 def find_moving(
     elements: Elements, strides: Mapping[View, tuple[Measure, ...]], axis: int
 ) -> tuple[bool, ...]:
-    """For each value whether it changes along an axis, by the strides of the views."""
+    """Whether each value varies along an axis, given the strides of the views."""
     moving: list[bool] = []
     for value in elements.values:
         own = isinstance(value, Read | Place | Gather) and strides[value.view][axis] != 0
@@ -155,8 +153,8 @@ def find_moving(
 
 
 def list_needed(elements: Elements, *roots: int, given: int | None = None) -> frozenset[int]:
-    """The values that some are computed from, and these; but for what one that is `given` is
-    computed from."""
+    """Values that some depend on, themselves included; without those that only a `given` one
+    depends on."""
     needed = set(roots)
     for number in range(max(roots, default=-1), -1, -1):
         if number in needed and number != given:
@@ -165,9 +163,9 @@ def list_needed(elements: Elements, *roots: int, given: int | None = None) -> fr
 
 
 def list_conditions(elements: Elements) -> tuple[int, ...]:
-    """What the guard of the reductions joins by `and`: first what depends on positions alone, and
-    so may protect the reads of the others; then what says where a stretch of points begins or ends,
-    which need not be gone through outside. The reductions have the same guard."""
+    """Conditions that the reductions' guard joins by `and`: first index-only ones, which may
+    protect the loads of others; then those that give the start or end of a segment, outside of
+    which no iteration is needed. All reductions have the same guard."""
     guards = dict.fromkeys(f.guard for f in elements.reductions)
     if len(guards) > 1:
         raise InternalError("folds under different guards share their loops")
@@ -183,17 +181,17 @@ def list_conditions(elements: Elements) -> tuple[int, ...]:
 
 
 def reads_elements(elements: Elements, number: int) -> bool:
-    """Whether a value comes from elements of tensors."""
+    """Whether a value depends on elements of tensors."""
     return any(isinstance(elements.values[n], Read | Gather) for n in list_needed(elements, number))
 
 
 def list_stored(elements: Elements) -> frozenset[int]:
-    """The values that the results are computed from, and these."""
+    """Values that the results depend on, themselves included."""
     return list_needed(elements, *(root for _, root in elements.results))
 
 
 def list_joins(elements: Elements) -> frozenset[int]:
-    """The values that do nothing but join the conditions of the reductions' guard."""
+    """Values that only join conditions of the reductions' guard."""
     joins, _ = _part_guard(elements)
     others = {o for n, v in enumerate(elements.values) if n not in joins for o in operands(v)}
     others.update(number for _, number in elements.results)
@@ -202,7 +200,7 @@ def list_joins(elements: Elements) -> frozenset[int]:
 
 
 def _part_guard(elements: Elements) -> tuple[dict[int, None], dict[int, None]]:
-    """The values that join conditions, and the conditions, in the order written."""
+    """Values that join conditions, and the conditions, in the order written."""
     joins: dict[int, None] = {}
     found: dict[int, None] = {}
     pending = [f.guard for f in elements.reductions if f.guard is not None]
@@ -218,7 +216,7 @@ def _part_guard(elements: Elements) -> tuple[dict[int, None], dict[int, None]]:
 
 
 def prune(elements: Elements) -> Elements:
-    """The same without the values that nothing needs."""
+    """The same without unused values."""
     numbers: dict[int, int] = {}
     values: list[Value] = []
     for number in sorted(list_needed(elements, *elements.roots())):
@@ -232,7 +230,7 @@ def prune(elements: Elements) -> Elements:
 
 
 def renumber(value: Value, numbers: Mapping[int, int]) -> Value:
-    """The same of values that have other numbers."""
+    """A value with its operands renumbered."""
     if isinstance(value, Gather):
         terms = tuple((numbers[number], step) for number, step in value.terms)
         return dataclasses.replace(value, terms=terms)
@@ -247,7 +245,7 @@ def renumber(value: Value, numbers: Mapping[int, int]) -> Value:
 def collect_elements(
     function: ir.Function, stages: tuple[str, ...], local: Container[str] = ()
 ) -> Elements:
-    """The merged scalar work of element-wise stages over one domain; those `local` are for the
+    """Merged scalar work of element-wise stages over one domain; those in `local` are used by the
     others alone, and not stored.
 
     Raises `UnsupportedError` for a reduction.
@@ -273,17 +271,18 @@ def _find_stage(function: ir.Function, name: str) -> ir.Stage:
 
 
 def tensor_strides(function: ir.Function, name: str) -> tuple[Measure, ...]:
-    """The strides a tensor of the function is stored with, in elements."""
+    """Strides of a tensor of the function, in elements."""
     return tuple(map(measure, function.strides(name)))
 
 
 class Collector:
-    """Copies bodies into one list of values, equal values once.
+    """Builder of `Elements`: copies bodies into one list of values, without duplicates.
 
-    `domain` are the sizes of the points' dimensions. Reductions named in `local` are at hand, each
-    changing along the first `parallel` dimensions. Of the tensor `row` only what lies along its
-    last axis is at hand, so that its positions are those along that axis. Stages that are `placed`
-    are stored as parts of another tensor."""
+    `domain` are the sizes of the points' dimensions. Reductions in `local` are available, each
+    varying along the first `parallel` dimensions. Of the tensor `row`, only a slice along its last
+    axis is available, and its index is that along this axis. Stages in `placed` are stored as parts
+    of another tensor.
+    """
 
     def __init__(
         self,
@@ -310,8 +309,8 @@ class Collector:
         self._reach: Interval = (0, 0)
         self._indices: tuple[str, ...] = ()
         self._has_spare = False
-        """Whether something was copied that nothing may need: digits that have been put together,
-        or a product that enters a sum unrounded."""
+        """Whether a copied value may be unused: recombined digits, or a product that is summed by
+        fused multiply-add."""
 
     def elements(self) -> Elements:
         made = Elements(
@@ -330,8 +329,8 @@ class Collector:
         return self._known_strides[name]
 
     def add_stage(self, name: str, axes: Mapping[ir.Index, int], *, leaves: bool = True) -> None:
-        """An element-wise stage. `axes` gives the dimension each of its indices runs along; others
-        have one place only. What does not leave the kernel is not stored."""
+        """Adds an element-wise stage. `axes` gives the dimension of each of its indices; others
+        have size 1. It is stored if it `leaves` the kernel."""
         stage = _find_stage(self._function, name)
         self._name_indices(axes)
         result = self._copy(stage, axes)[stage.body.result]
@@ -341,7 +340,7 @@ class Collector:
             self._results.append((view, result))
 
     def add_reduction(self, name: str, axes: Mapping[ir.Index, int]) -> int:
-        """Adds a reduction; gives its number."""
+        """Adds a reduction; returns its number."""
         stage = _find_stage(self._function, name)
         reduction = stage.reduction
         if reduction is None:
@@ -359,7 +358,7 @@ class Collector:
         return self._reductions.setdefault(reduction, len(self._reductions))
 
     def add_copy(self, name: str, axes: Mapping[ir.Index, int]) -> None:
-        """Stores a reduction whose value is known."""
+        """Stores a reduction whose value is available."""
         stage = _find_stage(self._function, name)
         self._name_indices(axes)
         self._results.append((self._view(stage, axes), self.add_near(name, stage.dtype)))
@@ -370,7 +369,7 @@ class Collector:
             self._indices = tuple(index.name for index in sorted(axes, key=axes.__getitem__))
 
     def add_near(self, name: str, dtype: DataType) -> int:
-        """A value in a register or a private array."""
+        """Value in a register or a private array."""
         view = View(name, dtype, self._near_strides, local=True)
         return self._add(Read(view, dtype.compute))
 
@@ -392,14 +391,14 @@ class Collector:
             index = ir.Index(label, reduced=True)
             if index in axes:
                 strides[axes[index]] = step
-        # The largest number is kept for "no point".
+        # The largest number is reserved for "no point".
         points = multiply(extents)
         small = not isinstance(points, int) or points < 2**32
         dtype = DataType.UINT32 if small else DataType.UINT64
         return Place(View("", dtype, tuple(strides)), dtype)
 
     def _copy(self, stage: ir.Stage, axes: Mapping[ir.Index, int]) -> dict[int, int]:
-        """The values of a body's instructions, but for positions that only even reads need."""
+        """Values of a body's instructions, without indices that only affine loads need."""
         positions = read_positions(stage, self._function)
         numbers: dict[int, int] = {}
         for number, instruction in enumerate(stage.body.instructions):
@@ -420,13 +419,13 @@ class Collector:
             if ir.value_type(instruction) is DataType.INDEX:
                 low, high = positions.ranges[number]
                 if isinstance(self._values[numbers[number]], ir.Symbol):
-                    continue  # It is an argument, which is held to what positions may be.
+                    continue  # It is an argument, which is checked to be a valid index.
                 self._reach = (min(self._reach[0], low), max(self._reach[1], high))
         return numbers
 
     def _fold(self, value: Value) -> Value:
-        """An operation on positions that are known, as along an axis of one element, is one; and
-        one on sizes that are not is such a size."""
+        """Constant folding of known indices, as along an axis of size 1, and of arithmetic on
+        run-time sizes."""
         if not isinstance(value, ir.Apply) or value.dtype is not DataType.INDEX:
             return value
         given = [self._values[o] for o in value.operands]
@@ -481,10 +480,10 @@ class Collector:
                     offset += int(known.value) * step
                     continue
                 uneven.append((number, step))
-                # Without a guard the verifier has seen to it at every point.
+                # Without a guard, the verifier has proved it in bounds at every point.
                 guarded |= stage.body.guard is not None and not positions.is_inside(load, number)
                 continue
-            # Where the stride is not known the position begins at 0: see `Positions`.
+            # For an unknown stride, the affine form starts at 0: see `Positions`.
             offset += form.constant * step if isinstance(step, int) else 0
             for index, factor in form.factors:
                 if index in axes:
@@ -504,7 +503,7 @@ class Collector:
                     "than at its own element"
                 )
             if dtype.is_storage_only:
-                # What is in registers has not been rounded yet.
+                # A value in registers has not been rounded yet.
                 return self._add(ir.Apply(ROUNDINGS[dtype], (number,), dtype.compute))
             return number
         if terms:
@@ -513,7 +512,7 @@ class Collector:
 
 
 def _combine_sizes(name: str, given: Sequence[Value]) -> Size | None:
-    """A sum or a product of sizes, some of which are known at run time only; None for all else."""
+    """Sum or product of sizes, of which some are run-time sizes; None for other operations."""
     sizes = [
         parse_size(v.name) if isinstance(v, ir.Symbol) else int(v.value)
         for v in given
@@ -522,7 +521,7 @@ def _combine_sizes(name: str, given: Sequence[Value]) -> Size | None:
     if len(sizes) < len(given) or name not in _SIZES:
         return None
     made = _SIZES[name](sizes[0], sizes[1])
-    # An argument has no sign.
+    # Arguments are unsigned.
     return made if isinstance(made, Size) and made.bounds()[0] >= 0 else None
 
 

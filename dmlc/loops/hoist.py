@@ -1,8 +1,7 @@
-"""Takes out of a pass what changes from output to output only.
+"""Hoists values out of a pass that vary from output to output only.
 
-Where vectors run across outputs, such values would be computed anew for every row of points: the
-square root in a normalization, for one. They go into a phase of their own, which leaves them in
-arrays.
+With vectors across outputs, such values, as the square root in a normalization, would be recomputed
+for every row of points. They become a phase of their own, which stores them in arrays.
 """
 
 from __future__ import annotations
@@ -16,11 +15,12 @@ from dmlc.loops.phases import Phase, with_elements
 from dmlc.scalars import DataType
 
 
-def take_out(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Phase]:
-    """The phase to run before, over parallel dimensions alone, and the phase without its work.
+def hoist_values(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Phase]:
+    """The phase to run before, over parallel dimensions alone, and the phase without the hoisted
+    values.
 
-    `axis` is the one that outputs of a block lie along. The first is None where there is nothing
-    worth it: a plain read is no work. What is taken out is numbered from `first` on.
+    `axis` is the one along which outputs of a block are. The first phase is None if nothing is
+    worth it; a plain load is not. Hoisted values are numbered from `first` on.
     """
     elements, strides = phase.elements, phase.space.strides
     inner = phase.space.inner
@@ -32,7 +32,7 @@ def take_out(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Pha
             own |= any(strides[value.view][a] for a in inner)
         if isinstance(value, Gather):
             own |= value.guarded
-        # The number of a point is of the points, even where there is one alone.
+        # The number of a point belongs to the points, even if there is only one.
         varies.append(own or (isinstance(value, Place) and value.dtype is not DataType.INDEX))
     taken = _choose(elements, varies, moves)
     if not taken:
@@ -53,8 +53,8 @@ def take_out(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Pha
 
 
 def _choose(elements: Elements, varies: Sequence[bool], moves: Sequence[bool]) -> list[int]:
-    """The outermost values that are the same for all points of an output, and cost something.
-    Positions, and what is true of them, take less to compute than to keep."""
+    """Outermost values that are the same for all points of an output, and cost something. Indices
+    and index conditions are cheaper to recompute than to store."""
     needed = set(elements.roots())
     taken: list[int] = []
     for number in range(len(elements.values) - 1, -1, -1):

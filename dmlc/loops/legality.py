@@ -1,4 +1,4 @@
-"""What the primitives ask of a nest, and refuse in words."""
+"""Preconditions of the primitives, with the messages of refusals."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from dmlc.loops.nodes import (
     Stage,
     find_shared,
     inside,
+    list_arrangements,
     list_dims,
     list_loops,
     list_phases,
-    list_standings,
     walk,
 )
 from dmlc.loops.script import ScheduleError, demand, replace_node
@@ -34,7 +34,7 @@ def demand_serial(loop: Loop, what: str) -> Loop:
 
 
 def demand_unpacked(loop: Loop, what: str) -> Loop:
-    """A serial loop, whose last step may be a short one."""
+    """The loop, if it is serial and may have a partial last step; else refuses."""
     packs = [n for n in walk(loop.body) if isinstance(n, Pack) and not n.in_words]
     packed = any(n.dim is loop.dim for n in packs)
     demand(not packed, f"a loop that stores vectors of packed points is not {what}")
@@ -42,14 +42,14 @@ def demand_unpacked(loop: Loop, what: str) -> Loop:
 
 
 def demand_ranges(loop: Loop) -> None:
-    """Steps that are numbered have loops inside that go by the range of one."""
+    """Refuses to number the steps of a loop unless the inner loops use the range of a step."""
     finer = list_loops(loop.body, loop.dim)
     demand(loop.step == 1 or (bool(finer) and not finer[0].extent),
             "what is in a step that is numbered goes by its range")  # fmt: skip
 
 
 def find_point(loop: Loop, what: str) -> int:
-    """The phase of element-wise work that is all a loop has."""
+    """Phase of the element-wise point that is all of a loop's body; else refuses."""
     match loop.body:
         case (Point(phase=number, into=(), name=""),):
             return number
@@ -58,14 +58,14 @@ def find_point(loop: Loop, what: str) -> int:
 
 
 def find_axis(nest: Nest, number: int, loop: Loop) -> int:
-    """The axis of a phase that a loop walks."""
+    """Axis of a phase that a loop iterates over."""
     if loop.dim not in nest.dims[number]:
         raise ScheduleError("the loop walks no dimension of what is computed")
     return nest.dims[number].index(loop.dim)
 
 
 def only_loop(outer: Loop | Reduce) -> Loop:
-    """The loop that is all another has, or a part of a reduction."""
+    """The loop that is all of another's body, or of a partial reduction."""
     if len(outer.body) == 1 and isinstance(outer.body[0], Loop):
         return outer.body[0]
     raise ScheduleError("there is not one loop in the other, and nothing beside it")
@@ -79,7 +79,7 @@ MOST_SHARED = 32
 
 
 def take_lanes(nest: Nest, loop: Loop, name: str, extent: int, *, own: bool = False) -> Nest:
-    """The nest with an axis of work items that a loop may take; of its block's `own`, if so."""
+    """Nest with an axis of work items for a loop; of its block's `own`, if so."""
     path = find_path(nest.body, loop)
     alone = nest.block is None or not reduces(nest, loop)
     demand(alone, "work items share no block of outputs")
@@ -90,7 +90,7 @@ def take_lanes(nest: Nest, loop: Loop, name: str, extent: int, *, own: bool = Fa
     if own:
         grouped = isinstance(path[0], Loop) and path[0].kind is Kind.GROUP
         demand(grouped, "blocks of a group have axes of their own")
-        # All work items walk what is counted around the block together.
+        # All work items execute the counted loops around the block together.
         walked = [n for n in path[1:] if not (isinstance(n, Loop) and n.kind is Kind.LOOP
                                               and n.extent and n is not loop)]  # fmt: skip
         return _take_own(nest, walked, loop, name, extent)
@@ -116,14 +116,14 @@ def take_lanes(nest: Nest, loop: Loop, name: str, extent: int, *, own: bool = Fa
 
 
 def demand_free(nest: Nest, name: str) -> None:
-    """Refuses an axis of all work items that is one of a block's own."""
-    taken = {own for axes in list_standings(nest) for own, _ in axes}
+    """Refuses an axis of all work items whose name a block uses for its own."""
+    taken = {own for axes in list_arrangements(nest) for own, _ in axes}
     demand(name not in taken, f"a block has an axis '{name}' of its own")
 
 
 def _take_own(nest: Nest, path: Sequence[Node], loop: Loop, name: str, extent: int) -> Nest:
-    """The same where work items fill a tile, or go over it otherwise than elsewhere: along axes of
-    their own, of which no other block has one, and no more of them than there are."""
+    """Nest where a block has work-item axes of its own, such as for filling a tile: no other block
+    has them, and their product is at most the group's size."""
     loops = [n for n in path if isinstance(n, Loop) and n is not loop]
     fits = all(n.kind in (Kind.LANE, Kind.UNROLL) for n in loops) and len(loops) == len(path) - 1
     demand(fits, "work items take the outermost loops of a tile")
@@ -143,7 +143,7 @@ def _take_own(nest: Nest, path: Sequence[Node], loop: Loop, name: str, extent: i
 
 
 def find_path(nodes: Sequence[Node], wanted: Node) -> list[Node]:
-    """A node and those around it, outermost first."""
+    """A node and its enclosing nodes, outermost first."""
     for node in nodes:
         if node is wanted:
             return [node]
@@ -154,26 +154,26 @@ def find_path(nodes: Sequence[Node], wanted: Node) -> list[Node]:
 
 
 def reduces(nest: Nest, loop: Loop) -> bool:
-    """Whether a loop walks points that are reduced."""
+    """Whether a loop iterates over reduced points."""
     return any(isinstance(n, Reduce) for n in find_points_path(nest, loop))
 
 
 def find_points_path(nest: Nest, loop: Loop) -> list[Node]:
-    """A loop and those around it that walk the same points: not those that a tile is filled in."""
+    """A loop and its enclosing loops over the same points, without those that fill tiles."""
     path = find_path(nest.body, loop)
     stages = [i for i, n in enumerate(path) if isinstance(n, Stage)]
     return path[stages[-1] + 1 :] if stages else path
 
 
 def list_around(nest: Nest, loop: Loop) -> list[Loop]:
-    """The loops around one that walk its dimension too, outermost first."""
+    """Enclosing loops over the same dimension, outermost first."""
     path = [n for n in find_path(nest.body, loop) if isinstance(n, Loop) and n.dim is loop.dim]
     return path[:-1]
 
 
 def count_steps(nest: Nest, loop: Loop) -> int | None:
-    """The steps of a loop; None where they are not one number."""
-    # What is dealt out goes on through all that the work items share.
+    """Number of steps of a loop; None if it is not constant."""
+    # Cyclically distributed steps continue through the whole shared range.
     around = [n.step for n in list_around(nest, loop)
               if n.kind is not Kind.LANE or loop.step <= n.step]  # fmt: skip
     if around:
@@ -188,31 +188,31 @@ def count_steps(nest: Nest, loop: Loop) -> int | None:
 
 
 def list_cuts(nest: Nest, dim: Dim) -> list[int]:
-    """The steps that are numbered of a dimension: the loops over it have a part."""
+    """Steps in which a dimension is numbered by loops over a part of it."""
     loops = [n for n in walk(nest.body) if isinstance(n, Loop)]
     return [step for n in loops for part, step in n.dim.parts if part is dim and step > 1]
 
 
 def covers(whole: Dim, dim: Dim) -> bool:
-    """Whether a point along a dimension says which one it is along another."""
+    """Whether an index along a dimension determines the one along another."""
     return whole is dim or any(covers(part, dim) for part, _ in whole.parts)
 
 
 def numbers_pieces(nest: Nest, outer: Dim, inner: Dim) -> bool:
-    """Whether a point along the one dimension says which piece the other walks of a longer one."""
+    """Whether an index along one dimension selects the chunk of the other."""
     pieces = (dim for dim in list_dims(nest) if dim.piece is not None and covers(inner.whole, dim))
     return any(covers(outer.whole, dim.piece[0]) for dim in pieces if dim.piece is not None)
 
 
 def list_scattered(nest: Nest) -> list[Dim]:
-    """The dimensions of points that say which element each of them enters."""
+    """Dimensions of the points that select the elements they are combined with."""
     pairs = [each for each in zip(nest.phases, nest.dims, strict=True) if each[0].scatter]
     return [own[axis] for phase, own in pairs for axis in phase.space.inner]
 
 
 def hold_points(nest: Nest) -> Nest:
-    """The nest, in which work items hold what several phases read, where each has all of its points
-    in one step."""
+    """Nest whose work items keep values that several phases read, if each has all of its points in
+    one step."""
     loops = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LOOP]
     read = [v.tensor for p in nest.phases if not p.is_parallel
             for v in dict.fromkeys(p.elements.buffers())]  # fmt: skip
@@ -221,7 +221,8 @@ def hold_points(nest: Nest) -> Nest:
 
 
 def forget_order(nest: Nest, loop: Loop) -> Nest:
-    """Has reductions no longer rely on the order of their points, where a loop walks these."""
+    """Nest whose reductions no longer rely on the order of their points, if a loop iterates over
+    these."""
     for node in find_points_path(nest, loop):
         if isinstance(node, Reduce) and node.serial:
             nest = replace_node(nest, node, dataclasses.replace(node, serial=False))
@@ -229,11 +230,11 @@ def forget_order(nest: Nest, loop: Loop) -> Nest:
 
 
 def find_unlike(nodes: Sequence[Node]) -> Loop | None:
-    """A loop among some nodes, or in them, where loops side by side over what it has do not all go
-    by its range, nor all have so many steps."""
+    """A loop over a dimension that sibling loops iterate over in another way: not all by its range,
+    or in different numbers of steps."""
     around: list[tuple[Loop, dict[int, bool]]] = []
-    """The loops around, and for each dimension of one, by its identity, whether those that are next
-    in it have so many steps."""
+    """Enclosing loops, with whether the next inner loops over each dimension, by its identity, have
+    a fixed number of steps."""
 
     def look(nodes: Sequence[Node]) -> Loop | None:
         for node in nodes:
@@ -258,12 +259,12 @@ def find_unlike(nodes: Sequence[Node]) -> Loop | None:
 
 
 def _list_own(loop: Loop) -> tuple[Dim, ...]:
-    """What a loop goes over: its dimension, and those that this is merged of."""
+    """Dimension of a loop, and those it was merged from."""
     return (loop.dim, *(part for part, _ in loop.dim.parts))
 
 
 def describe_loops(nest: Nest) -> str:
-    """The loops of a nest, each with the tensors whose sums or elements it walks."""
+    """Loops of a nest, each with the tensors that it sums or computes."""
     said: list[str] = []
     for loop in (n for n in walk(nest.body) if isinstance(n, Loop)):
         phases = [nest.phases[number] for number in list_phases(loop)]

@@ -1,4 +1,4 @@
-"""The nest that every schedule begins with: the points of each phase in the order of its axes."""
+"""The initial nest of every schedule: the points of each phase in the order of its axes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dmlc.loops.phases import Phase
 
 
 def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
-    """Loops over the dimensions that all phases share, and in them the loops of each phase. `count`
-    stands for the number of elements where that is an argument."""
+    """Loops over the dimensions shared by all phases, with the loops of each phase inside. `count`
+    is the number of elements, if that is an argument."""
     first = max(phases, key=lambda phase: len(phase.space.parallel))
     flat = len(phases) == len(first.space.extents) == 1 and not first.accumulators
     if count is not None or flat:
@@ -27,8 +27,8 @@ def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
 
 
 def name_parallel(phase: Phase) -> tuple[Dim, ...]:
-    """The dimensions that all phases share: named after the indices of the formula where each is
-    one of these, and else by number."""
+    """Dimensions shared by all phases, named after the indices of the formula, or numbered where
+    some are none of these."""
     space = phase.space
     sizes, dims = [space.extents[axis] for axis in space.parallel], list[Dim]()
     names = [space.indices[axis] if space.indices else "" for axis in space.parallel]
@@ -36,7 +36,7 @@ def name_parallel(phase: Phase) -> tuple[Dim, ...]:
         names = [f"i{number}" for number in range(len(sizes))]
     for axis, name, size in zip(space.parallel, names, sizes, strict=True):
         found = space.pieces.get(axis)
-        # Which piece it is, a dimension before it says.
+        # A preceding dimension numbers the chunk.
         piece = None
         if found is not None:
             piece = (dims[space.parallel.index(found.number)], make_size(found.size))
@@ -45,12 +45,12 @@ def name_parallel(phase: Phase) -> tuple[Dim, ...]:
 
 
 def tell_apart(name: str, number: int) -> str:
-    """A name of which each phase, by its number, has one."""
+    """Name with a suffix that is unique for each phase."""
     return f"{name}.{number}" if number else name
 
 
 def name_inner(phase: Phase, parallel: Sequence[Dim], name: str, number: int) -> tuple[Dim, ...]:
-    """The dimensions of a phase, by its number, that shares the parallel ones with others."""
+    """Dimensions of a phase, given its number and the parallel dimensions it shares with others."""
     space = phase.space
     dims: list[Dim] = []
     for axis in range(len(space.extents)):
@@ -73,10 +73,9 @@ def name_inner(phase: Phase, parallel: Sequence[Dim], name: str, number: int) ->
 def nest_serial(
     phases: Sequence[Phase], parallel: Sequence[Dim]
 ) -> tuple[tuple[tuple[Dim, ...], ...], tuple[Node, ...]]:
-    """The dimensions of phases that share the parallel ones, and their loops over the points of one
-    output, in the order of the axes: what is reduced is reduced one after the other. A phase may
-    lack the first of the parallel dimensions: what it stores is stored at the first point along
-    that."""
+    """Dimensions of phases that share the parallel ones, and their loops over the points of one
+    output, in the order of the axes, with sequential reductions. If a phase lacks the first
+    parallel dimension, its results are stored at the first index along that."""
     dims: list[tuple[Dim, ...]] = []
     nodes: list[Node] = []
     for number, phase in enumerate(phases):

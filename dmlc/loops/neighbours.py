@@ -1,11 +1,11 @@
-"""Writes what each of the neighbours in a block of outputs computes, at its own places.
+"""Rewrites a block of neighbouring outputs as separate stages, one for each neighbour.
 
-Along an axis of the block one work item takes every so many outputs; what positions and tables are
-there is known at compile time. A position goes up by equal steps from turn to turn, and a point
-that takes part in some turns alone is chosen by a condition, and read where it does in others.
+Along an axis of the block, a work item has every n-th output; indices and tables at these are known
+at compile time. An index increases by equal steps from iteration to iteration. A point that takes
+part in some iterations only is selected by a condition, and loaded at an index where it takes part.
 
-Of sums, columns come first: weights of the column alone multiply what is added up in it. Windows
-side by side have columns in common, and then the same values.
+Sums are made column by column: weights that depend on the column alone multiply the column's sum.
+Adjacent windows have columns in common, and then equal values.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ from dmlc.scalars import Array, combiner_identity
 from dmlc.transform.factor import list_factors
 
 _MOST_TERMS = 256
-"""Points of all outputs of a work item that are written out, at most, where all of them are."""
+"""Largest number of unrolled points of all outputs of a work item, if all points are unrolled."""
 _MOST_PLACES = 128
-"""The same of extremes whose places are looked for: each point takes a condition and a value."""
+"""The same for argmin and argmax: each point takes a condition and a value."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Block:
-    """The neighbours of a work item: so many along some axes of a domain, all of which they fill
-    evenly."""
+    """Neighbours of a work item: `counts` along some axes of a domain, which are multiples of
+    these."""
 
     domain: tuple[ir.Extent, ...]
     counts: Mapping[int, int]
 
     @property
     def turns(self) -> tuple[ir.Extent, ...]:
-        """The domain of the work items."""
+        """Domain of the work items."""
         return tuple(
             size // self.counts[axis] if isinstance(size, int) and axis in self.counts else size
             for axis, size in enumerate(self.domain)
         )
 
     def list_places(self) -> Iterator[dict[int, range]]:
-        """For each of the neighbours, where it is along each axis, turn by turn."""
+        """Indices of each neighbour along each axis, by iteration."""
         sizes = {axis: self.domain[axis] for axis in self.counts}
         for corner in itertools.product(*(range(count) for count in self.counts.values())):
             yield {
@@ -71,7 +71,7 @@ class Block:
 
 
 def name_neighbour(stage: str, number: int) -> str:
-    """What a stage is called where it computes one of the neighbours."""
+    """Name of a stage's copy for one neighbour."""
     return f"{stage}#{number}"
 
 
@@ -86,7 +86,7 @@ def write_at(
     places: Mapping[int, range],
     known: Mapping[int, int],
 ) -> int:
-    """What a stage comes to at the places of one of the neighbours, turn by turn."""
+    """Value of a stage at the indices of one neighbour, by iteration."""
     facts, lines = IndexFacts(stage, tables), dict[int, tuple[Line | None, int]]()
     for axis, own in places.items():
         turn, rows = builder.add(ir.Index(axis)), np.asarray(own)
@@ -100,10 +100,9 @@ def write_at(
 def write_reductions(
     stage: ir.Stage, tables: Mapping[str, Array], block: Block, *, whole: bool
 ) -> tuple[ir.Stage, ...] | None:
-    """A reduction for each of the neighbours, over the windows' other axes alone; with `whole`,
-    all of their points are written out. None where they do not slide, where they are too many,
-    where which they are depends on more than the places along one axis, or where positions go up by
-    unequal steps."""
+    """Reductions for each neighbour over the axes along which windows do not slide; with `whole`,
+    all of their points are unrolled. None if windows do not slide, if they are too large, if their
+    points depend on more than the index along one axis, or if an index has unequal steps."""
     facts = IndexFacts(stage, tables)
     reduction = stage.reduction
     if reduction is None or (is_positional(stage) and facts.conditions):
@@ -113,7 +112,7 @@ def write_reductions(
     together = [set(facts.dependencies[number]) for number in (*facts.conditions, *positions)]
     along = [ir.Index(axis) for axis in block.counts]
     if not any({along[-1], i} <= {*facts.dependencies[p]} for p in positions for i in axes):
-        # Nothing slides: conditions alone tell the outputs apart, which all read the same.
+        # No window slides: the outputs differ by conditions alone, and read the same elements.
         return None
     windows = [[i for i in axes if any({axis, i} <= own for own in together)] for axis in along]
     inner = tuple(axes) if whole else tuple(windows[-1])
@@ -161,8 +160,8 @@ def write_reductions(
 
 
 class _Writer:
-    """Writes what one of the neighbours reduces, whose `places` are known along some axes: `terms`
-    has the points along each."""
+    """Writer of one neighbour's reduction, whose `places` are known along some axes; `terms` has
+    the points along each."""
 
     def __init__(self, terms: Mapping[int, Terms], places: Mapping[int, range]) -> None:
         *_, last = terms.values()
@@ -176,8 +175,8 @@ class _Writer:
         self._written: dict[tuple[FloorForm, int], int] = {}
 
     def write(self, columns: Sequence[ir.Index], *, is_whole: bool) -> ir.Body | None:
-        """The body: points as terms, those that lie in one of the `columns` first. Where nothing is
-        left to reduce (`is_whole`), sums begin as reductions do."""
+        """Body with points unrolled as terms, those of one of the `columns` first. If no reduction
+        remains (`is_whole`), sums start like reductions."""
         stage, builder = self._facts.stage, self._builder
         body, reduction = stage.body, stage.reduction
         if reduction is None:
@@ -219,9 +218,9 @@ class _Writer:
         return builder.make(total, guard)
 
     def write_place(self) -> ir.Body | None:
-        """The body where the first of the smallest or largest points is looked for: a NaN is more
-        extreme than any number. From the last point back, one is better that is no worse, or is a
-        NaN: no one needs to know of the best whether that is."""
+        """Body of an argmin or argmax, where a NaN is more extreme than any number. From the last
+        point backwards, a point wins if it is no worse than the best, or a NaN, so that the best
+        need not be tested for NaN."""
         stage, builder = self._facts.stage, self._builder
         reduction, body, dtype = stage.reduction, stage.body, stage.dtype.compute
         if reduction is None:
@@ -248,19 +247,19 @@ class _Writer:
     def _list_points(
         self, indices: Sequence[ir.Index], fixed: Mapping[ir.Index, int] = MappingProxyType({})
     ) -> Iterator[dict[ir.Index, int]]:
-        """The points along some indices, in order; some of them are `fixed`."""
+        """Points along some indices, in order; some indices are `fixed`."""
         sizes = dict(zip(self._inner, self._sizes, strict=True))
         every = ((fixed[i],) if i in fixed else range(sizes[i]) for i in indices)
         for point in itertools.product(*every):
             yield dict(zip(indices, point, strict=True))
 
     def _passes(self, axis: int, point: Mapping[ir.Index, int]) -> Array:
-        """In which turns a point takes part, as far as the place along an axis says."""
+        """Iterations in which a point takes part, by the index along an axis."""
         return self._terms[axis].holds[(self._places[axis], *point.values())]
 
     def _part_factors(self, columns: Sequence[ir.Index]) -> tuple[list[int], list[int]]:
-        """The factors of what is added up: those that differ in a column, and those that do not.
-        Other than of sums, or where columns have one point each, all are taken for the former."""
+        """Factors of the summed value: those that vary within a column, and those that do not. For
+        other reductions, or columns of one point, all count as the former."""
         facts = self._facts
         reduction, body = facts.stage.reduction, facts.stage.body
         combiner = "" if reduction is None else reduction.combiner
@@ -276,7 +275,7 @@ class _Writer:
     def _enter(
         self, total: int | None, factors: Sequence[int], conditions: Iterable[int | None]
     ) -> int:
-        """A point, which is a product, enters what there is so far where some conditions hold."""
+        """Total combined with a point, which is a product of factors, under conditions."""
         reduction, dtype = self._facts.stage.reduction, self._facts.stage.body.dtype
         combiner = "" if reduction is None else reduction.combiner
         if total is not None and is_fused(combiner, factors, dtype):
@@ -289,7 +288,7 @@ class _Writer:
         )
 
     def _choose(self, conditions: Iterable[int | None], made: int, none: int) -> int:
-        """A value where some conditions hold; elsewhere another."""
+        """`made` if the conditions hold; otherwise `none`."""
         for condition in conditions:
             if condition is not None:
                 made = self._builder.select(condition, made, none)
@@ -298,8 +297,8 @@ class _Writer:
     def _write_point(
         self, point: Mapping[ir.Index, int]
     ) -> tuple[list[int], dict[int, int | None]] | None:
-        """The values of the body at a point; and for each axis the condition that it takes part, if
-        it does not always. None where a position goes up by unequal steps."""
+        """Values of the body at a point; and for each axis the condition that it takes part, if it
+        does not always. None if an index has unequal steps."""
         body, lines = self._facts.stage.body, dict[int, tuple[Line | None, int]]()
         positions = {i for load in body.loads() for i in load.indices}
         conditions: dict[int, int | None] = {}
@@ -316,8 +315,8 @@ class _Writer:
         return write_values(self._builder, body, lines, point, written=written), conditions
 
     def _limit(self, axis: int, passes: Array) -> tuple[int | None, int | None]:
-        """The number of the turn, held where a point takes part, and whether it does: None where
-        it always does. No number where that is no single run of turns."""
+        """Iteration number, clamped to those in which a point takes part, and the condition that it
+        does (None if always). The number is None if these are no single interval."""
         builder, own = self._builder, self._turns[axis]
         (taken,) = np.nonzero(passes)
         first, last = int(taken[0]), int(taken[-1])

@@ -1,13 +1,13 @@
-"""A schedule as a value: the loops of one kernel, as a tree over the phases that it computes.
+"""Schedules as values: the loops of one kernel, as a tree over its phases.
 
-The algorithm is what `phases` holds: at each point of a domain some scalar work, whose values are
-stored or reduced. A `Nest` says in which order the points are computed, and by whom. `primitives`
-make one nest of another, rules choose, and `lower` writes the statements. A nest prints whole, one
+`phases` are the algorithm: the scalar work at each point of a domain, whose values are stored or
+reduced. A `Nest` is the order in which the points are computed, and by whom. `primitives` transform
+nests, rules choose among them, and `lower` writes the statements. A nest prints completely, one
 line per node.
 
-A dimension is walked by one or more loops, the coarser ones in larger steps: each narrows the range
-that those of smaller steps walk. Dimensions may be merged into one, which is walked in their place;
-its number is taken apart where it is known.
+A dimension has one or more nested loops, with decreasing steps: each restricts the range of the
+next. Dimensions may be merged into one, whose loop replaces theirs; its index is split where it is
+fixed.
 """
 
 from __future__ import annotations
@@ -34,85 +34,87 @@ from dmlc.source import Span
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop over a dimension, or the part of it that the loops around leave, in steps."""
+    """A loop over a dimension, or over the range that enclosing loops leave of it, in steps."""
 
     dim: Dim
     kind: Kind
     step: int
     body: tuple[Node, ...]
     name: str = ""
-    """What its variable is called after; of LANE, the axis of the work items. What follows a dot
-    tells loops apart that are called alike."""
+    """Stem of its variable's name; for LANE, the axis of the work items. A suffix after a dot
+    distinguishes loops of equal names."""
     extent: int = 0
-    """The steps of LANE and UNROLL, and of a LOOP where it has so many, wherever it starts; 1 of a
-    VECTOR that is whole wherever its work group is: where that is not, its points go one by one."""
+    """Number of steps of LANE and UNROLL, and of a LOOP with a fixed number of them. It is 1 for a
+    VECTOR that is full wherever its work group is in bounds; otherwise its points are scalar."""
     part: tuple[int, int] | None = None
-    """The part of the dimension that is walked, where that is not all."""
+    """Range of the dimension, if it is not all of it."""
     backwards: bool = False
     rest: tuple[int, ...] = ()
-    """The shorter steps that take what whole ones leave over, before it goes one by one."""
+    """Smaller steps for the remainder, before single points."""
     vectorization: Vectorization | None = None
-    """Of VECTOR: which points are vectorized though their reads are not contiguous. Others are
-    scalar."""
+    """For VECTOR: the points that are vectorized although their reads are not contiguous. Others
+    are scalar."""
     ahead: Dim | None = None
-    """The loop around whose next step's reads are fetched meanwhile."""
+    """Enclosing loop whose next iteration's reads are prefetched."""
     interleaved: bool = False
-    """Whether each step makes the reduction that stands first in the loop, beside what the step
-    before does with its own."""
+    """Whether each iteration overlaps its first reduction with the rest of the previous
+    iteration."""
     output: int = 0
-    """How far apart the outputs of neighbouring points lie among the accumulators of a tile; of
-    LANE, UNROLL and counted loops, those of neighbouring steps."""
+    """Stride in a tile's accumulators between outputs of adjacent points; for LANE, UNROLL and
+    counted loops, of adjacent steps."""
     clamps: bool = False
-    """Whether points beyond the end are read as the last one, and count for nothing; else nothing
-    is done there."""
+    """Whether points out of bounds are clamped to the last one and masked; otherwise they are
+    skipped."""
 
     @property
     def wanted(self) -> str:
-        """What its variable is called after, or the axis of the work items."""
+        """Stem of its variable's name, or the axis of the work items."""
         return self.name.partition(".")[0]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reduce:
-    """What the points inside add up to. One in another of the same phase makes a part of it."""
+    """Reduction of the points inside. Inside another one of the same phase, it is a partial
+    reduction."""
 
     phase: int
     body: tuple[Node, ...]
     array: bool = False
-    """Whether its accumulators lie in private arrays: one for each point that parallel loops inside
-    walk, and for each lane of a vector along reduced points."""
+    """Whether its accumulators are in private arrays: one for each point of parallel loops inside,
+    and for each lane of a vector along reduced points."""
     resumes: bool = False
-    """Whether it goes on from what the one around it has, instead of making a part of its own."""
+    """Whether it continues with the accumulators of the enclosing reduction, instead of having its
+    own."""
     serial: bool = False
-    """Whether points come in the order of the axes, each after the one before it."""
+    """Whether points are combined sequentially in the order of the axes."""
     into: Into | None = None
-    """Where the outcome is put, if not in a local."""
+    """Where the result is stored, if not in a local."""
     ends: bool = True
-    """Whether the outcome is known after it; else a second node, with nothing inside, ends it."""
+    """Whether the result is known after it; otherwise a second node with an empty body ends it."""
     tile: Tile | None = None
-    """The accumulators that lie in arrays, where loops have an `output`."""
+    """Accumulators in arrays, if loops have an `output`."""
     joins: str = ""
-    """Of a tile, and of a part: the axis of the work items whose tiles, or parts, become one."""
+    """For a tile or a partial reduction: the axis of the work items over which it is reduced."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Point:
-    """The scalar work of a phase at one point: what it stores is stored, and what it reduces added.
-    What it makes for others is put into a buffer, or is a local value from there on, by a name."""
+    """Scalar work of a phase at one point: results are stored, and reduced values combined. Values
+    for other phases go to a buffer, or become a local value with a name."""
 
     phase: int
     into: tuple[Into, ...] = ()
-    """For each result of the phase."""
+    """Targets of the phase's results."""
     name: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pack:
-    """What several points store is put together first, and stored as one: as a vector, or as a word
-    of 32 bits."""
+    """Collects the stores of several points, and stores them as one vector, or as one 32-bit
+    word."""
 
     dim: Dim
-    """The points; or the words, which are a dimension of their own."""
+    """Dimension of the points; or of the words."""
     buffers: tuple[str, ...]
     lanes: int
     body: tuple[Node, ...]
@@ -134,27 +136,27 @@ class Fill:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stage:
-    """Tiles that are put into buffers, before others read them. What lies in a buffer and not in
-    its tile is 0. Work items that share them wait for each other."""
+    """Fills buffers with tiles, before others read them. Elements of a buffer outside its tile are
+    0. Work items that share the buffers synchronize."""
 
     buffers: tuple[Buffer, ...]
     body: tuple[Node, ...]
     steps: tuple[tuple[Dim, int], ...] = ()
-    """The dimensions that loops around take so many steps of, where some of these may not be
-    there."""
+    """Dimensions with the steps of enclosing loops, where a step may be out of bounds."""
     is_whole: bool = True
-    """Whether tiles take all of their buffers."""
+    """Whether tiles fill their buffers."""
     conditions: tuple[int, ...] = ()
-    """The values without which a point is not there: of the one phase inside."""
+    """Values of the phase inside that must be true for a point to exist."""
     repeats: bool = True
-    """Whether it comes again, when some may still read what it has put there before."""
+    """Whether it is executed again, while some items may still read the previous contents."""
     ahead: bool = False
-    """Whether what the next step puts there is read before the present one uses its own."""
+    """Whether the next step's elements are loaded before the current ones are used."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Numbers:
-    """What is done where all outcomes of a reduction are numbers, and what where one is none."""
+    """Branch on whether all results of a reduction are numbers; `others` is executed if one is
+    NaN."""
 
     phase: int
     body: tuple[Node, ...]
@@ -163,7 +165,7 @@ class Numbers:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Permute:
-    """Vectors permuted out of a line buffer, for a vector of points, are local values inside."""
+    """Makes vectors permuted out of a line buffer, for a vector of points, local values inside."""
 
     patterns: Patterns
     row: Buffer
@@ -173,8 +175,8 @@ class Permute:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Turns:
-    """A stretch of points that are alike every so many: those that come first in each turn have the
-    first of the cases, and so on, which are of the number of the turn. Others are left."""
+    """Range of points in periodic cases: point `first + n` has case `n % period` in iteration
+    `n // period` of the `turn` dimension. Points out of the range have `others`."""
 
     dim: Dim
     first: int
@@ -191,7 +193,7 @@ class Turns:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Once:
-    """What is done at the first point of a dimension alone: elsewhere it would be the same."""
+    """Executed at the first index of a dimension alone, as it would be the same at others."""
 
     dim: Dim
     body: tuple[Node, ...]
@@ -199,21 +201,21 @@ class Once:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rescale:
-    """What is inside adds to a maximum; where that grows, sums of what is weighted by the
-    exponential of the distance from it are scaled, so that they are of the distance from the new
-    one. From there on the maximum is at hand, or 0 while that is a negative infinity."""
+    """Reduces a maximum inside; if it grows, sums weighted by the exponential of the difference
+    from it are scaled to the new maximum. From there on the maximum is available; as 0 while it is
+    negative infinity."""
 
     phase: int
-    """What has the maximum."""
+    """Phase of the maximum."""
     sums: tuple[int, ...]
-    """The phases of the sums."""
+    """Phases of the sums."""
     body: tuple[Node, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Multiply:
-    """All points of tiles at once, by a matrix instruction. The subgroups of a group share the
-    outputs, and have so many matrices of sums `each`: one below the other, and side by side."""
+    """Multiplication of tiles by a matrix instruction. The subgroups of a group share the outputs;
+    `each` is the number of accumulator matrices of a subgroup, along rows and columns."""
 
     phase: int
     body: tuple[Node, ...]
@@ -224,9 +226,8 @@ class Multiply:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Where:
-    """What is inside is done where a value holds, which a phase has as its result: where it does
-    not, none of the points inside would change anything. The value is that of the first points of
-    the tiles around, and the same for all work items of a group."""
+    """Executed if a phase's value is true; otherwise no point inside would change anything. The
+    value is computed at the first points of the enclosing tiles, and is uniform in a group."""
 
     phase: int
     body: tuple[Node, ...]
@@ -251,15 +252,15 @@ Node: TypeAlias = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """A step of a script: a primitive, and what it is applied to. Prints as `split i0 64 as b`."""
+    """Call of a primitive in a script. Prints as `split i0 64 as b`."""
 
     verb: str
     arguments: tuple[str | int, ...]
-    """The name of a loop, and what the primitive takes besides."""
+    """Name of a loop, and further arguments."""
     name: str = ""
-    """What it makes is called so; else a name is made up."""
+    """Name of the result; generated if empty."""
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
-    """Where a person has written it."""
+    """Source, if a user wrote it."""
 
     def __str__(self) -> str:
         words = (self.verb, *map(str, self.arguments), *(("as", self.name) if self.name else ()))
@@ -268,31 +269,31 @@ class Call:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Nest:
-    """The phases of one kernel and the order in which their points are computed."""
+    """Phases of one kernel, and the order in which their points are computed."""
 
     phases: tuple[Phase, ...]
     dims: tuple[tuple[Dim, ...], ...]
-    """For each phase the dimension of each axis of its points."""
+    """Dimension of each axis of each phase's points."""
     body: tuple[Node, ...]
     lanes: tuple[tuple[str, int], ...] = ()
-    """The axes along which the work items of a group stand, each with its extent, the last of which
-    has neighbours side by side. None: groups of one work item."""
+    """Axes of the work items of a group with their extents, the last of which is contiguous. Empty:
+    groups of one work item."""
     buffers: tuple[Buffer, ...] = ()
-    """The private arrays of what phases make for others."""
+    """Private arrays for values that phases make for others."""
     block: Dim | None = None
-    """The dimension along which each work item has a block of outputs, kept in arrays."""
+    """Dimension along which each work item has a block of outputs, in arrays."""
     streams: frozenset[int] = frozenset()
-    """The phases whose stores of whole vectors may pass the caches by."""
+    """Phases whose stores of whole vectors may bypass the caches."""
     words: str = dataclasses.field(default="", compare=False)
-    """For a person: what each work item does."""
+    """For readers: the work of each work item."""
     holds: bool = False
-    """Whether work items hold what one phase reads until the others have read it, too."""
+    """Whether work items keep values that one phase reads until other phases have used them."""
     script: tuple[Call, ...] = ()
-    """What has made it of the naive nest; empty where it was made otherwise."""
+    """Calls that made it from the naive nest; empty if it was made otherwise."""
 
     def __str__(self) -> str:
-        """All there is to say: the script, the work of the phases, dimensions, buffers, and the
-        nodes. `parse_nest` reads it."""
+        """Complete text: script, work of the phases, dimensions, buffers, and nodes. `parse_nest`
+        reads it."""
         head = [f"call {call}" for call in self.script]
         for number, phase in enumerate(self.phases):
             head.append(f"// phase {number}: {_describe_point(Point(number), phase)}")
@@ -303,7 +304,7 @@ class Nest:
         return "\n".join([*head, write_line({"op": "nest", **about}), *self.list_lines()])
 
     def list_lines(self) -> list[str]:
-        """The nodes alone, a line each."""
+        """Text of the nodes alone, one line each."""
         return list(PLAIN.tree(self.body, lambda node, around: _say(self, node, around)))
 
 
@@ -318,12 +319,11 @@ PLAIN = Plain(
     },
     (*get_args(Node), *get_args(Value)),
 )
-"""How nodes are written. What dimensions and buffers are, a print says once."""
+"""Spelling of nodes; dimensions and buffers are defined once and referred to by name."""
 
 
 def list_dims(nest: Nest) -> list[Dim]:
-    """All dimensions of a nest, each after those that it is made of; those of one name once, where
-    they are equal."""
+    """All dimensions of a nest, each after its parts; equal ones once."""
     return list_named(nest)[0]
 
 
@@ -333,7 +333,7 @@ def list_buffers(nest: Nest) -> list[Buffer]:
 
 
 def list_named(nest: Nest) -> tuple[list[Dim], list[Buffer]]:
-    """The dimensions and the buffers of a nest, as `list_dims` and `list_buffers` give them."""
+    """Dimensions and buffers of a nest, as `list_dims` and `list_buffers` return them."""
     found: dict[Dim | Buffer, None] = {}
 
     def look(value: Any) -> None:
@@ -355,18 +355,18 @@ def list_named(nest: Nest) -> tuple[list[Dim], list[Buffer]]:
 
 
 _LEAVES: frozenset[type[object]] = frozenset({bool, int, float, str, type(None)})
-"""The types of what has no parts."""
+"""Types of values without parts."""
 
 
 @functools.cache
 def _list_fields(of: type[Any]) -> tuple[str, ...]:
-    """The fields of a class that may have dimensions, or what has some."""
+    """Fields of a class that may contain dimensions."""
     fields = dataclasses.fields(of) if dataclasses.is_dataclass(of) else ()
     return tuple(field.name for field in fields if field.type not in ("bool", "int", "str"))
 
 
 def inside(node: Node) -> tuple[Node, ...]:
-    """The nodes right inside one."""
+    """Child nodes."""
     kind = type(node)
     if kind is Numbers:
         node = cast("Numbers", node)
@@ -375,12 +375,11 @@ def inside(node: Node) -> tuple[Node, ...]:
 
 
 _BARE: frozenset[type[object]] = frozenset({Point, Fill})
-"""The kinds of nodes that have none in them."""
+"""Kinds of nodes without children."""
 
 
 def walk(nodes: Sequence[Node], *, filled: bool = True) -> Iterator[Node]:
-    """Nodes and all that is inside them, outermost first; without what fills tiles, if not
-    `filled`."""
+    """Nodes and their descendants, outermost first; with `filled`, those that fill tiles too."""
     pending = list(reversed(nodes))
     while pending:
         node = pending.pop()
@@ -390,27 +389,27 @@ def walk(nodes: Sequence[Node], *, filled: bool = True) -> Iterator[Node]:
 
 
 def list_phases(node: Node, *, filled: bool = True) -> tuple[int, ...]:
-    """The phases whose points are inside, or end there, in order."""
+    """Phases whose points are inside, or whose reduction ends there, in order."""
     nodes = walk((node,), filled=filled)
     return tuple(dict.fromkeys(n.phase for n in nodes if isinstance(n, Point | Reduce)))
 
 
 def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
-    """The loops over a dimension, or a tile of it, in some nodes, outermost first."""
+    """Loops over a dimension, or a tile of it, in some nodes, outermost first."""
     return [n for n in walk(nodes) if isinstance(n, Loop) and dim in (n.dim, n.dim.within)]
 
 
 def is_once(loop: Loop, bounds: Taken) -> bool:
-    """Whether work items take all of a dimension that a loop goes over at once, a point or a vector
-    each, of sizes with such bounds."""
+    """Whether the work items cover the whole dimension of a loop at once, a point or a vector each,
+    for sizes with these bounds."""
     most = find_most(measure(loop.dim.size), bounds)
     lanes = [n for n in list_loops(loop.body, loop.dim) if n.kind is Kind.LANE]
     return most is not None and any(most <= n.step * n.extent for n in lanes)
 
 
-def list_standings(nest: Nest) -> list[tuple[tuple[str, int], ...]]:
-    """Other axes than those of a nest along which the same work items stand: where they fill
-    buffers, for one. Each block of loops has its own."""
+def list_arrangements(nest: Nest) -> list[tuple[tuple[str, int], ...]]:
+    """Further arrangements of a group's work items along other axes, as where they fill buffers.
+    Each block of loops has its own."""
     named, made = dict(nest.lanes), list[tuple[tuple[str, int], ...]]()
 
     def collect(node: Node) -> None:
@@ -426,13 +425,14 @@ def list_standings(nest: Nest) -> list[tuple[tuple[str, int], ...]]:
 
 
 def list_items(node: Node) -> tuple[tuple[str, int], ...]:
-    """The axes of the work items that loops in a node take, outermost first."""
+    """Work-item axes of the loops in a node, outermost first."""
     loops = [n for n in walk((node,)) if isinstance(n, Loop) and n.kind is Kind.LANE]
     return tuple((n.wanted, n.extent) for n in loops)
 
 
 def find_shared(node: Reduce) -> list[str]:
-    """The axes along which work items share what they reduce: what parts of it join is theirs."""
+    """Work-item axes over which a reduction remains to be combined, after its partial
+    reductions."""
     if node.tile is not None:
         return [node.joins] if node.joins else []
     inner = list(walk(node.body, filled=False))
@@ -442,26 +442,27 @@ def find_shared(node: Reduce) -> list[str]:
     return list(dict.fromkeys(n.wanted for n in loops))
 
 
-def comes_out_even(dim: Dim, step: int) -> bool:
-    """Whether a dimension is a whole number of steps, wherever it is a piece of a longer one."""
+def is_multiple_of(dim: Dim, step: int) -> bool:
+    """Whether a dimension is a multiple of the step, in every chunk if it is a chunk of a longer
+    one."""
     whole = dim.size if dim.piece is None else dim.piece[1]
     sizes = (whole, dim.size) if isinstance(dim.size, int) else ()
     return bool(sizes) and not any(isinstance(n, int) and n % step for n in sizes)
 
 
 def in_vectors(dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "i") -> Loop:
-    """A loop in vectors, what is left over in shorter ones, and then one by one."""
+    """Vectorized loop, with its remainder in shorter vectors and then scalars."""
     rest = (SHORT_VECTOR,) if lanes > SHORT_VECTOR else ()
     return Loop(dim, Kind.VECTOR, lanes, body, name, rest=rest)
 
 
 def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:
-    """Dimensions as one, the last of which runs fastest."""
+    """Dimensions merged into one, the last of which varies fastest."""
     return number_steps(name, [(dim, 1) for dim in dims])
 
 
 def number_steps(name: str, parts: Sequence[tuple[Dim, int]]) -> Dim:
-    """The numbers of steps of some dimensions, the last of which runs fastest."""
+    """Dimension of the step numbers of some dimensions, the last of which varies fastest."""
     counts = [
         dim.count_steps(step) if isinstance(dim.size, int) else divide_up(measure(dim.size), step)
         for dim, step in parts
@@ -474,8 +475,8 @@ def share_blocks(
     most: int,
     body: tuple[Node, ...],
 ) -> tuple[tuple[Node, ...], int]:
-    """Loops over the steps of some dimensions, of which work groups take so many each at most; and
-    how many they take."""
+    """Loops over the steps of some dimensions, at most `most` per work group, and the number that
+    each takes."""
     blocks = math.prod(dim.count_steps(step) for dim, step in parts)
     block, run = Dim("block", blocks, tuple(parts)), min(max(1, most), blocks)
     name = "block"
@@ -487,7 +488,7 @@ def share_blocks(
 
 
 def _say(nest: Nest, node: Node, around: Sequence[Node]) -> str:
-    """What a node comes to, for the reader of its line."""
+    """Remark on a node's line, for readers."""
     match node:
         case Loop():
             return _describe_range(node, [each for each in around if isinstance(each, Loop)])
@@ -509,7 +510,7 @@ def _say(nest: Nest, node: Node, around: Sequence[Node]) -> str:
 
 
 def _describe_range(loop: Loop, around: Sequence[Loop]) -> str:
-    """What a loop walks: `0..4,096`, or so many points of a step of the loop around it."""
+    """Range of a loop: `0..4,096`, or the step of the enclosing loop."""
     dim, size = loop.dim, loop.dim.size
     outer = [each.step for each in around if each.dim is dim]
     if loop.extent:
@@ -532,5 +533,5 @@ def _describe_point(node: Point, phase: Phase) -> str:
 
 
 def _list_names(names: Iterable[str]) -> str:
-    """Each once: what is written for several neighbours has one name."""
+    """Names, each once: neighbours have one name."""
     return ", ".join(dict.fromkeys(name.partition("#")[0] for name in names))

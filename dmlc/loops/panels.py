@@ -1,10 +1,10 @@
-"""The primitive of products on CPUs: panels of both factors are packed into private arrays, and
-blocks of outputs in registers go over them in vectors.
+"""The primitive for matrix products on CPUs: panels of both factors are packed into private arrays,
+and register blocks of outputs iterate over them in vectors.
 
-A work item has a tile of outputs. For some points at a time it packs the rows and the columns of
-the tile, so that each is read from memory once and lies where the caches keep it. A block of a few
-rows by one vector of columns then takes all of these points at once, and goes on from what the
-points before have come to. Every output is one sum, whose points are added in their order.
+A work item has a tile of outputs. For a strip of points, it packs the rows and columns of the tile,
+so that each element is read from memory once and stays in the caches. A block of a few rows by one
+vector of columns then processes all points of the strip, and adds to its previous sums. Every
+output is one sum, in order of the points.
 """
 
 from __future__ import annotations
@@ -44,21 +44,20 @@ from dmlc.loops.phases import Phase
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive
 
 BLOCK = 6
-"""Rows of a block: with a vector of columns each, sums and factors fit the registers of machines
-with 16 of half the vector."""
+"""Rows of a block: with a vector of columns each, sums and factors fit in 16 vector registers of
+half the vector's length."""
 _MOST = 1 << 20
-"""Elements of a panel, and sums of a tile, at most."""
+"""Largest number of elements of a panel, and of sums of a tile."""
 _SQUARE = 8
-"""Columns and points of a panel that are transposed in registers: these hold so many vectors."""
+"""Columns and points of a panel that are transposed in registers, which hold as many vectors."""
 _STORE = 8
-"""The elements that are packed in order, and not transposed, for each output that is stored across
-memory: measured (products of 16 to 1,800 rows, points of 64 to 4,096) it pays from there on."""
+"""Smallest number of elements packed in order, instead of transposed, per output stored with a
+stride, for which that pays: measured for products of 16 to 1,800 rows and 64 to 4,096 points."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Cut:
-    """Some axes as a tile has them: one point of the outer ones, a stretch of one, and all of the
-    inner ones."""
+    """Axes of a tile: one index of the outer ones, a range of one, and all of the inner ones."""
 
     outer: tuple[Dim, ...]
     cut: Dim
@@ -67,17 +66,16 @@ class _Cut:
 
     @property
     def count(self) -> int:
-        """The points of a tile."""
+        """Points of a tile."""
         return self.step * math.prod(map(_count, self.inner))
 
     @property
     def dims(self) -> tuple[Dim, ...]:
-        """The dimensions that a tile walks."""
+        """Dimensions that a tile iterates over."""
         return (self.cut, *self.inner)
 
     def list_steps(self, step: int) -> list[tuple[Dim, int]]:
-        """The dimensions of a tile, each with how far apart its neighbours lie where points do by
-        `step`."""
+        """Dimensions of a tile, each with its stride if points have stride `step`."""
         steps: list[tuple[Dim, int]] = []
         for dim in reversed(self.dims):
             steps.append((dim, step))
@@ -85,7 +83,7 @@ class _Cut:
         return steps[::-1]
 
     def list_parts(self) -> list[tuple[Dim, int]]:
-        """The dimensions that tiles share out, each with the steps it is taken in."""
+        """Dimensions that are distributed over tiles, each with its step."""
         return [*((dim, 1) for dim in self.outer), (self.cut, self.step)]
 
     def count_tiles(self) -> int:
@@ -93,7 +91,7 @@ class _Cut:
 
 
 def _cut(dims: Sequence[Dim], most: int) -> _Cut:
-    """So many points at most, of even tiles."""
+    """Tile of at most `most` points, in tiles of about equal size."""
     place, inner = len(dims) - 1, 1
     while place > 0 and inner * _count(dims[place]) <= most:
         inner *= _count(dims[place])
@@ -111,10 +109,10 @@ def _count(dim: Dim) -> int:
     Argument.NUMBER, Argument.NUMBER, Argument.NUMBER, Argument.NUMBER, takes_loop=False
 )  # fmt: skip
 def panel(on: On, rows: int, columns: int, depth: int, lanes: int) -> Nest:
-    """A product in tiles of so many rows and columns at most, one for each work group of one work
-    item. For so many points at a time it packs the rows and the columns of its tile into private
-    arrays, and blocks of outputs in registers go over these in vectors. It is the one call of a
-    script: it makes all loops of the naive nest anew. No sum changes its order.
+    """Computes a product in tiles of at most `rows` and `columns`, one for each work group of one
+    work item. For strips of `depth` points, it packs the rows and columns of its tile into private
+    arrays, and register blocks of outputs iterate over these in vectors. It is the only call of a
+    script, and replaces all loops of the naive nest. No sum changes its order.
 
     `for i: for j: s = sum(k: a[i, k] * b[k, j]); g(s) -> for tile: for strip of k: p = a[rows,
     strip]; q = b[strip, columns]; for blocks of i, j: s[i, j] += sum(k in strip: p[i, k] * q[k,
@@ -143,7 +141,7 @@ def is_packed(nest: Nest) -> bool:
 
 
 class Panels:
-    """Tiles that a work item has to itself, of so many rows, columns and points at most."""
+    """Tiles of one work item each, of at most `rows`, `columns` and `depth` points."""
 
     def __init__(self, found: Contraction, rows: int, columns: int, depth: int, lanes: int) -> None:
         self._found = found = _orient(found)
@@ -156,16 +154,16 @@ class Panels:
 
     @property
     def count(self) -> int:
-        """The tiles."""
+        """Number of tiles."""
         return self._found.batches * self._rows.count_tiles() * self._columns.count_tiles()
 
     @property
     def words(self) -> str:
-        """What a work item does, for a person."""
+        """Work of a work item, for readers."""
         return f"each computes a tile of {self._rows.count} by {self._columns.count} outputs"
 
     def pack(self, after: Phase) -> Nest:
-        """The nest of the contraction, and of what derives from it."""
+        """Nest of the contraction and its derived phases."""
         found, lanes = self._found, self._lanes
         rows = -(-self._rows.count // BLOCK) * BLOCK
         columns = -(-self._columns.count // lanes) * lanes
@@ -215,7 +213,7 @@ class Panels:
         return Nest(phases, dims, (groups,), buffers=buffers, words=self.words)
 
     def _go_over(self, after: Phase, point: Node, pitch: int) -> Node:
-        """The outputs of a tile, in vectors where they lie side by side."""
+        """Loops over the outputs of a tile, in vectors along contiguous ones."""
         last = self._columns.dims[-1]
         axis = after.space.parallel[self._parallel.index(last)]
         length = self._columns.step if last is self._columns.cut else _count(last)
@@ -231,12 +229,12 @@ class Panels:
         return node
 
     def _pack(self, number: int, factor: Factor, own: _Cut, count: int, name: str) -> _Panel:
-        """How the panel of a factor is packed: columns of it lie side by side, and so do rows, or
-        their points, as memory has them."""
+        """Packing of a factor's panel: with columns contiguous; and rows, or their points, as in
+        memory."""
         found, points = self._found, self._points
         phase, conditions = guard_factor(found, factor, f"{name}#panel")
         is_along = lies_along(phase, found.inner[-1], factor.axes[-1])
-        # Rows of panels a power of two long would lie on the same few lines of a cache.
+        # Rows with a power-of-two stride would map to the same few cache sets.
         apart, step = count, 1
         if number == 0 and is_along:
             apart, step = 1, points.count + self._lanes
@@ -285,9 +283,9 @@ class Panels:
 
 
 def _orient(found: Contraction) -> Contraction:
-    """The contraction with the factor as columns whose panel is cheaper to pack. A panel of columns
-    whose points lie side by side in memory is packed transposed, element by element, and one of
-    rows is not. Outputs are then stored one by one, across memory."""
+    """Contraction with the factor as columns whose panel is cheaper to pack. A panel of columns
+    whose points are contiguous in memory is packed transposed, element by element, and one of rows
+    is not. Outputs are then stored one by one, with a stride."""
     made = [(guard_factor(found, f, "panel")[0], f.axes[-1]) for f in (found.left, found.right)]
     transposed = [lies_along(phase, found.inner[-1], axis) for phase, axis in made]
     saved = found.columns * transposed[1] - found.rows * transposed[0]
@@ -303,5 +301,5 @@ class _Panel:
     phase: Phase
     buffer: Buffer
     place: tuple[str, int, int]
-    """Its name, and how far apart rows or columns, and points, lie in it."""
+    """Its name, and its strides between rows or columns, and between points."""
     stage: Stage

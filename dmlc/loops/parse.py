@@ -1,4 +1,5 @@
-"""Nests from text and from JSON. Phases are no part of either: the function has them."""
+"""Parsers of nests from text and JSON. Neither contains the phases, which belong to the
+function."""
 
 from __future__ import annotations
 
@@ -22,24 +23,23 @@ from dmlc.source import DmlcError
 
 @dataclasses.dataclass
 class Dimension:
-    """A dimension, where a document says what it is."""
+    """A dimension's definition in a document."""
 
 
 @dataclasses.dataclass
 class Array:
-    """A buffer, where a document says what it is."""
+    """A buffer's definition in a document."""
 
 
 FORM = Form("a nest's JSON form", (1, 0), "nest")
 _CLASSES = {name_class(kind): kind for kind in (*get_args(Node), Dim, Buffer, Nest)}
 _FIRST = {name: dataclasses.fields(kind)[kind is Nest].name for name, kind in _CLASSES.items()}
-"""The first field of a class, which stands without its name. Phases are in no text."""
+"""First field of a class, which is written without its name. Text does not contain phases."""
 _HEADS = {"dim": "dimensions", "buffer": "arrays"}
 
 
 def parse_nest(text: str, phases: Sequence[Phase]) -> Nest:
-    """The nest that prints so, of phases as the function has them. Raises `DmlcError` where a line
-    says none."""
+    """Nest from its text, for phases of the function. Raises `DmlcError`."""
     content: Record = {"dimensions": [], "arrays": [], "script": []}
     tree: list[str] = []
     for line in expect_text("text", text).splitlines():
@@ -59,7 +59,7 @@ def parse_nest(text: str, phases: Sequence[Phase]) -> Nest:
 
 
 def nest_to_json(nest: Nest) -> str:
-    """What a nest prints as JSON text, indented by two: all but the phases."""
+    """Nest, without its phases, as JSON text, indented by two."""
     content = {
         **FORM.head(),
         "dimensions": [PLAIN.record(dim) for dim in list_dims(nest)],
@@ -70,8 +70,8 @@ def nest_to_json(nest: Nest) -> str:
 
 
 def nest_from_json(text: str, phases: Sequence[Phase]) -> Nest:
-    """The nest that `nest_to_json` wrote, of the same phases. Raises `DmlcError` on anything that
-    is none."""
+    """Nest from the text that `nest_to_json` wrote, for the same phases. Raises `DmlcError` for any
+    other text."""
     return _make_records(phases).read(expect_text("text", text), Nest)
 
 
@@ -86,7 +86,7 @@ def _read_head(line: str) -> Record:
 
 
 def _make_records(phases: Sequence[Phase]) -> Records:
-    """What reads one document: it says first which dimensions and buffers there are."""
+    """Reader of one document, which defines its dimensions and buffers first."""
     known: dict[type, dict[str, Any]] = {Dim: {}, Buffer: {}}
 
     def list_shape(kind: type) -> Shape:

@@ -1,8 +1,8 @@
-"""Primitives that part the work of a reduction: in parts of sums, and in blocks of outputs.
+"""Primitives that divide the work of a reduction: into partial sums, and over blocks of outputs.
 
-A block of outputs is reduced side by side, and has an accumulator for each in an array: `expand`
-gives each phase a loop over the block of its own, which `reorder` then moves among the loops over
-points. What a loop's points add up to may be a part of its own, which is added to the whole.
+A block of outputs is reduced side by side, with an array of accumulators: `expand` gives each phase
+its own loop over the block, which `reorder` then moves inside the loops over points. The points of
+a loop may have a partial sum, which is added to the whole.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from dmlc.loops.hoist import take_out
+from dmlc.loops.hoist import hoist_values
 from dmlc.loops.legality import (
     demand_serial,
     demand_unpacked,
@@ -44,15 +44,15 @@ from dmlc.loops.script import (
 )
 
 _LANES = 16
-"""Elements of an array that is made, or a multiple: whole vectors of any length."""
+"""Multiple to which arrays are padded: whole vectors of any length."""
 _MOST_OUTPUTS = 4096
-"""Outputs of a block, at most: arrays of so many elements still fit the first cache."""
+"""Largest number of outputs of a block, so that its arrays fit in the L1 cache."""
 
 
 @primitive()
 def expand(on: On) -> Nest:
-    """A loop over outputs as one in each of the phases that it has, once. Accumulators are expanded
-    to arrays: what a phase reduces for others has one for each of the outputs.
+    """Distributes a loop over outputs over the phases inside, one loop each. Accumulators become
+    arrays, with one element for each output.
 
     `for i: {s = sum(for k: f(i, k)); y[i] = s} -> for i: s[i] = sum(for k: f(i, k)); for i: y[i] =
     s[i]`
@@ -91,7 +91,7 @@ def expand(on: On) -> Nest:
 
 
 def _demand_innermost(nest: Nest, loop: Loop) -> None:
-    """Refuses a loop over outputs that has another inside."""
+    """Refuses a loop over outputs that contains another."""
     pairs = zip(nest.dims, nest.phases, strict=True)
     inner = {own[axis] for own, phase in pairs for axis in phase.space.inner}
     dims = [n.dim for n in walk(loop.body) if isinstance(n, Loop)]
@@ -100,7 +100,7 @@ def _demand_innermost(nest: Nest, loop: Loop) -> None:
 
 
 def _demand_plain(node: Node) -> None:
-    """Refuses a node whose loops do not go on as they are in a loop over outputs."""
+    """Refuses a node whose loops cannot be in a loop over outputs."""
     parted = isinstance(node, Reduce) or not any(isinstance(n, Reduce) for n in walk((node,)))
     demand(parted and len(list_phases(node)) == 1, "phases are parted that have their own loops")
     parts = [n for n in walk((node,)) if isinstance(n, Reduce)][1:]
@@ -112,8 +112,8 @@ def _demand_plain(node: Node) -> None:
 
 @primitive(takes_block=True)
 def partial(on: On) -> Nest:
-    """What the points of a loop add up to is a part of its own, which is then added to the whole:
-    of all loops around, those of the whole stay outside. Changes the order of sums.
+    """Gives the points of a loop a partial sum, which is then added to the whole; enclosing loops
+    of the whole stay outside. Changes the order of sums.
 
     `s = sum(for k: for l: f(k, l)) -> s = sum(for k: sum(for l: f(k, l)))`
     """
@@ -126,7 +126,7 @@ def partial(on: On) -> Nest:
     between = path[path.index(whole) + 1 : -1]
     demand(bool(between), "all that is reduced is no part")
     if len(around) > 1:
-        # The part that there is begins further inside.
+        # The existing partial reduction starts further inside.
         demand(not whole.array, "parts of parts have no parts")
         made = dataclasses.replace(whole, body=(loop,))
         nest = replace_node(nest, whole, *change(whole.body, loop, made))
@@ -140,8 +140,8 @@ def partial(on: On) -> Nest:
 
 
 def _set_arrays(nest: Nest, number: int) -> Nest:
-    """Has accumulators that parts are added to lie in arrays where a phase has several: for the
-    outputs of a block, or the lanes of vectors."""
+    """Moves accumulators with partial reductions to arrays, if a phase has several: for the outputs
+    of a block, or the lanes of vectors."""
     for node in [n for n in walk(nest.body) if isinstance(n, Reduce) and n.phase == number]:
         blocked = nest.block is not None and bool(list_loops(node.body, nest.block))
         parted = any(isinstance(n, Reduce) for n in walk(node.body))
@@ -152,14 +152,14 @@ def _set_arrays(nest: Nest, number: int) -> Nest:
 
 
 def _list_wide(nodes: Sequence[Node]) -> list[Loop]:
-    """The loops in vectors of which each lane has accumulators of its own."""
+    """Vectorized loops of which each lane has its own accumulators."""
     loops = [n for n in walk(nodes) if isinstance(n, Loop)]
     return [n for n in loops if n.kind is Kind.VECTOR and not n.extent]
 
 
 def add_up_lanes(nest: Nest, loop: Loop) -> Nest:
-    """The nest where a loop in vectors, along points that are reduced, has just been made: each of
-    its lanes makes a part, which is added to accumulators of its own."""
+    """Nest after a loop along reduced points was vectorized: each of its lanes has partial
+    accumulators."""
     around = [n for n in find_points_path(nest, loop) if isinstance(n, Reduce)]
     part = dataclasses.replace(around[-1], serial=False)
     demand(part.into is None and part.tile is None and not part.resumes,
@@ -170,8 +170,8 @@ def add_up_lanes(nest: Nest, loop: Loop) -> Nest:
 
 @primitive()
 def relax(on: On) -> Nest:
-    """What the points of a loop add up to is no longer known to be added in their order. Changes no
-    sum, but how equal extremes are told apart, and where guards are tested.
+    """Allows the points of a loop to be combined in any order. Changes no sum, only how equal
+    extremes are resolved, and where guards are tested.
 
     `s = sum(for k in order: f(k)) -> s = sum(for k: f(k))`
     """
@@ -181,8 +181,8 @@ def relax(on: On) -> Nest:
 
 @primitive()
 def resume(on: On) -> Nest:
-    """A part, of which a loop is all, goes on from what the whole has for its output, instead of
-    being added to that. Changes the order of sums.
+    """Makes a partial sum whose body is the loop continue with the whole's accumulators for its
+    output, instead of being added to them. Changes the order of sums.
 
     `s[i] += sum(for k: f(i, k)) -> t = s[i]; for k: t += f(i, k); s[i] = t`
     """
@@ -199,8 +199,8 @@ def resume(on: On) -> Nest:
 
 @primitive(takes_block=True)
 def reverse(on: On) -> Nest:
-    """A loop from its last step to the first: what was read last is still in the caches. Changes
-    the order of sums where it walks reduced points.
+    """Runs a loop from its last step to the first, as the elements read last are still cached.
+    Changes the order of sums if it iterates over reduced points.
 
     `for i in 0..n -> for i in 0..n backwards`
     """
@@ -216,7 +216,7 @@ def reverse(on: On) -> Nest:
 
 @primitive()
 def prefetch(on: On) -> Nest:
-    """Vectors in a loop fetch what they read in its next step, meanwhile.
+    """Prefetches, in a vectorized inner loop, the elements that the next step of the loop reads.
 
     `for i: for j: f(i, j) -> for i: for j: {fetch what f(i + 1, j) reads; f(i, j)}`
     """
@@ -232,9 +232,8 @@ def prefetch(on: On) -> Nest:
 
 @primitive(takes_block=True)
 def hoist(on: On) -> Nest:
-    """What a phase computes that is the same for all points of an output becomes a phase of its
-    own, before it, which leaves it in an array for the outputs of a block. The loop is the one over
-    the block.
+    """Moves values that are the same for all points of an output to a phase before, which stores
+    them in an array for the outputs of a block. The loop is the one over the block.
 
     `for i: for j: f(g(i), j) -> for i: t[i] = g(i); for i: for j: f(t[i], j)`
     """
@@ -242,7 +241,9 @@ def hoist(on: On) -> Nest:
     demand(loop.dim is nest.block, "what is hoisted is of a block of outputs")
     _demand_innermost(nest, loop)
     (number,) = list_phases(loop)
-    before, rest = take_out(nest.phases[number], find_axis(nest, number, loop), len(nest.buffers))
+    before, rest = hoist_values(
+        nest.phases[number], find_axis(nest, number, loop), len(nest.buffers)
+    )
     if before is None:
         raise ScheduleError("nothing that takes work is the same for all points of an output")
     size = loop.dim.size if isinstance(loop.dim.size, int) else 0

@@ -1,4 +1,4 @@
-"""The nodes of a nest, each with those around it."""
+"""Nodes of a nest, each with its enclosing nodes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dmlc.loops.nodes import Loop, Node, Numbers, Turns, inside
 
 Path = tuple[Node, ...]
-"""A node, after those around it, outermost first."""
+"""A node after its enclosing nodes, outermost first."""
 
 
 def list_paths(nodes: Sequence[Node], around: Path = ()) -> Iterator[Path]:
-    """Nodes and all that is inside, each with those around it."""
+    """Nodes and their descendants, each with its enclosing nodes."""
     for node in nodes:
         path = (*around, node)
         yield path
@@ -19,7 +19,7 @@ def list_paths(nodes: Sequence[Node], around: Path = ()) -> Iterator[Path]:
 
 
 def excludes(first: Path, second: Path) -> bool:
-    """Whether one of two points is done, or each for a part of its own."""
+    """Whether two points are in different branches, or process different ranges."""
     pairs = enumerate(zip(first, second, strict=False))
     place = next((n for n, (a, b) in pairs if a is not b), None)
     if place is None:

@@ -1,10 +1,11 @@
-"""Finds out which elements of a row vectors of outputs are made of.
+"""Finds the elements of a row that vectors of a resampling's outputs are made of.
 
-Outputs of a resampling that lie side by side reduction elements of a row that do not: the first
-terms of eight of them are at 0, 2, 3, 5, 6, 8, 9 and 11, say. The next eight find theirs as many
-further on as these, lane by lane, so that one pattern serves the whole row: a vector is loads and
-fixed shuffles. A lane whose point the guard leaves out takes a zero, and so does a position beyond
-the row, for the row may have zeros on either side; then no guard is left."""
+Adjacent outputs of a resampling reduce elements of a row that are not adjacent: the first terms of
+eight of them are at 0, 2, 3, 5, 6, 8, 9 and 11, say. The next eight read elements at equal
+distances from these, lane by lane, so that one pattern serves the whole row: a vector is made by
+loads and constant shuffles. A lane whose point fails the guard takes a zero, and so does an index
+out of bounds, as the row may be padded with zeros; no guard is left then.
+"""
 
 from __future__ import annotations
 
@@ -23,32 +24,32 @@ from dmlc.scalars import Array
 from dmlc.transform.factor import list_factors
 
 LANES = 8
-"""Outputs that are computed at once."""
+"""Outputs per vector."""
 
 HALF = LANES // 2
-"""The lanes that processors shuffle among each other at little cost, and so the elements that are
-loaded together."""
+"""Lanes within which processors shuffle at low cost, and so the number of elements loaded
+together."""
 
 _MOST_LOADS = 4
-"""Loads that either half of a vector is made of, at most."""
+"""Largest number of loads that either half of a vector is made of."""
 
 Pattern = tuple[int | None, ...]
-"""For each lane of the first vector, which element of the row it takes; None where it is a zero.
-Before the row, and behind it, there are zeros too."""
+"""Element of the row for each lane of the first vector; None for a zero. The row is padded with
+zeros."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Patterns:
-    """What vectors are made of that read the same elements."""
+    """Patterns of vectors that read the same elements."""
 
     step: int
-    """How many elements further on each lane finds its own in the next vector."""
+    """Distance in elements between equal lanes of consecutive vectors."""
     named: Mapping[str, Pattern]
 
     @property
     def starts(self) -> tuple[int, int]:
-        """Where either half of the first vector starts to load: the lowest position that it takes,
-        or that both do where one load has it all."""
+        """First loaded element of either half of the first vector: the smallest in its patterns;
+        equal for both if one load contains all."""
         halves = ([p[:HALF] for p in self.named.values()], [p[HALF:] for p in self.named.values()])
         low, high = ([p for part in half for p in part if p is not None] for half in halves)
         both = low + high
@@ -58,7 +59,7 @@ class Patterns:
 
     @property
     def loads(self) -> int:
-        """How many times that many elements side by side either half is made of."""
+        """Number of loads, of `HALF` elements each, that either half is made of."""
         starts = self.starts
         return 1 + max(
             (place - starts[lane // HALF]) // HALF
@@ -74,34 +75,34 @@ class Patterns:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The first position that is loaded for the first vector, and the end of them."""
+        """First loaded element for the first vector, and the end of the last one."""
         starts = self.starts
         return min(starts), max(starts) + HALF * self.loads
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Permutation:
-    """The outputs `first .. last` of a row, where their reduction is made of such vectors. `first`
-    is the first lane of one, and `last` the end of the row or of one."""
+    """Outputs `first` to below `last` of a row whose reduction is made of such vectors. `first` is
+    a multiple of `LANES`, and so is `last` unless it is the end of the row."""
 
     first: int
     last: int
     stage: Stage
-    """It has no reduction, and stands for those outputs alone. Where it loads what `patterns`
-    names, each output has an element of the row."""
+    """The unrolled stage for these outputs. Its loads of tensors named in `patterns` give each
+    output its element of the row."""
     patterns: Patterns
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The first position that is loaded, and the end of them, in the vectors from that of the
-        first output to that of `last`. They may lie beyond the row."""
+        """First loaded element, and the end of the last one, of the vectors from that of output 0
+        to that of `last`. They may be out of bounds."""
         start, end = self.patterns.reach
         return start, end + self.patterns.step * ((self.last - 1) // LANES)
 
 
 def find_permutation(function: Function, stage: Stage, row: str) -> Permutation | None:
-    """How a reduction along the last axis of `row` goes in vectors; None where it is not the same
-    over most of the row, or its values are not of 32 bits."""
+    """Vectorization of a reduction along the last axis of `row`; None if it is not uniform over
+    most of the row, or its values do not have 32 bits."""
     axis = len(stage.extents) - 1
     terms = find_terms(function, stage, axis)
     if terms is None or stage.body.dtype.bytes != 4 or len(terms.holds) < 2 * LANES:
@@ -141,8 +142,8 @@ def find_permutation(function: Function, stage: Stage, row: str) -> Permutation 
 
 
 def _takes_zeros(terms: Terms, loads: list[int]) -> bool:
-    """Whether a sum stays as it is where a term has a zero for the element of the row: that is a
-    factor of the term, and the others are finite."""
+    """Whether a sum does not change if a term has 0 for the element of the row: the element is a
+    factor of the term, and the other factors are finite."""
     reduction = terms.stage.reduction
     if reduction is None or reduction.combiner != "sum" or len(loads) != 1:
         return False
@@ -155,7 +156,7 @@ def _takes_zeros(terms: Terms, loads: list[int]) -> bool:
 
 
 def _find_places(terms: Terms, load: int) -> Array | None:
-    """Where along the row a load is, at every place and point; None where that depends on more."""
+    """Index of a load along the row, for every output and point; None if it depends on more."""
     instruction = terms.stage.body.instructions[load]
     if not isinstance(instruction, Load):
         return None
@@ -164,8 +165,8 @@ def _find_places(terms: Terms, load: int) -> Array | None:
 
 
 def _find_pattern(places: Array, holds: Array) -> tuple[Pattern, int] | None:
-    """The pattern of the vector in the middle, as that of the first, and the step. `places` are
-    positions, and `holds` says which of them are taken."""
+    """Pattern of the middle vector, as that of the first, and the step. `places` are the loaded
+    indices, and `holds` tells which are used."""
     middle = len(places) // LANES // 2 * LANES
     before = middle - LANES
     lanes = np.arange(LANES)
@@ -181,8 +182,8 @@ def _find_pattern(places: Array, holds: Array) -> tuple[Pattern, int] | None:
 
 
 def _list_good(pattern: Pattern, step: int, places: Array, holds: Array, size: int | None) -> Array:
-    """For each vector whether the pattern is right there: in lanes that take no element it gives a
-    zero or, where there are zeros beside the row of so many elements, a position beyond it."""
+    """Whether the pattern is correct for each vector. Lanes without an element must get a zero or,
+    if the row of `size` elements is padded, an index out of bounds."""
     vectors, lanes = divmod(np.arange(len(places)), LANES)
     starts = np.array([0 if start is None else start for start in pattern])
     empty = np.array([start is None for start in pattern])[lanes]

@@ -1,12 +1,12 @@
-"""The phases of a kernel with reductions: what each reduces, stores and keeps in registers.
+"""Phases of a kernel with reductions: what each reduces, stores and keeps in registers.
 
-A phase is a pass of the group as scalar work (`Elements`) over a `Space`. One that reduces may
-store as well, each of its points once. Right after a reducing pass comes a phase over the parallel
-points alone, which stores the reductions that need memory and whatever else derives from them point
-by point.
+A phase is a pass of the group as scalar work (`Elements`) over an iteration space (`Space`). A
+reducing phase may also store each of its points. After it comes a phase over the parallel points
+alone, which stores the reductions that need memory, and values derived from them point by point.
 
-What a pass reduces over the parallel dimensions is the state of a phase of its own, too, which
-applies the others' reductions; what that has come to is stored by a last phase."""
+Reductions over the parallel dimensions have a phase of their own, which uses the results of others;
+a last phase stores their partial results.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from dmlc.sizes import Measure, Taken, as_extent, is_multiple, known, measure, p
 from dmlc.transform.passes import Member, Pass
 
 VECTOR = 4
-"""Elements of a vector, which is what languages have whose vectors have a fixed number."""
+"""Lanes of the vectors in languages with a fixed vector length."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Accumulator:
-    """A reduction of a phase, and the reductions it is the value of: each with its type."""
+    """A reduction of a phase, and the stages that it is the value of, each with its type."""
 
     reduction: Reduction
     slots: tuple[Slot, ...]
@@ -50,19 +50,19 @@ class Accumulator:
 
     @property
     def name(self) -> str:
-        """What it is called after."""
+        """Name of its first stage."""
         return self.stages[0][0]
 
     def slot_name(self, number: int) -> str:
-        """What a part of its state is called as a local value: no tensor has such a name."""
+        """Local name of a slot of its state, which no tensor has."""
         return f"{self.name}{self.slots[number].suffix}#state"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scatter:
-    """Where a phase puts its points: each is combined with the element that a value says, from
-    where `view` is. Of its results, which are local, the first says it, and is less than 0 where
-    the point belongs to none; the second is what the point has."""
+    """Target of a phase's points: each is combined with an element relative to `view`. Of the
+    phase's two local results, the first is the element's index, negative if the point belongs to
+    none; the second is the point's value."""
 
     view: View
     combiner: str
@@ -79,36 +79,36 @@ class Phase:
     _moving: dict[int, tuple[bool, ...]] = dataclasses.field(
         default_factory=dict[int, tuple[bool, ...]], init=False, compare=False, repr=False
     )
-    """What `find_moving` gives, by axis, once it has been asked."""
+    """Cache of `find_moving`."""
 
     def settle(self, taken: Taken) -> Phase:
-        """The phase with numbers for sizes that are known at run time only: see `Space.settle`.
-        What it says is about how it is then, and no more."""
+        """Phase with numbers for open sizes (see `Space.settle`), as an assumption for choosing
+        schedules."""
         if not self.space.is_open:
             return self
         return dataclasses.replace(self, space=self.space.settle(taken))
 
     @property
     def has_positions(self) -> bool:
-        """Whether its values depend on where a point is."""
+        """Whether its values depend on indices."""
         return self.elements.has_positions
 
     @property
     def reduces(self) -> bool:
-        """Whether its points are added to something, and not computed alone."""
+        """Whether its points are combined with accumulators or elements."""
         return bool(self.accumulators) or self.scatter is not None
 
     @property
     def counts_up(self) -> bool:
-        """Whether the points of an output, in the order of the axes, have rising numbers wherever
-        a reduction asks for these. Partial results may not have."""
+        """Whether the points of an output, in the order of the axes, have increasing numbers for
+        positional reductions. Partial results may not."""
         for place in (f.place for f in self.elements.reductions if f.place is not None):
             value, beyond = self.elements.values[place], measure(0)
             if not isinstance(value, Place):
                 return False
             for axis in reversed(self.space.inner):
                 step, size = self.space.strides[value.view][axis], self.space.extents[axis]
-                # A step takes the number beyond all that finer axes come to.
+                # A step must exceed the largest number that inner axes reach.
                 ahead = step - beyond
                 if size != 1 and not (isinstance(ahead, int) and ahead > 0):
                     return False
@@ -117,26 +117,26 @@ class Phase:
 
     @property
     def has_computed_reads(self) -> bool:
-        """Whether some reads go where values say, not evenly from point to point."""
+        """Whether some loads are at computed indices."""
         return any(isinstance(value, Gather) for value in self.elements.values)
 
     @property
     def tests_guard(self) -> bool:
         """Whether the guard of its reductions is tested before the values of a point are computed,
-        which may be reads that it protects. Other guards choose what a point adds."""
+        as it may protect loads. Other guards select the combined value."""
         guarded = any(f.guard is not None for f in self.elements.reductions)
         return self.has_positions and guarded and not self.has_several_guards
 
     @property
     def has_several_guards(self) -> bool:
-        """Whether its reductions leave out different points, and so go through all of them."""
+        """Whether its reductions have different guards, so that all points are visited."""
         several = len({f.guard for f in self.elements.reductions}) > 1
         return several and not self.elements.has_guarded_reads
 
     @property
     def points(self) -> int:
-        """The points that an output reduces, on average. Where elements of tensors say along an
-        axis where they begin and end, those of different outputs are taken to be others."""
+        """Average number of points that an output reduces. Segments with ends from tensors are
+        assumed to be disjoint."""
         count = self.space.inner_count
         for axis, ends in find_segments(self).items():
             moving = (self.find_moving(each) for each in self.space.parallel)
@@ -147,20 +147,20 @@ class Phase:
         return count
 
     def find_moving(self, axis: int) -> tuple[bool, ...]:
-        """For each value whether it changes along an axis."""
+        """Whether each value varies along an axis."""
         if axis not in self._moving:
             self._moving[axis] = find_moving(self.elements, self.space.strides, axis)
         return self._moving[axis]
 
     def choose_lanes(self, axis: int, long: int, lanes: int) -> int:
-        """How many of so many points along an axis make one vector, of so many `lanes` at most."""
+        """Vector length for `long` points along an axis, at most `lanes`."""
         if not self.lies_together(axis):
             return 1
         return next((width for width in (lanes, SHORT_VECTOR) if width <= long), 1)
 
     def lies_together(self, axis: int) -> bool:
-        """Whether what is read and stored for neighbours along an axis lies side by side, or is the
-        same, wherever they are: then they can be computed in vectors."""
+        """Whether all operands and results are contiguous along an axis, or constant, so that
+        vectors along it are possible."""
         elements, strides = self.elements, self.space.strides
         if elements.has_guarded_reads:
             return False
@@ -173,16 +173,15 @@ class Phase:
         return not any(moving[number] for gather in gathers for number, _ in gather.terms)
 
     def begins_evenly(self, limits: Limits) -> bool:
-        """Whether vectors of `VECTOR` neighbours along the last axis can be read and stored as one:
-        they lie side by side, or are one, in all operands, and begin where a vector of memory
-        does."""
+        """Whether vectors of `VECTOR` neighbours along the last axis are aligned in all operands
+        and results, and contiguous or constant."""
         sizes, strides = self.space.extents, self.space.strides
         axis, inner = max(0, len(sizes) - 1), self.space.inner
         if limits.vector_lanes == 1 or (inner and inner[-1] != axis):
             return False
         if not self.lies_together(axis):
             return False
-        # What is left over goes element by element where a group has one run of elements.
+        # With one run of elements per group, the remainder is scalar.
         piece = self.space.pieces.get(axis)
         lengths = sizes[-1:] if piece is None else (piece.length, piece.size)
         if (inner or len(sizes) > 1) and not all(is_multiple(each, VECTOR) for each in lengths):
@@ -211,8 +210,8 @@ def with_elements(
     elements: Elements,
     strides: Mapping[View, tuple[Measure, ...]] = MappingProxyType({}),
 ) -> Phase:
-    """The same points, for other work, of which some views have other `strides`. Accumulators are
-    of the reductions that it has, if any."""
+    """Phase with other work over the same points; some views have other `strides`. Accumulators are
+    those of the new reductions."""
     known = {**phase.space.strides, **strides}
     space = dataclasses.replace(
         phase.space, strides={v: known.get(v, v.strides) for v in elements.views()}
@@ -226,8 +225,8 @@ _RISING, _FALLING = ("ge", "gt"), ("le", "lt")
 
 
 def find_segments(phase: Phase) -> dict[int, list[int]]:
-    """The inner axes along which an output reduces a stretch whose first and last point are read
-    from tensors; for each, the values that say so."""
+    """Inner axes along which an output reduces a segment with ends loaded from tensors, each with
+    the values of the ends."""
     elements, space = phase.elements, phase.space
     guards = {reduction.guard for reduction in elements.reductions}
     if len(guards) != 1 or None in guards:
@@ -259,8 +258,8 @@ def collect_phases(
     stored: Container[str],
     as_written: bool = False,
 ) -> tuple[Phase, ...]:
-    """The phases of some passes. Of what these reduce, and compute beside it, that in `stored` has
-    memory. Their points lie in memory's order, or `as_written`."""
+    """Phases of some passes. Stages of these in `stored` have memory. Points are in memory order,
+    or `as_written`."""
     tensors = function.tensors()
     local: dict[str, DataType] = {}
     made: list[tuple[Elements, tuple[Accumulator, ...]]] = []
@@ -311,7 +310,7 @@ def collect_phases(
         made.append((parts, ()))
     spaces = list(arrange([elements for elements, _ in made], len(parallel), as_written))
     if parts is not None:
-        # Along what was reduced it stands still, which has it come last.
+        # It does not vary along reduced dimensions, so that these become innermost.
         spaces[-1] = spaces[-1].select((*spaces[-1].parallel, *spaces[-1].inner))
     across = {m.stage for each in passes for m in each.across}
     return tuple(
@@ -323,8 +322,8 @@ def collect_phases(
 def _store_across(
     elements: Elements, accumulators: Sequence[Accumulator], members: Sequence[Member]
 ) -> Elements | None:
-    """What stores the state of reductions over parallel dimensions, packed over those that they
-    keep; nothing where there are none."""
+    """Work that stores the states of reductions over parallel dimensions, packed over the
+    dimensions that they keep; None without such."""
     if not accumulators:
         return None
     kept = [dimension for index, dimension in members[0].axes if not index.reduced]
@@ -337,7 +336,7 @@ def _store_across(
 
 
 def part_members(function: ir.Function, reducing: Pass) -> tuple[list[Member], list[Member]]:
-    """The element-wise stages of a reducing pass, and its reductions."""
+    """Element-wise stages of a reducing pass, and its reductions."""
     stages = {m: function.stage(m.stage) for m in reducing.members}
     reductions = [m for m, s in stages.items() if s is not None and s.reduction is not None]
     return [m for m in reducing.members if m not in reductions], reductions
@@ -346,8 +345,7 @@ def part_members(function: ir.Function, reducing: Pass) -> tuple[list[Member], l
 def make_accumulators(
     elements: Elements, stages: Sequence[tuple[str, DataType, int]]
 ) -> tuple[Accumulator, ...]:
-    """The reductions of some scalar work; `stages` are reductions, each with its type and the
-    number of its reduction."""
+    """Accumulators of some scalar work; `stages` are reductions, each with its type and number."""
     return tuple(
         Accumulator(
             reduction,
@@ -368,8 +366,8 @@ def _place_type(elements: Elements, reduction: Reduction) -> DataType | None:
 
 
 def store_partials(phase: Phase, divided: Space) -> tuple[Phase, ...]:
-    """The phases of a first kernel, which stores a partial result for each piece of the points:
-    `divided` is the phase's space with an inner axis cut into pieces."""
+    """Phases of a first kernel, which stores a partial result for each chunk of the points:
+    `divided` is the phase's space with an inner axis cut into chunks."""
     sizes = divided.outputs
     values, results = _store_states(phase.accumulators, pack_strides(sizes), (1,) * len(sizes))
     names = tuple(divided.indices[axis] for axis in divided.parallel) if divided.indices else ()
@@ -380,8 +378,8 @@ def store_partials(phase: Phase, divided: Space) -> tuple[Phase, ...]:
 def _store_states(
     accumulators: Sequence[Accumulator], strides: tuple[Measure, ...], local: tuple[int, ...]
 ) -> tuple[tuple[Read, ...], tuple[tuple[View, int], ...]]:
-    """The values that are the parts of some states, and where they are stored; `local` says along
-    which dimensions they change."""
+    """Values of the components of some states, and the views that they are stored to; `local` has
+    the strides that tell along which dimensions they vary."""
     values: list[Read] = []
     results: list[tuple[View, int]] = []
     for accumulator, views in zip(accumulators, _list_parts(accumulators, strides), strict=True):
@@ -393,8 +391,8 @@ def _store_states(
 
 
 def combine_partials(phase: Phase, sizes: tuple[Measure, ...]) -> Phase:
-    """The phase of a second kernel, which combines the partial results that the first has
-    stored: packed over their number and the dimensions that are kept, which have these sizes."""
+    """Phase of a second kernel, which combines the partial results of the first: packed over their
+    number and the kept dimensions, of these sizes."""
     values: list[ir.Constant | Read | ir.Apply] = []
     accumulators: list[Accumulator] = []
     parts = _list_parts(phase.accumulators, pack_strides(sizes))
@@ -424,7 +422,7 @@ def combine_partials(phase: Phase, sizes: tuple[Measure, ...]) -> Phase:
 def _list_parts(
     accumulators: Sequence[Accumulator], strides: tuple[Measure, ...]
 ) -> list[tuple[View, ...]]:
-    """The buffers between two kernels: for each reduction, those of its state's parts."""
+    """Buffers between two kernels: for each reduction, those of its state's components."""
     return [
         tuple(View(f"{g.name}_parts{s.suffix}", s.dtype, strides) for s in g.slots)
         for g in accumulators

@@ -1,10 +1,10 @@
-"""The primitives that make one nest of another, and the one door that all of them go through.
+"""Primitives that transform nests, and `apply`, the only way to call them.
 
-`naive` walks the points of each phase in the order of its axes, one after the other; `apply` makes
-everything else of that, one `Call` at a time, and the calls are the nest's script. Rules that
-choose, tests that draw, and people who write a schedule of their own use the same door. Each
-primitive refuses what would change a result. The sum of floats depends on the order of its terms:
-primitives that change this say so, and those of integers, extremes and their places stay the same.
+`naive` makes loops over the points of each phase in the order of its axes, all sequential; `apply`
+transforms that, one `Call` at a time, and the calls are the nest's script. Rules, random tests and
+users' schedules all use it. Each primitive refuses what would change a result. Float sums depend on
+the order of their terms: primitives that change it say so, and do not affect sums of integers,
+extremes and their indices.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ from dmlc.sizes import is_multiple
 
 
 def chain(nodes: Sequence[Node]) -> list[Loop]:
-    """The loops that stand one in the other and have nothing beside them, outermost first."""
+    """Loops nested one in the other without siblings, outermost first."""
     found: list[Loop] = []
     while len(nodes) == 1 and isinstance(nodes[0], Loop):
         found.append(nodes[0])
@@ -96,8 +96,8 @@ def chain(nodes: Sequence[Node]) -> list[Loop]:
 
 
 def apply(nest: Nest, function: ir.Function, limits: Limits, *calls: Call) -> Nest:
-    """A nest after some calls. Raises `ScheduleError`, which names the call, where one is not
-    legal; where a person has written that, with its place and what the loops are."""
+    """Nest after some calls. Raises `ScheduleError`, which names the call, if one is not legal; for
+    a user's call, with its source and the nest's loops."""
     for call in calls:
         try:
             nest = _apply(nest, function, limits, call)
@@ -149,7 +149,8 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
 
 @primitive(Argument.NUMBER)
 def split(on: On, factor: int) -> Nest:
-    """A loop as two: one by so many of its steps, and in it one over these.
+    """Splits a loop into an outer one, whose steps are `factor` times as large, and an inner one
+    over each of these.
 
     `for i in 0..n -> for i_block in 0..n by factor: for i in i_block..i_block + factor`
     """
@@ -157,7 +158,7 @@ def split(on: On, factor: int) -> Nest:
     demand(factor > 1, "a loop is split by two steps at least")
     demand(loop.step * factor <= _MOST_POINTS, f"a step has {_MOST_POINTS:,} points at most")
     around = list_around(on.nest, loop)
-    # Steps of loops are counted by the loop around, whatever that is bound to later on.
+    # The enclosing loop counts the steps, whatever it is bound to later.
     cuts = [each.step for each in around] + list_cuts(on.nest, loop.dim)
     fits = all(step >= loop.step * factor for step in cuts)
     demand(fits, "the part of a step is split into shorter ones")
@@ -168,7 +169,7 @@ def split(on: On, factor: int) -> Nest:
 
 @primitive()
 def fuse(on: On) -> Nest:
-    """A loop, and the one that is all it has, as one over the points of both.
+    """Merges a loop, and the one that is all of its body, into one loop over the points of both.
 
     `for i in 0..m: for j in 0..n -> for i_j in 0..m * n: i, j = i_j / n, i_j % n`
     """
@@ -187,7 +188,7 @@ def fuse(on: On) -> Nest:
         demand_ranges(loop)
         whole = [(loop.dim, loop.step)]
         parts += loop.dim.parts or whole if loop.step == 1 else whole
-    # Whether a point of a piece is there is tested inside.
+    # Points of a chunk are checked to be in bounds inside.
     meets = any(isinstance(n, Reduce) for n in walk(inner.body))
     demand(inner.dim.piece is None or not meets, "a piece of a longer dimension goes outermost")
     name = on.take(f"{outer.name}_{inner.name}")
@@ -197,7 +198,7 @@ def fuse(on: On) -> Nest:
 
 @primitive()
 def normalize(on: On) -> Nest:
-    """A loop over the numbers of the steps of one.
+    """Replaces a loop by one over the numbers of its steps.
 
     `for i in 0..n by 4 -> for block in 0..n / 4: i = 4 * block`
     """
@@ -215,7 +216,7 @@ def normalize(on: On) -> Nest:
 
 @primitive(takes_loop=False)
 def once(on: On) -> Nest:
-    """A loop of one step around all there is.
+    """Adds a loop of one step around the whole nest.
 
     `for i in 0..n -> for block in 0..1: for i in 0..n`
     """
@@ -228,7 +229,7 @@ def once(on: On) -> Nest:
 
 @primitive()
 def rename(on: On) -> Nest:
-    """A loop, and the dimension that it alone walks, by another name."""
+    """Renames a loop, and its dimension if no other loop has it."""
     loop, old = on.loop, on.loop.dim
     loops = [n for n in walk(on.nest.body) if isinstance(n, Loop)]
     alone = sum(old in (n.dim, n.dim.within, *(p for p, _ in n.dim.parts)) for n in loops) == 1
@@ -248,12 +249,12 @@ def rename(on: On) -> Nest:
 
 @primitive(takes_block=True)
 def reorder(on: On) -> Nest:
-    """A loop and the one that is all it has, the other way round. Changes the order of sums where
-    both walk reduced points. A loop over a block of outputs goes into the parts that these have:
-    what each comes to then is added to the whole more often.
+    """Exchanges a loop with the one that is all of its body. Changes the order of sums if both
+    iterate over reduced points. A loop over a block of outputs moves into their partial reductions,
+    whose results are then added to the whole more often.
 
-    `for i: for j -> for j: for i` or
-    `for i: s[i] += sum(for k: f(i, k)) -> for k: for i: s[i] += f(i, k)`
+    `for i: for j -> for j: for i` or `for i: s[i] += sum(for k: f(i, k)) -> for k: for i: s[i] +=
+    f(i, k)`
     """
     outer, (first, *_) = on.loop, on.loop.body
     blocked = outer.dim is on.nest.block
@@ -282,8 +283,8 @@ def reorder(on: On) -> Nest:
 
 @primitive(Argument.WORD, Argument.NUMBER, takes_loop=False)
 def axis(on: On, name: str, extent: int) -> Nest:
-    """An axis along which so many work items of a group stand. Those of the last one that is named
-    have neighbours side by side; loops may name others, behind it."""
+    """Adds an axis of `extent` work items of a group. Items are contiguous along the last axis
+    added this way; loops may add further axes, which vary more slowly."""
     lanes = dict(on.nest.lanes)
     demand(name not in lanes, f"there is an axis '{name}'")
     demand_free(on.nest, name)
@@ -298,9 +299,10 @@ def axis(on: On, name: str, extent: int) -> Nest:
 
 @primitive(Argument.WORD, Argument.WORD, optional=1)
 def bind(on: On, axis: str, whose: str = "") -> Nest:
-    """A loop whose steps work groups take, one each (`group`); or the work items of a group, which
-    stand along an axis of that name: if it is its block's `own`, they stand otherwise elsewhere.
-    Changes the order of sums where it walks reduced points.
+    """Distributes the steps of a loop over work groups (`group`), or over the work items of a group
+    along an axis, one step each. With `own`, the axis belongs to the block only, and the items are
+    arranged otherwise elsewhere. Changes the order of sums if the loop iterates over reduced
+    points.
 
     `for i in 0..n -> i = group` or `-> i = the work item's number along the axis`
     """
@@ -323,9 +325,9 @@ def bind(on: On, axis: str, whose: str = "") -> Nest:
 
 @primitive(Argument.WORD, Argument.NUMBER, Argument.WORD, optional=1)
 def deal(on: On, axis: str, extent: int, whose: str = "") -> Nest:
-    """A loop whose steps are dealt to so many work items, neighbours to neighbours, each of which
-    has a serial loop over its own; `own` is said as of `bind`. Changes the order of sums where it
-    walks reduced points.
+    """Distributes the steps of a loop cyclically over `extent` work items, each of which has a
+    sequential loop over its steps; `own` is as for `bind`. Changes the order of sums if the loop
+    iterates over reduced points.
 
     `for i in 0..n -> lane = the work item's number: for i in lane..n by extent`
     """
@@ -345,7 +347,7 @@ def deal(on: On, axis: str, extent: int, whose: str = "") -> Nest:
     demand(name.partition(".")[0] == axis, "the loop of work items is called after their axis")
     demand(whose in ("", "own"), "an axis is its block's own, if that is said")
     nest = take_lanes(nest, loop, axis, extent, own=whose == "own")
-    # A group's range is settled by who walks it: each work item has so many steps.
+    # Work items of a group have a fixed number of steps each.
     rounds = around[-1].step // (loop.step * extent) if around else 0
     step = loop.step * extent
     inner = dataclasses.replace(loop, step=step, extent=rounds, backwards=False)
@@ -355,9 +357,9 @@ def deal(on: On, axis: str, extent: int, whose: str = "") -> Nest:
 
 @primitive(Argument.WORD, Argument.NUMBER, Argument.NUMBER, optional=2)
 def share(on: On, axis: str, unit: int = 1, many: int = 1) -> Nest:
-    """The points of a loop are shared by all work items along an axis: each takes so many times
-    (`many`) as many neighbours (`unit`) at once, the work items' width apart, and so on through
-    the loop. Neighbours go in vectors. Changes the order of sums.
+    """Distributes the points of a loop over all work items along an axis: each takes `many` times
+    `unit` adjacent points, with strides of the items' total width, and repeats this through the
+    loop. Adjacent points are vectorized. Changes the order of sums.
 
     `for i in 0..n -> for strip in 0..n by width * many: for k in 0..many: i = strip + k * width +
     item * unit, ..`
@@ -399,8 +401,8 @@ def share(on: On, axis: str, unit: int = 1, many: int = 1) -> Nest:
 
 @primitive()
 def unroll(on: On) -> Nest:
-    """A loop that is written out. What its steps do not come out even with goes one by one, or is
-    tested for where work groups share the dimension.
+    """Unrolls a loop. The remainder of its steps is executed point by point, or guarded if work
+    groups share the dimension.
 
     `for i in 0..4: f(i) -> f(0); f(1); f(2); f(3)`
     """
@@ -423,18 +425,17 @@ def unroll(on: On) -> Nest:
 
 
 _MOST_POINTS = 1 << 30
-"""Points of a step, at most: the last one may end beyond the largest size that is counted, and
-positions have 32 bits."""
+"""Largest number of points of a step: the last one may overrun the largest size, and indices have
+32 bits."""
 
 
 @primitive(Argument.NUMBER, Argument.WORD, optional=1, takes_block=True)
 def vectorize(on: On, lanes: int, how: str = "") -> Nest:
-    """A loop in vectors, along which all that is read and stored lies side by side, or is the same.
-    Along reduced points each lane makes a part of the sum, which become one at the end; along
-    outputs that are reduced one after the other, each lane has an output of its own. `whole` makes
-    one vector of the step of a work group's loop, whose elements begin where vectors of memory do;
-    `gather` takes reads that lie apart as well, at places that are alike every few vectors, and
-    `aligned` too, from where whole vectors start.
+    """Vectorizes a loop along which all operands and results are contiguous, or constant. Along
+    reduced points, each lane has a partial sum, and these are combined at the end; along outputs
+    that are reduced sequentially, each lane has its own output. `whole` makes one aligned vector of
+    each step of a work group's loop; `gather` allows non-contiguous reads in patterns that repeat
+    every few vectors, and so does `aligned`, starting at multiples of the vector length.
 
     `for i in 0..n -> for i in 0..n by lanes: i .. i + lanes at once`
     """
@@ -481,7 +482,7 @@ def _put_side_by_side(on: On, lanes: int) -> Nest:
         demand(phase.lies_together(axis), "what is read and stored does not lie side by side")
         moving = phase.find_moving(axis)
         guards = [f.guard for f in phase.elements.reductions if f.guard is not None]
-        # Along points, and for outputs of a block, guards choose what each lane adds.
+        # Along points, and for outputs of a block, guards select the value that each lane adds.
         tested = phase.tests_guard and not reduces(nest, loop)
         demand(not tested or not any(moving[g] for g in guards),
                 "a guard that protects reads is the same in all lanes")  # fmt: skip
@@ -536,14 +537,14 @@ def _put_apart(on: On, lanes: int, *, aligned: bool) -> Nest:
 
 @primitive()
 def interleave(on: On) -> Nest:
-    """A loop whose first reduction is made for the next step beside what is done with that of the
-    present one."""
+    """Overlaps the first reduction of a loop's body, for the next step, with the rest of this
+    one."""
     return on.replace(dataclasses.replace(on.loop, interleaved=True))
 
 
 @primitive(Argument.NUMBER)
 def pack(on: On, lanes: int) -> Nest:
-    """A loop by so many points, which are computed one by one and stored as a vector.
+    """Makes a loop compute `lanes` points one by one, and store them as a vector.
 
     `for i in 0..n: y[i] = f(i) -> for i_block in 0..n by lanes: y[i_block .. ] = f(i_block), ...`
     """
@@ -568,7 +569,7 @@ def pack(on: On, lanes: int) -> Nest:
 
 @primitive()
 def pair(on: On) -> Nest:
-    """A loop over pairs of points, whose results of 16 bits are stored two to a word.
+    """Makes a loop over pairs of points, whose 16-bit results are stored two to a word.
 
     `for i in 0..n: y[i] = f(i) -> for pair in 0..n / 2: words(y)[pair] = f(2 * pair), ...`
     """
@@ -593,8 +594,7 @@ def pair(on: On) -> Nest:
 
 @primitive(takes_block=True)
 def stream(on: On) -> Nest:
-    """Vectors that a loop stores pass the caches by, where the kernel touches more memory than
-    these keep."""
+    """Makes a loop's vector stores bypass the caches, if the kernel's footprint exceeds these."""
     loop = on.loop
     demand(loop.kind is Kind.VECTOR and not loop.extent, "loops in vectors stream")
     return dataclasses.replace(on.nest, streams=on.nest.streams | set(list_phases(loop)))

@@ -1,7 +1,7 @@
-"""Whether any point of a tile may keep its score, where a condition on positions leaves some out.
+"""Conditions on whether any point of a tile may matter, where index conditions exclude some scores.
 
-A condition that compares positions is relaxed to one of the whole tile: it holds if the comparison
-may hold at any of its points. Where it does not, the tile has nothing to add.
+An index comparison is relaxed to a condition on the whole tile: it is true if the comparison may be
+true at any of its points. Where it is false, the tile adds nothing.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ _POSITIONS = (DataType.INDEX, DataType.INT32, DataType.INT64)
 
 
 def find_reached(elements: Elements, spans: Mapping[int, int]) -> Elements | None:
-    """The work that says of a tile whether any of its points may count, from its first one: a
-    score that is other than a negative infinity, or part of a sum that is other than 0. The tile
-    goes on by so many positions along each of some axes. None where that may be so of every
-    tile."""
+    """Work that computes, at the first point of a tile, whether any of its points may matter: a
+    score other than negative infinity, or a summand other than 0. `spans` are the tile's sizes
+    along some axes. None if every tile may matter."""
     tile = _Tile(elements, spans)
     found = tile.join("or", [
         tile.keeps(each.values[0])
@@ -48,7 +47,7 @@ def find_reached(elements: Elements, spans: Mapping[int, int]) -> Elements | Non
 
 
 class _Tile:
-    """Values of the first point of a tile, and what they come to at others."""
+    """Values at the first point of a tile, and their ranges over the tile."""
 
     def __init__(self, elements: Elements, spans: Mapping[int, int]) -> None:
         self._elements, self._spans = elements, spans
@@ -65,7 +64,7 @@ class _Tile:
         return self._add(ir.Apply(OPERATIONS[name], given, dtype))
 
     def join(self, name: str, parts: list[int | None]) -> int | None:
-        """What holds if all of some parts do, or one of them; None is a part that may hold."""
+        """Conjunction or disjunction of conditions, where None is always true."""
         known = [part for part in parts if part is not None]
         if not known or (name == "or" and len(known) < len(parts)):
             return None
@@ -75,7 +74,7 @@ class _Tile:
         return first
 
     def keeps(self, number: int, nothing: float = -math.inf) -> int | None:
-        """Whether a value may be other than `nothing`, which a condition may choose."""
+        """Condition that a value may be other than `nothing`, which a select may choose."""
         match self.values[number]:
             case ir.Select(condition=condition, then=then, otherwise=otherwise):
                 arms = (then, True), (otherwise, False)
@@ -87,7 +86,7 @@ class _Tile:
         return self.join("or", [self.join("and", way) for way in ways])
 
     def adds(self, number: int) -> int | None:
-        """Whether a part of a sum may be other than 0."""
+        """Condition that a summand may be other than 0."""
         match self.values[number]:
             case ir.Apply(operation=operation, operands=parts):
                 name = operation.name
@@ -107,7 +106,7 @@ class _Tile:
         return None
 
     def _is(self, number: int, wanted: float) -> bool:
-        """Whether a value is a constant number."""
+        """Whether a value is a constant."""
         match self.values[number]:
             case ir.Constant(value=value):
                 return value == wanted
@@ -115,7 +114,7 @@ class _Tile:
                 return False
 
     def _holds(self, number: int, wanted: bool) -> int | None:
-        """Whether a condition may hold, or may not."""
+        """Condition that a condition may be true, or false."""
         match self.values[number]:
             case ir.Apply(operation=operation, operands=parts):
                 name = operation.name
@@ -135,7 +134,7 @@ class _Tile:
         return None if left is None or right is None else self._apply(name, left, right)
 
     def _reach(self, number: int, most: bool) -> int | None:
-        """The most, or the least, that a position is in a tile."""
+        """Largest or smallest value of an index in a tile."""
         value = self.values[number]
         if value.dtype not in _POSITIONS:
             return None
@@ -154,7 +153,7 @@ class _Tile:
             case ir.Apply(operation=operation, operands=parts):
                 ways = {"add": (most, most), "sub": (most, not most), "neg": (not most,),
                         "min": (most, most), "max": (most, most)}.get(operation.name)  # fmt: skip
-                # A sum with what is read may be too large for its type at one point, and wrap.
+                # A sum with a loaded value may overflow at some point, and wrap.
                 needed = list_needed(self._elements, number)
                 read = any(isinstance(self.values[n], Read | Gather) for n in needed)
                 if ways is None or (read and operation.name not in ("min", "max")):

@@ -1,5 +1,4 @@
-"""What sums that are rescaled as a maximum grows need of the nodes around them, and what decides
-whether they have anything to add."""
+"""Preconditions of sums that are rescaled as a maximum grows, and of conditions on tiles."""
 
 from __future__ import annotations
 
@@ -11,7 +10,8 @@ from dmlc.scalars import DataType
 
 
 def check_rescale(nest: Nest, path: Sequence[Node]) -> Iterator[tuple[bool, str]]:
-    """What holds of a `Rescale`, the last node of a path, and what is wrong where it does not."""
+    """Rules for a `Rescale`, the last node of a path: each with whether it holds, and its
+    violation."""
     *around, node = path
     if not isinstance(node, Rescale):
         return
@@ -38,7 +38,7 @@ def check_rescale(nest: Nest, path: Sequence[Node]) -> Iterator[tuple[bool, str]
 
 
 def list_readers(nest: Nest, number: int, nodes: Iterable[Node]) -> list[Point]:
-    """The points that read what a phase reduces."""
+    """Points that read a phase's reductions."""
     names = {name for a in nest.phases[number].accumulators for name, _ in a.stages}
     return [
         n
@@ -52,14 +52,14 @@ def list_readers(nest: Nest, number: int, nodes: Iterable[Node]) -> list[Point]:
 def find_lost(
     nest: Nest, path: Sequence[Node], node: Reduce, paths: Iterable[Sequence[Node]]
 ) -> list[Loop]:
-    """The serial loops of several steps around a reduction, the last node of a path, that are not
-    around a point which reads what it comes to. What a part of it comes to, the whole has."""
+    """Sequential loops of several steps around a reduction, the last node of a path, that are not
+    around a point which reads its result. Results of partial reductions belong to the whole."""
     around = [n for n in path if isinstance(n, Loop) and n.kind in (Kind.LOOP, Kind.UNROLL)]
     around = [n for n in around if n.extent != 1 and n.dim.count_steps(n.step) != 1]
     parted = any(isinstance(n, Reduce) and n.phase == node.phase for n in path[:-1])
     made = [name for phase in nest.phases for a in phase.accumulators for name, _ in a.stages]
     own = [name for a in nest.phases[node.phase].accumulators for name, _ in a.stages]
-    # What several phases make alike may be that of another.
+    # Equal reductions of several phases may be read in place of each other.
     if not around or parted or node.into is not None or any(made.count(n) > 1 for n in own):
         return []
     reading = [own for own in paths if list_readers(nest, node.phase, own[-1:])]
@@ -67,8 +67,7 @@ def find_lost(
 
 
 def is_condition(nest: Nest, number: int) -> bool:
-    """Whether a phase has one value, that is true or false, and the same for all points of a
-    tile but for where these are."""
+    """Whether a phase's only value is a BOOL that depends on a tile's start alone."""
     phase, dims = nest.phases[number], nest.dims[number]
     elements = phase.elements
     if phase.accumulators or len(elements.results) != 1:

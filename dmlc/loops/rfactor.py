@@ -1,5 +1,5 @@
-"""A reduction in two kernels: `rfactor` cuts the points that a kernel reduces into pieces, before
-there is a nest."""
+"""Reductions in two kernels: `rfactor` cuts the reduced points into chunks, before there is a
+nest."""
 
 from __future__ import annotations
 
@@ -18,35 +18,34 @@ RFACTOR, PIECES = "rfactor", "pieces"
 
 @primitive(Argument.NUMBER, Argument.WORD, Argument.NUMBER, optional=2)
 def rfactor(on: On, points: int, unit: str = "", multiple: int = 1) -> Nest:
-    """A reduction in two kernels: the first reduces pieces of so many points of a loop and stores
-    partial results, and the second combines these and computes what derives from them. With the
-    word `pieces` there are so many pieces, whatever the size is, and all but the last have a
-    multiple of so many points, if that is said. It stands at the head of the section of a kernel.
-    Changes the order of sums.
+    """Splits a reduction into two kernels: the first reduces chunks of `points` points of a loop
+    and stores partial results, and the second combines these and computes derived values. With the
+    word `pieces`, `points` is the number of chunks, whatever the size, and all but the last have a
+    multiple of `multiple` points, if given. It is the first call in a kernel's section. Changes the
+    order of sums.
 
-    `for k in 0..n: y += f(k) -> for p in 0..n / points: for k in piece p: y_parts[p] += f(k)`
-    and `for p: y += y_parts[p]`
+    `for k in 0..n: y += f(k) -> for p in 0..n / points: for k in piece p: y_parts[p] +=
+    f(k)` and `for p: y += y_parts[p]`
     """
     raise ScheduleError("it stands at the head of the section of a kernel")
 
 
 def name_points(phase: Phase) -> tuple[str, ...]:
-    """The loops over the points of each output of the first phase of a kernel, for each of its
-    inner axes."""
+    """Names of the loops over the reduced points of a kernel's first phase, by inner axis."""
     dims = name_inner(phase, name_parallel(phase), "k" if phase.accumulators else "i", 0)
     return tuple(dims[axis].name for axis in phase.space.inner)
 
 
 def make_cut(phase: Phase, axis: int, number: int, *unit: str | int) -> Call:
-    """The call that cuts an inner axis into pieces of so many points, or into so many `PIECES`, of
-    a multiple of points if that is given."""
+    """Call that cuts an inner axis into chunks of `number` points, or into `number` chunks
+    (`PIECES`), of a multiple of points if that is given."""
     name = name_points(phase)[phase.space.inner.index(axis)]
     return Call(RFACTOR, (name, number, *unit))
 
 
 def cut_points(phases: Sequence[Phase], call: Call) -> Space:
-    """The space of the first phase with an axis cut into pieces, as a call says. Raises
-    `ScheduleError`, which names the call, where that is not legal."""
+    """Space of the first phase with an axis cut into chunks by a call. Raises `ScheduleError`,
+    which names the call, if that is not legal."""
     try:
         return _cut_points(phases[0], call)
     except ScheduleError as error:
@@ -73,7 +72,7 @@ def _cut_points(phase: Phase, call: Call) -> Space:
         demand(many > 1, "one piece is the whole")
         demand(not isinstance(size, int) or many <= size, f"'{loop}' has {size} points")
         length = divide_up(size, many * multiple) * multiple
-        # Of a known size, no piece is empty.
+        # For a known size, no chunk is empty.
         pieces = -(-size // length) if isinstance(size, int) and isinstance(length, int) else many
         return cut(space, axis, length, pieces)
     least = f"'{loop}' has {size} points: a piece has fewer, and one at least"

@@ -1,5 +1,4 @@
-"""Scripts: the calls that make one nest of another, as text, and what the primitives that they name
-are registered with."""
+"""Scripts: calls of primitives as text, and the registry of the primitives."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ from dmlc.source import DmlcError, InternalError, Source, Span
 
 
 class ScheduleError(DmlcError):
-    """A primitive would change what a nest computes, or has nothing to work on."""
+    """A primitive would change a result, or does not apply."""
 
 
 def demand(holds: bool, message: str) -> None:
@@ -43,7 +42,7 @@ def demand(holds: bool, message: str) -> None:
 
 
 class Argument(enum.Enum):
-    """What a primitive takes beside a loop."""
+    """Kind of a primitive's argument other than a loop."""
 
     NUMBER = "a number"
     WORD = "a word"
@@ -51,27 +50,28 @@ class Argument(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Primitive:
-    """A way to make one nest of another."""
+    """A transformation of nests."""
 
     name: str
     arguments: tuple[Argument, ...]
     optional: int
-    """How many of the last arguments may be left out."""
+    """Number of last arguments that may be omitted."""
     takes_loop: bool
-    """Whether the name of a loop comes first."""
+    """Whether the first argument is the name of a loop."""
     run: Callable[..., Nest]
-    """Takes what it works on, `On`, and the arguments."""
+    """Implementation, which gets `On` and the arguments."""
     takes_block: bool = False
-    """Whether the loop may be one over a block of outputs, in each phase; else it stays whole."""
+    """Whether the loop may be one over a block of outputs, in each phase; otherwise it stays one
+    loop."""
 
     @property
     def words(self) -> str:
-        """What it does, for a person."""
+        """Description, for readers."""
         return str(self.run.__doc__).strip()
 
     @property
     def usage(self) -> str:
-        """How it is written, such as `split LOOP FACTOR`."""
+        """Synopsis, such as `split LOOP FACTOR`."""
         given = [*inspect.signature(self.run).parameters][1:]
         least = len(given) - self.optional
         words = [name.upper() if n < least else f"[{name.upper()}]" for n, name in enumerate(given)]
@@ -83,21 +83,21 @@ PRIMITIVES: dict[str, Primitive] = {}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class On:
-    """What a primitive works on."""
+    """Subject of a primitive: the nest, the loop and the call."""
 
     nest: Nest
     function: ir.Function
     limits: Limits
     loop: Loop
     name: str
-    """That the caller wants for what is made; empty: one is made up."""
+    """Name for the result; generated if empty."""
 
     def replace(self, new: Node) -> Nest:
         return replace_node(self.nest, self.loop, new)
 
     def take(self, wanted: str, *, beside: bool = False) -> str:
-        """The caller's name for what is made, or else one that no loop has: but the loop that it
-        stands for, or that is kept `beside` it."""
+        """The caller's name for a new loop, or else an unused one; it may equal that of the loop it
+        replaces, unless that stays `beside` it."""
         taken = {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
         taken -= set() if beside else {self.loop.name}
         if self.name:
@@ -106,7 +106,7 @@ class On:
         return self.find_name(wanted, taken)
 
     def find_name(self, wanted: str, taken: Collection[str] | None = None) -> str:
-        """A name that no loop has, or none of those that are `taken`."""
+        """Name that no loop has; or that is not in `taken`."""
         if taken is None:
             taken = {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
         if wanted not in taken:
@@ -115,7 +115,7 @@ class On:
         return next(n for i in range(2, len(taken) + 3) if (n := f"{stem}.{i}") not in taken)
 
     def name_dim(self, wanted: str, but: Dim | None = None) -> str:
-        """A name for a dimension, which no other has, `but` the one that it stands for."""
+        """Name for a dimension that no other has, except the one that it replaces."""
         return self.find_name(wanted, {dim.name for dim in list_dims(self.nest) if dim is not but})
 
 
@@ -139,8 +139,7 @@ _LINE = re.compile(r"(?P<verb>\w+)(?P<arguments>(\s+\S+)*?)(\s+as\s+(?P<name>\S+
 
 
 def list_lines(source: Source) -> Iterator[Span]:
-    """The lines of a text that say something, without what follows `//`; and what stands between
-    the `;` of one, each by itself."""
+    """Non-empty lines of a text, without comments (`//`), split at `;`."""
     start = 0
     for line in source.text.split("\n"):
         first = start
@@ -153,25 +152,24 @@ def list_lines(source: Source) -> Iterator[Span]:
 
 
 def parse_call(line: Span) -> Call:
-    """The call in a line. Raises `ScheduleError` where it is none."""
+    """Call in a line. Raises `ScheduleError`."""
     match = _LINE.fullmatch(line.text)
     if match is None:
         raise ScheduleError(f"'{line.text}' is no call of a primitive", line)
     given = match["arguments"].split()
-    # Numbers are no longer than any size.
+    # Numbers have no more digits than any size.
     numbers = (int(w) if w.isdecimal() and w.isascii() and len(w) < 20 else w for w in given)
     return Call(match["verb"], tuple(numbers), match["name"] or "", line)
 
 
 def parse_script(text: str, name: str = "<script>") -> tuple[Call, ...]:
-    """The calls of a script, one to a line, or with a `;` between; what follows `//` is left out.
-    Raises `ScheduleError`, with the place, where a line is no call; errors call the text by its
-    `name`."""
+    """Calls of a script, one per line, or separated by `;`; `//` starts a comment. Raises
+    `ScheduleError` with the location, in which the text has the name `name`."""
     return tuple(map(parse_call, list_lines(Source(name, text))))
 
 
 def print_script(script: Sequence[Call]) -> str:
-    """A script as `parse_script` reads it."""
+    """Text of a script, which `parse_script` reads."""
     return "\n".join(map(str, script))
 
 
@@ -179,7 +177,7 @@ def print_script(script: Sequence[Call]) -> str:
 
 
 def replace_node(nest: Nest, old: Node, *new: Node) -> Nest:
-    """The nest with others for one node. Loops that are interleaved still can be."""
+    """Nest with other nodes in place of one. Checks that interleaved loops are still valid."""
     made = dataclasses.replace(nest, body=change(nest.body, old, *new))
     for node in walk(made.body):
         if isinstance(node, Loop) and node.interleaved:
@@ -188,7 +186,7 @@ def replace_node(nest: Nest, old: Node, *new: Node) -> Nest:
 
 
 def _check_interleaved(nest: Nest, loop: Loop) -> None:
-    """Refuses an interleaved loop that each step of would not find the next one's points in."""
+    """Refuses an interleaved loop whose steps no longer contain the next step's points."""
     serial = loop.kind is Kind.LOOP and not loop.extent and loop.step == 1
     demand(serial and not list_loops(loop.body, loop.dim),
             "only serial loops by ones are interleaved")  # fmt: skip
@@ -220,13 +218,13 @@ def _check_interleaved(nest: Nest, loop: Loop) -> None:
 
 
 def list_steps(node: Node) -> list[tuple[Kind, int, int | k.Scalar]]:
-    """The loops in a node, outermost first: their kinds, steps and extents."""
+    """Loops in a node, outermost first: kinds, steps and extents."""
     loops = [n for n in walk((node,)) if isinstance(n, Loop)]
     return [(n.kind, n.step, n.dim.size) for n in loops]
 
 
 def change(nodes: Sequence[Node], old: Node, *new: Node) -> tuple[Node, ...]:
-    """The nodes with others for one; those that nothing changes in stay themselves."""
+    """Nodes with others in place of one; unaffected nodes are the same objects."""
     made: list[Node] = []
     for node in nodes:
         if node is not old and isinstance(node, Loop | Reduce | Pack | Stage | Numbers | Multiply):

@@ -1,13 +1,12 @@
-"""The schedules of a program as a file has them: a section for each kernel.
+"""Schedules of a program as a file: a section for each kernel.
 
-    target opencl gpu    // what is below is for this target alone; a profile may be left out
-    kernel c             // a kernel is called after the last tensor that it stores
+    target opencl gpu    // the following is for this target alone; the profile is optional
+    kernel c             // the title of a kernel: the last tensor that it stores
     rfactor k 512
     split i0 64 as rows
 
-A kernel without a section, or whose section has no calls, has the schedule that its rule chooses;
-and one whose section begins with `rfactor` and goes on with nothing. What has a section is cut into
-pieces by `rfactor` alone.
+A kernel without a section, or with an empty one, has the schedule that its rule chooses; so has one
+whose section contains `rfactor` alone. A reduction with a section is split only by `rfactor`.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from dmlc.loops.script import ScheduleError, list_lines, parse_call
 from dmlc.source import Diagnostic, Note, Source, Span, unknown_name
 
 TARGET, KERNEL = "target", "kernel"
-"""The words that lines begin with which are no calls."""
+"""First words of lines that are not calls."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Section:
-    """What a file says of a kernel."""
+    """Schedule of a kernel in a file."""
 
     span: Span = dataclasses.field(compare=False)
-    """The name of the kernel."""
+    """Source of the kernel's title."""
     cut: Call | None = None
-    """How what it reduces is cut into pieces."""
+    """Split of its reduction into chunks."""
     calls: tuple[Call, ...] = ()
-    """What makes its nest of the naive one."""
+    """Calls that make its nest from the naive one."""
 
     @property
     def lines(self) -> tuple[Call, ...]:
@@ -44,16 +43,16 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Sections:
-    """The sections for the kernels of one program, by what the kernels are called."""
+    """Sections for the kernels of one program, by title."""
 
     named: Mapping[str, Section] = dataclasses.field(default_factory=dict[str, Section])
     taken: frozenset[str] = frozenset()
-    """What the kernels of earlier parts of the program are called."""
+    """Titles of the kernels of earlier parts of the program."""
     seen: dict[str, Nest] | None = None
-    """Takes the nest of each kernel, where somebody wants to see them."""
+    """Collects the nest of each kernel, if not None."""
 
     def name(self, own: str) -> str:
-        """What a kernel is called that would be called `own` if its part were all there is."""
+        """Title in the program of a kernel whose title in its part is `own`."""
         number = 2
         name = own
         while name in self.taken:
@@ -64,22 +63,22 @@ class Sections:
         return self.named.get(self.name(own))
 
     def see(self, own: str, nest: Nest) -> None:
-        """Has the nest of a kernel seen."""
+        """Records the nest of a kernel."""
         if self.seen is not None:
             self.seen[self.name(own)] = nest
 
     def rename(self, kernel: k.Kernel) -> k.Kernel:
-        """The kernel of a part by what it is called in the program."""
+        """Kernel of a part with its title in the program."""
         cut = (self.name(kernel.cut[0]), *kernel.cut[1:]) if kernel.cut else ()
         return dataclasses.replace(kernel, title=self.name(kernel.title), cut=cut)
 
     def follow(self, kernels: Iterable[k.Kernel]) -> Sections:
-        """The sections for the part of the program after these kernels."""
+        """Sections for the part of the program after these kernels."""
         titles = {title for kernel in kernels for title in (kernel.title, *kernel.cut[:1])}
         return dataclasses.replace(self, taken=self.taken | titles)
 
     def check(self, kernels: Sequence[k.Kernel]) -> None:
-        """Raises `ScheduleError` for sections that the kernels of a program were not made by."""
+        """Raises `ScheduleError` for sections that no kernel of the program used."""
         made = list_sections(kernels)
         found: list[Diagnostic] = []
         for name, section in self.named.items():
@@ -101,11 +100,11 @@ def _refuse(call: Call, name: str, why: str) -> Diagnostic:
 
 
 NONE = Sections()
-"""Every kernel has the schedule that its rule chooses."""
+"""No sections: rules choose every schedule."""
 
 
 def list_sections(kernels: Sequence[k.Kernel]) -> dict[str, tuple[str, ...]]:
-    """The calls that have made kernels, by what these are called."""
+    """Calls that made kernels, by title."""
     sections: dict[str, tuple[str, ...]] = {}
     for kernel in kernels:
         if kernel.cut:
@@ -118,8 +117,8 @@ def list_sections(kernels: Sequence[k.Kernel]) -> dict[str, tuple[str, ...]]:
 
 
 def print_sections(kernels: Sequence[k.Kernel], target: str, profile: Profile) -> str:
-    """A file of the schedules of a program, of whose kernels `read_sections` and the compiler make
-    the same. The loops of those that no script makes are comments."""
+    """File of the schedules of a program, from which `read_sections` and the compiler make equal
+    kernels. Loops of kernels without a script are comments."""
     lines = [f"{TARGET} {target} {profile.name}"]
     rows = {each.title: [f"  // {each.row}"] for each in kernels if each.row}
     trees = {each.title: each.schedule for each in kernels if not each.script}
@@ -134,14 +133,14 @@ def print_sections(kernels: Sequence[k.Kernel], target: str, profile: Profile) -
 
 
 def list_targets(source: Source, every: Sequence[str]) -> tuple[str, ...]:
-    """The targets that a file is for, of `every` one: all of them, where it does not say."""
+    """Targets of `every` that a file is for: all of them, if it names none."""
     lines = [line.text.split() for line in list_lines(source)]
     return tuple(words[1] for words in lines if words[0] == TARGET and words[1:]) or tuple(every)
 
 
 def read_sections(source: Source, limits: Limits, profile: Profile) -> Sections:
-    """The sections of a file that are for a target and a profile. Raises `ScheduleError`, with all
-    places, where lines are no calls, or none is for this target."""
+    """Sections of a file for a target and a profile. Raises `ScheduleError`, with all locations, if
+    lines are not calls, or no section is for this target."""
     named: dict[str, Section] = {}
     wrong: list[Diagnostic] = []
     heads: list[str] = []
@@ -198,7 +197,7 @@ def _add(named: dict[str, Section], current: str, line: Span) -> None:
     section = named.get(current)
     if section is None:
         return
-    # Without a number of points it parts a reduction in its own kernel, as other calls do.
+    # Without a number of points it is an ordinary call, which splits a reduction in its kernel.
     if call.verb != RFACTOR or len(call.arguments) == 1:
         named[current] = dataclasses.replace(section, calls=(*section.calls, call))
     elif section.lines:

@@ -1,10 +1,10 @@
-"""The points of each pass of a kernel: few, long dimensions in memory's order.
+"""Iteration spaces of a kernel's passes: few, long dimensions in memory order.
 
-The order in which independent elements are computed is free. Every pass runs over the dimensions
-the kernel keeps, which all passes share, and over inner ones of its own. Dimensions are ordered as
-the largest tensors lie in memory, and neighbours that every tensor walks as one are merged; no case
-is told from another by name. `N, C, H, W` reduced to `C` becomes inner, kept, inner; rows become
-kept, inner; columns inner, kept.
+Independent elements may be computed in any order. Every pass has the kernel's parallel dimensions,
+which all passes share, and inner ones of its own. Dimensions are sorted by the memory order of the
+largest tensors, and adjacent ones that every tensor traverses as one are merged; no case is treated
+by name. `N, C, H, W` reduced to `C` becomes inner, parallel, inner; rows become parallel, inner;
+columns inner, parallel.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from dmlc.sizes import Measure, Taken, estimate, known, measure, multiply
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Piece:
-    """A dimension that is one piece of a longer one: `length` elements of `size`, fewer at the
-    end. Which piece, the axis `number` says."""
+    """A dimension that is a chunk of a longer one: `length` elements of `size`, fewer in the last.
+    The index along axis `number` selects the chunk."""
 
     number: int
     length: Measure
     size: Measure
 
     def settle(self, taken: Taken) -> Piece:
-        """The piece with numbers for sizes that are known at run time only."""
+        """Chunk with numbers for open sizes."""
         return Piece(self.number, estimate(self.length, taken), estimate(self.size, taken))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Space:
-    """The dimensions of one pass, outermost first, and each view's strides along them."""
+    """Dimensions of one pass, outermost first, and each view's strides along them."""
 
     extents: tuple[Measure, ...]
     strides: Mapping[View, tuple[Measure, ...]]
-    """In elements."""
+    """Strides in elements."""
     parallel: tuple[int, ...]
-    """The axes that are parallel dimensions, in the order all passes have them."""
+    """Axes of the parallel dimensions, in the order common to all passes."""
     pieces: Mapping[int, Piece] = dataclasses.field(default_factory=dict[int, Piece])
-    """Axes that are pieces of longer ones."""
+    """Axes that are chunks of longer ones."""
     packed: bool = False
-    """Whether there is one dimension, and every view either walks it element by element or stands
-    still: nothing but the number of elements depends on the tensors' sizes."""
+    """Whether there is one dimension, and every view either traverses it contiguously or is
+    constant: only the element count depends on the tensors' sizes."""
     indices: tuple[str, ...] = ()
-    """The index of the formula that each dimension is, such as `i2`, and `i2i3` where both are
-    merged. Empty where a formula has none of these."""
+    """Index of the formula that each dimension is, such as `i2`, or `i2i3` where both are merged.
+    Empty where a formula has none of these."""
 
     @property
     def known_strides(self) -> Mapping[View, tuple[int, ...]]:
-        """The strides, of a space whose sizes are known."""
+        """Strides of a space of known sizes."""
         return {view: known(steps) for view, steps in self.strides.items()}
 
     @property
@@ -62,7 +62,7 @@ class Space:
 
     @property
     def inner(self) -> tuple[int, ...]:
-        """The axes that are not kept, outermost first."""
+        """Inner axes, outermost first."""
         return tuple(axis for axis in range(len(self.extents)) if axis not in self.parallel)
 
     @property
@@ -71,7 +71,7 @@ class Space:
 
     @property
     def outputs(self) -> tuple[Measure, ...]:
-        """The sizes of the parallel dimensions."""
+        """Sizes of the parallel dimensions."""
         return tuple(self.extents[axis] for axis in self.parallel)
 
     @property
@@ -81,31 +81,29 @@ class Space:
 
     @property
     def is_open(self) -> bool:
-        """Whether a dimension's size, or how far apart its elements lie in a tensor, is known at
-        run time only."""
+        """Whether a size or a stride is known at run time only."""
         steps = (step for strides in self.strides.values() for step in strides)
         return not all(isinstance(each, int) for each in (*self.extents, *steps))
 
     @property
     def count(self) -> Measure:
-        """The number of points."""
+        """Number of points."""
         return multiply(self.extents)
 
     def settle(self, taken: Taken) -> Space:
-        """The space with numbers for sizes that are known at run time only: what symbols are taken
-        for."""
+        """Space with numbers for open sizes: those that symbols are assumed to have."""
         strides = {v: tuple(estimate(s, taken) for s in own) for v, own in self.strides.items()}
         extents = tuple(max(1, estimate(extent, taken)) for extent in self.extents)
         pieces = {axis: piece.settle(taken) for axis, piece in self.pieces.items()}
         return dataclasses.replace(self, extents=extents, strides=strides, pieces=pieces)
 
     def drop_ones(self) -> Space:
-        """The space without the parallel dimensions of one element."""
+        """Space without the parallel dimensions of size 1."""
         every = range(len(self.extents))
         return self.select([a for a in every if self.extents[a] != 1 or a not in self.parallel])
 
     def select(self, axes: Sequence[int]) -> Space:
-        """The space along some of its axes, in their order; none is a piece of a longer one."""
+        """Space with some of its axes, in their order; none may be a chunk of a longer one."""
         return Space(
             tuple(self.extents[axis] for axis in axes),
             {v: tuple(steps[axis] for axis in axes) for v, steps in self.strides.items()},
@@ -114,29 +112,29 @@ class Space:
         )
 
     def count_steps(self, view: View) -> int | None:
-        """The elements that a view comes by, those it stands still at counted once; None where
-        that is known at run time only."""
+        """Number of elements that a view visits, ignoring dimensions along which it is constant;
+        None if known at run time only."""
         sizes = [n for n, step in zip(self.extents, self.strides[view], strict=True) if step]
         numbers = [size for size in sizes if isinstance(size, int)]
         return math.prod(numbers) if len(numbers) == len(sizes) else None
 
 
 def keep_all(elements: Elements) -> Space:
-    """The dimensions as they are, all of which are kept."""
+    """The dimensions as they are, all parallel."""
     strides = {view: view.strides for view in elements.views()}
     every = tuple(range(len(elements.domain)))
     return Space(_measure(elements.domain), strides, every, indices=elements.indices)
 
 
 def collapse(elements: Elements) -> Space:
-    """The fewest and longest dimensions for element-wise work. They are sorted by how the first
-    result lies in memory, and neighbours that every operand walks as one are merged."""
+    """Fewest and longest dimensions for element-wise work: sorted by the memory order of the first
+    result, with adjacent ones merged that every operand traverses as one."""
     views = tuple(dict.fromkeys(elements.views()))
     aligned = not any(view.offset for view in views)
     sizes = _measure(elements.domain)
     points = multiply(sizes)
     if isinstance(points, int) and points <= 1:
-        # No step is ever taken, so any will do: the same as for every packed tensor.
+        # Strides are never used; these are those of any packed tensor.
         return Space((points,), dict.fromkeys(views, (1,)), (0,), packed=aligned)
     first = elements.results[0][0]
     order = [axis for axis, size in enumerate(sizes) if size != 1]
@@ -151,10 +149,9 @@ def collapse(elements: Elements) -> Space:
 def arrange(
     passes: Sequence[Elements], parallel: int, as_written: bool = False
 ) -> tuple[Space, ...]:
-    """The spaces of passes over the same `parallel` first dimensions: in the order of memory, or
-    `as_written`.
+    """Spaces of passes over the same `parallel` first dimensions: in memory order, or `as_written`.
 
-    A reducing pass has an inner dimension, if need be one of a single point.
+    A reducing pass has an inner dimension, if necessary of size 1.
     """
     domains = [_measure(p.domain) for p in passes]
     sizes = domains[0][:parallel]
@@ -170,7 +167,7 @@ def arrange(
         inner_runs = _merge(inner, domain, [view for view, _ in ranked])
         if made.reductions and not inner_runs:
             inner_runs = [list[int]()]
-        # A run stands where its innermost dimension does; its other ones lie right outside.
+        # A run has the place of its innermost dimension; the others are directly outside of it.
         place = {axis: number for number, axis in enumerate(walk_order)}
         every = [(run, True) for run in runs] + [(run, False) for run in inner_runs]
         every.sort(key=lambda item: place[item[0][-1]] if item[0] else len(place))
@@ -197,8 +194,8 @@ def _measure(domain: Sequence[ir.Extent]) -> tuple[Measure, ...]:
 
 
 def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Space, ...]:
-    """The spaces of passes that share the `lead` first dimensions and walk the others in the
-    order they are in, each by itself; so they do the last of the first ones, if it is `apart`."""
+    """Spaces of passes that share the `lead` first dimensions and keep the others in their order;
+    the last of the first ones too, if it is `apart`."""
     sizes = tuple(e for e in passes[0].domain[:lead] if isinstance(e, int))
     views = [v for p in passes for v in p.views() if not v.local]
     runs = _merge(list(range(lead - apart)), sizes, views)
@@ -219,8 +216,8 @@ def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Sp
 
 
 def cut(space: Space, axis: int, length: Measure, pieces: Measure) -> Space:
-    """The space with an inner axis cut into so many `pieces` of `length`, whose number is the first
-    of the parallel dimensions."""
+    """Space with an inner axis cut into `pieces` chunks of `length`; the chunk's number is the
+    first parallel dimension."""
     size = space.extents[axis]
     strides = {v: (s[axis] * length, *s) for v, s in space.strides.items()}
     sizes = list(space.extents)
@@ -232,7 +229,7 @@ def cut(space: Space, axis: int, length: Measure, pieces: Measure) -> Space:
 
 
 def find_length(size: int, pieces: int, line: int) -> int:
-    """The length of about so many pieces: one that all have, where there is one, of whole lines."""
+    """Length of about `pieces` chunks: equal for all if possible, and a multiple of `line`."""
     counts = sorted(range(-(-pieces // 2), 2 * pieces), key=lambda count: abs(count - pieces))
     for count in counts:
         if size % (count * line) == 0:
@@ -242,11 +239,11 @@ def find_length(size: int, pieces: int, line: int) -> int:
 
 
 Ranked: TypeAlias = list[tuple[View, tuple[Measure, ...]]]
-"""Views, the largest first, each with how far a step along each dimension takes it."""
+"""Views, the largest first, each with its strides."""
 
 
 def _rank(elements: Elements, domain: Sequence[Measure]) -> Ranked:
-    """What a pass walks through, the largest first; a result before what is as large."""
+    """Views of a pass, the largest first; of equal ones, results first."""
     steps = _find_steps(elements)
     views = [v for v in elements.views() if not v.local]
     stored = {view for view, _ in elements.results}
@@ -261,8 +258,8 @@ def _rank(elements: Elements, domain: Sequence[Measure]) -> Ranked:
 
 
 def _find_steps(elements: Elements) -> dict[View, tuple[Measure, ...]]:
-    """How far a step along each dimension takes each view: its stride, and more for a read at
-    computed positions, each of which is taken to move by one where it moves."""
+    """Stride of each view along each dimension; for a load at computed indices, plus one for each
+    index that varies along it."""
     strides = {view: view.strides for view in elements.views()}
     gathers = [value for value in elements.values if isinstance(value, Gather)]
     found = {view: list(steps) for view, steps in strides.items()}
@@ -276,9 +273,9 @@ def _find_steps(elements: Elements) -> dict[View, tuple[Measure, ...]]:
 
 
 def _sort(ranked: Ranked, rank: int) -> list[int]:
-    """The dimensions as tensors have them in memory, the densest innermost: of two, the largest
-    tensor that is read along both decides. Where none is they stay as they are written; what no
-    tensor is read along is innermost."""
+    """Dimensions in memory order, the densest innermost: of two, the largest tensor that varies
+    along both decides. Without one, they stay as written; dimensions along which no tensor varies
+    are innermost."""
     order: list[int] = []
     for axis in range(rank):
         place = len(order)
@@ -293,7 +290,7 @@ def _sort(ranked: Ranked, rank: int) -> list[int]:
 
 
 def _is_outer(ranked: Ranked, axis: int, other: int) -> bool | None:
-    """Whether a dimension is outside another one; None where no tensor says."""
+    """Whether a dimension is outside another one; None if no tensor decides."""
     in_memory = (own for view, own in ranked if view.tensor)
     steps = [(estimate(own[axis]), estimate(own[other])) for own in in_memory]
     for first, second in steps:
@@ -304,13 +301,13 @@ def _is_outer(ranked: Ranked, axis: int, other: int) -> bool | None:
 
 
 def _keep_order(ranked: Ranked, rank: int) -> list[int]:
-    """The dimensions as they are written."""
+    """Dimensions as they are written."""
     del ranked
     return list(range(rank))
 
 
 def _merge(order: list[int], sizes: Sequence[Measure], views: Sequence[View]) -> list[list[int]]:
-    """Runs of dimensions that every view walks as one, outermost first."""
+    """Runs of dimensions that every view traverses as one, outermost first."""
     runs: list[list[int]] = []
     for axis in order:
         outer = runs[-1][-1] if runs else None

@@ -1,8 +1,9 @@
-"""The primitive that stages: the work items of a group put a value into shared memory before they
-read it.
+"""The primitive that stages values: work items of a group store a value to shared memory before
+they read it.
 
-What a tile of a value takes is inferred: the points that move it and that the loops below go over.
-Who puts it there is a block of loops like any other, which further calls split, bind and unroll.
+The tile of the value is inferred (bounds inference): the points that the loops inside iterate over,
+as far as the value varies with them. A block of loops fills it, which further calls split, bind and
+unroll.
 """
 
 from __future__ import annotations
@@ -50,18 +51,18 @@ from dmlc.loops.tiling import count_points, list_names, measure_shared
 from dmlc.scalars import OPERATIONS, DataType
 
 MOST_AHEAD = 64
-"""Elements that a work item reads ahead, at most: each takes a register."""
+"""Largest number of elements that a work item loads ahead, as each takes a register."""
 FACTORS = ("left", "right")
-"""What the operands of a product are called that is summed."""
+"""Names of the operands of a summed product."""
 
 
 @primitive(Argument.WORD, Argument.WORD, Argument.WORD, Argument.NUMBER, optional=1)
 def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
-    """A value is put into memory that the work items of a group share, for each step of a loop: as
-    much of it as the tiles that the loops below go over. It is what is read of a tensor of that
-    name, the `left` or `right` operand of the products that are summed, or `%3`: the value of that
-    number. Along the tile `beside` its elements lie side by side, and `pad` more lie between the
-    rows of it. One work item puts it there, until calls share the loops out that do.
+    """Stages a value in shared memory (`memory`) for each step of a loop: the tile that the loops
+    inside need. The value is what is loaded of a tensor of that name, the `left` or `right` operand
+    of the summed products, or `%3`, the value of that number. Elements of the tile are contiguous
+    along `beside`, and its rows are padded by `pad` elements. One work item fills the tile, until
+    further calls distribute the loops that do.
 
     `for k in 0..n by 16: s += f(a[i, k]) -> for k in 0..n by 16: t[..] = a[..]; s += f(t[i, k])`
     """
@@ -80,7 +81,7 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     demand(all(b.name != f"{name}#tile" for b in nest.buffers), f"there is a tile '{name}'")
     own = [axis for axis, dim in enumerate(dims) if dim.within is None]
     conditions = _list_own(phase, dims, footprint, settled)
-    # The axes of tiles come last.
+    # Axes of tiles come last.
     plain = dataclasses.replace(phase.space.select(own), pieces=phase.space.pieces)
     plain = dataclasses.replace(phase, space=plain)
     made = stage_value(plain, root, conditions, f"{name}#tile")
@@ -116,16 +117,16 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
 
 
 def _is_made_of(tile: Dim, dims: Collection[Dim]) -> bool:
-    """Whether a tile is of one of some dimensions, or of one that was made of such."""
+    """Whether a tile belongs to one of some dimensions, or to one merged from such."""
     whole = tile.within or tile
     return whole in dims or any(part in dims for part, _ in whole.parts)
 
 
 @primitive()
 def pipeline(on: On) -> Nest:
-    """What each step of a loop puts into shared memory is read, into registers, before the step
-    before uses its own, and put into a second copy of the tile after: work items compute while
-    memory is read, and wait for each other once a step.
+    """Software-pipelines a loop whose steps fill shared memory: the next step's elements are loaded
+    into registers before the current ones are used, and stored to a second copy of the tile
+    afterwards. Work items compute while memory is read, and synchronize once per step.
 
     `for k in 0..n by 16: t = a[k]; s += f(t) -> t[0] = a[0]`, and then `for k in 0..n by 16: r =
     a[k + 16]; s += f(t[k / 16 % 2]); t[(k / 16 + 1) % 2] = r`
@@ -141,8 +142,7 @@ def pipeline(on: On) -> Nest:
 
 
 def _demand_room(nest: Nest, more: Sequence[Buffer], limits: Limits) -> None:
-    """Refuses buffers for which a group has no memory left. Of those that are filled a step ahead
-    there are two copies."""
+    """Refuses buffers that exceed a group's shared memory. Pipelined ones count twice."""
     stages = (n for n in walk(nest.body) if isinstance(n, Stage) and n.ahead)
     buffers = (*nest.buffers, *(b for n in stages for b in n.buffers), *more)
     held = measure_shared(buffers)
@@ -150,7 +150,7 @@ def _demand_room(nest: Nest, more: Sequence[Buffer], limits: Limits) -> None:
 
 
 def _check_ahead(loop: Loop, filled: Stage) -> None:
-    """Refuses tiles that are read ahead where that takes no registers, or too many."""
+    """Refuses pipelined tiles that would not be loaded into registers, or take too many."""
     plain = loop.kind is Kind.LOOP and not loop.extent and not loop.backwards
     demand(plain and not loop.interleaved, "steps that one work item takes in order look ahead")
     pieces = any(part.piece for part, _ in loop.dim.parts[1:])
@@ -169,8 +169,8 @@ def _check_ahead(loop: Loop, filled: Stage) -> None:
 def _infer_footprint(
     nest: Nest, loop: Loop, number: int, root: int
 ) -> tuple[tuple[Dim, ...], set[Dim]]:
-    """The tiles of which a step of a loop takes more than one point of a value, outermost first;
-    and the dimensions that are settled there. Refuses a value of which it takes more than tiles."""
+    """Tiles of which a step of a loop needs more than one point of a value, outermost first; and
+    the dimensions fixed there. Refuses a value that varies along other ranges than tiles."""
     phase, dims = nest.phases[number], nest.dims[number]
     (point,) = [n for n in walk((loop,), filled=False) if isinstance(n, Point)]
     loops = [n for n in find_path(nest.body, point) if isinstance(n, Loop)]
@@ -188,7 +188,7 @@ def _infer_footprint(
         moves = phase.find_moving(axis)[root]
         demand(not moves or bool(found) or dim in settled,
                f"what it goes over along '{dim.name}' is no tile")  # fmt: skip
-        # What lies beyond the last point that is reduced is put there, too, as 0.
+        # The tile is filled beyond the last reduced point, with 0.
         if moves or axis in phase.space.inner:
             taken.update(found)
     demand(bool(taken), "nothing that the loops below go over moves it")
@@ -199,14 +199,14 @@ def _infer_footprint(
 
 
 def _find_user(loop: Loop) -> int:
-    """The one phase inside a loop that may read what is put into memory there."""
+    """The only phase inside a loop that may read the staged value."""
     points = [n for n in walk(loop.body, filled=False) if isinstance(n, Point)]
     demand(len(points) == 1 and not points[0].into, "one phase reads what is staged")
     return points[0].phase
 
 
 def _find_value(phase: Phase, name: str) -> int:
-    """The number of a value that is called so, and can be computed anywhere."""
+    """Number of a value by its name, if it can be computed anywhere."""
     elements, found = phase.elements, list[int]()
     if name.startswith("%") and name[1:].isdecimal():
         found = [number for number in range(len(elements.values)) if name == f"%{number}"]
@@ -228,12 +228,12 @@ def _find_value(phase: Phase, name: str) -> int:
 
 
 STAGED = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
-"""The types of what tiles hold."""
+"""Types that tiles can hold."""
 
 
 def check_items(nest: Nest) -> None:
-    """Refuses a nest in which jammed outputs share sums, or not all work items of a group fill
-    a tile together, or they would need different ones."""
+    """Refuses a nest in which jammed outputs share accumulators, or not all work items of a group
+    fill a tile together, or items need different tiles."""
     for loop in walk(nest.body):
         if isinstance(loop, Reduce) and loop.tile is not None and not loop.joins:
             inner = [n for n in walk(loop.body, filled=False) if isinstance(n, Loop)]
@@ -258,8 +258,8 @@ def check_items(nest: Nest) -> None:
 
 
 def _demand_meeting(nest: Nest, loop: Loop) -> list[Dim]:
-    """Refuses a place to which not all work items of a group come, or some more often than others.
-    Gives the dimensions that they share out."""
+    """Refuses a loop that not all work items of a group reach equally often. Returns the dimensions
+    distributed over them."""
     path = find_path(nest.body, loop)
     demand(all(isinstance(n, Loop | Reduce) for n in path), "not all work items come there")
     reduced, lanes = False, list[Dim]()
@@ -283,8 +283,8 @@ def _demand_meeting(nest: Nest, loop: Loop) -> list[Dim]:
 def _list_own(
     phase: Phase, dims: Sequence[Dim], footprint: Collection[Dim], settled: Collection[Dim]
 ) -> list[int]:
-    """The conditions of the guard that leave out points of a value with such a footprint: those
-    that nothing else moves which is not settled. Refuses those that other outputs move, too."""
+    """Conditions of the guard that exclude points of a value with this footprint and do not vary
+    otherwise, except with fixed dimensions. Refuses those that other outputs affect as well."""
     if not any(f.guard is not None for f in phase.elements.reductions):
         return []
     axes = [axis for axis, dim in enumerate(dims) if dim.within is None]
@@ -307,7 +307,7 @@ def _read_tile(
     places: Mapping[Dim, int],
     settled: Collection[Dim],
 ) -> tuple[Phase, tuple[Dim, ...]]:
-    """A phase that reads a value from its tile, and the dimensions of its axes: those of tiles come
+    """Phase that reads a value from its tile, and the dimensions of its axes: those of tiles come
     last."""
     phase, dims = nest.phases[number], nest.dims[number]
     space, outputs = phase.space, [dims[axis] for axis in phase.space.parallel]
@@ -335,7 +335,7 @@ def _read_tile(
 
 
 def _replace_value(elements: Elements, root: int, read: Read) -> Elements:
-    """The same with a read in place of a value: of the sum's, where it is one of its factors."""
+    """Work with a read in place of a value; or in place of a factor of the sum."""
     values = list(elements.values)
     if len(elements.reductions) == 1:
         (reduction,) = elements.reductions
@@ -351,7 +351,7 @@ def _replace_value(elements: Elements, root: int, read: Read) -> Elements:
 
 
 def renumber(elements: Elements, root: int) -> dict[int, int]:
-    """What numbers values have, of those that there still are, once a value is read."""
+    """New numbers of the remaining values after a value was replaced by a read."""
     needed = list_needed(elements, *elements.roots(), given=root)
     return {old: new for new, old in enumerate(sorted(needed))}
 
@@ -359,8 +359,8 @@ def renumber(elements: Elements, root: int) -> dict[int, int]:
 def _reads_tiles(
     nest: Nest, number: int, phase: Phase, dims: Sequence[Dim], settled: Collection[Dim]
 ) -> bool:
-    """Whether all that a sum adds comes from tiles, which are 0 beyond the end and where a
-    condition does not hold: then it takes any point that there is in them."""
+    """Whether everything that a sum adds comes from tiles, which are 0 out of bounds and where a
+    condition is false: then it may include all points of the tiles."""
     elements, space = phase.elements, phase.space
     if len(elements.reductions) != 1 or elements.reductions[0].combiner != "sum":
         return False
@@ -387,8 +387,8 @@ def _reads_tiles(
 
 
 def stage_value(phase: Phase, root: int, conditions: Sequence[int], name: str) -> Phase:
-    """The phase that makes a value of another one, over all axes, for a buffer of that name: 0
-    where one of some conditions does not hold."""
+    """Phase that computes a value of another one, over all axes, for a buffer of that name: 0 where
+    one of the conditions is false."""
     elements = phase.elements
     values: list[Value] = []
     numbers: dict[int, int] = {}
@@ -413,7 +413,7 @@ def stage_value(phase: Phase, root: int, conditions: Sequence[int], name: str) -
         return numbers[root]
 
     def protect(number: int, guarded: bool) -> int:
-        """A position, which is 0 where it may be outside."""
+        """An index, or 0 where it may be out of bounds."""
         own = numbers[number]
         if not guarded or holds is None:
             return own

@@ -1,5 +1,5 @@
-"""The primitive that has matrix instructions make a product: the subgroups of a work group share
-the outputs of a tile, each of which has some matrices of them."""
+"""The primitive that computes products by matrix instructions: the subgroups of a work group share
+the outputs of a tile, and each has some accumulator matrices."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from dmlc.sizes import Measure
 from dmlc.source import InternalError
 
 ITEMS = "item"
-"""The axis of the work items that share a product."""
+"""Axis of the work items that share a product."""
 PAD = 4
-"""Elements between the rows of the outputs in shared memory, where a script does not say."""
+"""Elements of padding of the outputs' rows in shared memory, if a script gives none."""
 
 
 @primitive(Argument.WORD, Argument.NUMBER, Argument.NUMBER, Argument.NUMBER, optional=1)
 def tensorize(on: On, instruction: str, rows: int, columns: int, pad: int = PAD) -> Nest:
-    """The products of a tile are made by a matrix instruction of that name, of which each subgroup
-    has so many matrices, one below the other and side by side, as sums. The loop walks the rows of
-    the tile, the one in it the columns, and the reduction in that has a tile of points as its
-    innermost loop. In strips of the tile, in each of which a subgroup has one matrix, the sums end
-    up in shared memory, where what derives from them reads them; `pad` elements lie between the
-    rows of a strip, 4 if nothing is said. Both factors are FLOAT16 as they lie in memory, and have
-    to be staged after that. Changes the order of sums, and how they are rounded: that is the
-    device's.
+    """Computes the products of a tile by a matrix instruction. Each subgroup has `rows` times
+    `columns` accumulator matrices. The loop is the one over the rows of the tile, the loop inside
+    it is over the columns, and the reduction inside that has a tile of points as its innermost
+    loop. Accumulators are stored to shared memory in strips, in which each subgroup has one matrix,
+    and derived values read them there; rows of a strip are padded by `pad` elements, 4 by default.
+    Both factors are FLOAT16 as loaded, and must be staged afterwards. Changes the order of sums,
+    and their rounding, which is the device's.
 
-    `for i in row: for j in column: s = sum(k: a[i, k] * b[k, j]); g(s) -> s[..] += a[..] @ b[..]`,
-    and then `for strip: t = s[strip]; for i in strip_row: for j in strip_column: g(t[i, j])`
+    `for i in row: for j in column: s = sum(k: a[i, k] * b[k, j]); g(s) -> s[..] += a[..] @
+    b[..]`, and then `for strip: t = s[strip]; for i in strip_row: for j in strip_column: g(t[i,
+    j])`
     """
     nest, loop = on.nest, on.loop
     row = find_row(on.limits, instruction)
@@ -119,7 +119,7 @@ def tensorize(on: On, instruction: str, rows: int, columns: int, pad: int = PAD)
 
 
 def find_row(limits: Limits, name: str) -> Instruction:
-    """The instruction of that name, which the target has."""
+    """Instruction of that name. Raises an error if the target does not have it."""
     row = find_instruction(name)
     demand(limits.instruction is not None, f"target '{limits.target}' is not asked for any")
     demand(limits.instruction == row, f"target '{limits.target}' is asked for another one")
@@ -127,7 +127,7 @@ def find_row(limits: Limits, name: str) -> Instruction:
 
 
 def _find_reduction(nest: Nest, loop: Loop) -> tuple[Reduce, list[Loop]]:
-    """The reduction of a product in tiles, and the loops over its points, outermost first."""
+    """Reduction of a tiled product, and the loops over its points, outermost first."""
     match nest.body:
         case (Loop(kind=Kind.GROUP, body=(only,)),) if only is loop and not nest.lanes:
             pass
@@ -164,8 +164,8 @@ def _find_reduction(nest: Nest, loop: Loop) -> tuple[Reduce, list[Loop]]:
 
 
 def _check_factors(nest: Nest, reduce: Reduce, row: Instruction, sides: Sequence[Dim]) -> None:
-    """Refuses what is no sum of products of numbers as they lie in memory, the one factor of the
-    rows of a tile, and the other of its columns."""
+    """Refuses reductions other than sums of products of loaded values, one of which varies with the
+    tile's rows, and the other with its columns."""
     phase, shape = nest.phases[reduce.phase], row.shape
     elements = phase.elements
     plain = len(elements.reductions) == 1 and not elements.results
@@ -192,8 +192,8 @@ def _read_sums(
     name: str,
     places: Mapping[Dim, int],
 ) -> tuple[Phase, tuple[Dim, ...]]:
-    """A phase that reads outcomes of a reduction where they lie in shared memory, and the
-    dimensions of its axes: those of the tile come last."""
+    """Phase that reads a reduction's results from shared memory, and the dimensions of its axes:
+    those of the tile come last."""
     elements, space = phase.elements, phase.space
     new = [dim for dim in places if dim not in dims]
     dims = (*dims, *new)
@@ -219,13 +219,13 @@ def _read_sums(
 
 
 def check_products(nest: Nest) -> None:
-    """Refuses a nest in which something is changed of what matrix instructions do at once."""
+    """Refuses a nest in which the structure of a matrix product was changed."""
     wrong = find_wrong(nest)
     demand(not wrong, wrong)
 
 
 def find_wrong(nest: Nest) -> str:
-    """What is wrong with products of matrices in a nest; empty where nothing is."""
+    """Violation of the structure of a nest's matrix products; empty if there is none."""
     nodes = list(walk(nest.body))
     products = [n for n in nodes if isinstance(n, Multiply)]
     sums = [n for n in nodes if isinstance(n, Reduce) and n.into is not None and n.into.tile]
@@ -235,7 +235,7 @@ def find_wrong(nest: Nest) -> str:
 
 
 def _find_wrong(nest: Nest, node: Multiply, ends: Reduce) -> str:
-    """The same of a product, whose sums end up somewhere."""
+    """The same for one product, whose accumulators `ends` stores."""
     loops = [n for n in walk(node.body) if isinstance(n, Loop)]
     plain = all(n.kind is Kind.LOOP and n.step == 1 and not n.extent for n in loops)
     tiles = [n.dim for n in loops if n.dim.within is not None]
@@ -271,7 +271,8 @@ def _find_wrong(nest: Nest, node: Multiply, ends: Reduce) -> str:
 
 
 def check_staged(nest: Nest, limits: Limits) -> None:
-    """Refuses a product of matrices whose factors lie in no tiles, or that a target has not."""
+    """Refuses a matrix product whose factors are not staged, or whose instruction the target does
+    not have."""
     for node in walk(nest.body):
         if isinstance(node, Multiply):
             find_row(limits, node.instruction.name)

@@ -1,8 +1,8 @@
-"""What the points of a reduction are at the places along an axis, for them to be written out.
+"""Points of a reduction at the indices along an axis, for unrolling.
 
-Which points the guard lets through is known at compile time, and so is what positions and tables
-give there. Written out, a position goes up by equal steps from place to place, and what is the same
-at all of them is a constant. Which places go together is the callers' business.
+The points that pass the guard are known at compile time, and so are indices and tables there.
+Unrolled, an index increases by equal steps along the axis, and a value that does not vary is a
+constant. Callers decide for which indices the result must be correct.
 """
 
 from __future__ import annotations
@@ -24,29 +24,28 @@ from dmlc.ir.nodes import list_folded
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, find_same
 
 MOST_TERMS = 16
-"""Points written out, at most."""
+"""Largest number of unrolled points."""
 
 Line: TypeAlias = Constant | FloorForm
-"""What a value is from place to place: the same, or a position that goes up by equal steps, perhaps
-held at its ends."""
+"""Value along the axis: constant, or an index that increases by equal steps, perhaps clamped."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Terms:
-    """The points of a reduction, as they are known at each place along an axis."""
+    """Points of a reduction, as known at each index along an axis."""
 
     facts: IndexFacts
     over: tuple[Index, ...]
-    """The axis, and those of the points."""
+    """The axis, followed by the indices of the points."""
     holds: Array
-    """Whether a point is reduced: an axis for each of `over`."""
+    """Whether a point is reduced, with an axis for each of `over`."""
     steady: Mapping[int, Array]
-    """What each position is, and each load of a table gives, at every place and point; those that
-    depend on other axes are left out."""
+    """Indices and loads of tables at every index and point; without those that depend on other
+    axes."""
     _fitted: dict[tuple[bytes, bytes], Line | None] = dataclasses.field(
         default_factory=dict[tuple[bytes, bytes], "Line | None"], init=False, compare=False
     )
-    """What `fit` has found for positions."""
+    """Cache of `fit` for indices."""
 
     @property
     def stage(self) -> Stage:
@@ -54,13 +53,13 @@ class Terms:
 
     @property
     def points(self) -> list[tuple[int, ...]]:
-        """Those that are reduced anywhere."""
+        """Points that are reduced at some index."""
         every = itertools.product(*(range(n) for n in self.holds.shape[1:]))
         return [point for point in every if self.holds[(..., *point)].any()]
 
     def find_first(self, *, signed_zeros: bool) -> bool | int | float:
-        """What the reduction starts from; without `signed_zeros` a sum may start from a negative
-        one, which no addition shows."""
+        """Initial value of the reduction; without `signed_zeros`, it may be -0 for sums, which no
+        addition shows."""
         reduction = self.stage.reduction
         combiner = "sum" if reduction is None else reduction.combiner
         if signed_zeros:
@@ -68,8 +67,8 @@ class Terms:
         return find_nothing(combiner, self.stage.body.dtype)
 
     def fit(self, places: Array, point: Sequence[int], passes: Array) -> dict[int, Line | None]:
-        """What the steady values are at a point, from place to place where it `passes`; None for
-        one that goes up by unequal steps."""
+        """Formulas of the steady values at a point, over the indices where it `passes`; None for a
+        value with unequal steps."""
         (turns,) = np.nonzero(passes)
         body = self.stage.body.instructions
         at, key = (places[turns], *point), turns.tobytes()
@@ -79,8 +78,8 @@ class Terms:
         }
 
     def _fit_line(self, dtype: DataType, turns: Array, values: Array, key: bytes) -> Line | None:
-        """A value that is the same in every turn, or a position that goes up by equal steps. Most
-        are those of other points, or of neighbours along another axis."""
+        """Constant value, or index with equal steps. Cached, as most are shared by several points,
+        or by neighbours along another axis."""
         if dtype is not DataType.INDEX:
             return _fit_line(dtype, turns, values)
         known = values.tobytes(), key
@@ -94,13 +93,13 @@ class Terms:
         first: bool | int | float,
         at_hand: Mapping[tuple[int, tuple[int, ...]], str] = MappingProxyType({}),
     ) -> tuple[Stage, int]:
-        """The stage without its reduction, right at some places, where the same points pass; and
-        the number of tables and positions that do not go up by equal steps from place to place.
-        The number of the place is the position along the axis.
+        """Stage without its reduction, correct at the indices `places`, where the same points pass;
+        and the number of tables and of indices with unequal steps. The number of an index in
+        `places` is the stage's index along the axis.
 
-        A load that is `at_hand`, by its number and the point, has for each place an element of the
-        tensor named there; then a point needs to pass at one of the places only, and only where it
-        does are the others right.
+        A load in `at_hand`, given by its number and point, is replaced by a load of the tensor
+        named there, with one element per index; such a point need pass at one index only, and other
+        indices are then not correct.
         """
         stage, reduction, body = self.stage, self.stage.reduction, self.stage.body
         if reduction is None:
@@ -143,8 +142,8 @@ class Terms:
 def list_terms(
     facts: IndexFacts, over: tuple[Index, ...], conditions: Sequence[int]
 ) -> Terms | None:
-    """The points that some conditions let through along an axis, the first of `over`; None where
-    they depend on more than these indices."""
+    """Points that pass some conditions along an axis, the first of `over`; None if they depend on
+    further indices."""
     holds = facts.find_passing(conditions, over)
     if holds is None:
         return None
@@ -168,9 +167,9 @@ def write_values(
     known: Mapping[int, int | Load] = MappingProxyType({}),
     written: dict[tuple[FloorForm, int], int] | None = None,
 ) -> list[int]:
-    """The values of a body where indices are `fixed`, `lines` say what values are in a turn, whose
-    number stands beside them, and others are `known`. `written` keeps the numbers of lines, for
-    who writes several bodies with one builder."""
+    """Copies the values of a body with indices `fixed`, values given by `lines` with the number
+    of the iteration, and `known` values. `written` caches the values of lines across several
+    bodies."""
     written = {} if written is None else written
     replaced: dict[int, int] = {}
     for number, instruction in enumerate(body.instructions):
@@ -192,8 +191,8 @@ def write_values(
 def write_point(
     builder: BodyBuilder, combiner: str, total: int, values: Sequence[int], dtype: DataType
 ) -> int:
-    """A point enters what a reduction has come to, as `accumulate.combine` has it: products of
-    FLOAT32 are added before they are rounded."""
+    """Combines a point with a total, as `accumulate.combine` does: by fused multiply-add for
+    products of FLOAT32."""
     if is_fused(combiner, values, dtype):
         return builder.apply("fma", write_product(builder, values[:-1]), values[-1], total)
     operation = COMBINERS[combiner]
@@ -201,7 +200,7 @@ def write_point(
 
 
 def is_fused(combiner: str, values: Sequence[int], dtype: DataType) -> bool:
-    """Whether a product enters a total before it is rounded."""
+    """Whether a product is combined with a total by fused multiply-add."""
     return combiner == "sum" and len(values) > 1 and dtype is DataType.FLOAT32
 
 
@@ -219,7 +218,7 @@ def _fit_line(dtype: DataType, turns: Array, values: Array) -> Line | None:
 
 
 def find_nothing(combiner: str, dtype: DataType) -> bool | int | float:
-    """What changes nothing that it is combined with: of sums, a zero that is negative."""
+    """Identity of a combiner; for sums, -0."""
     if combiner == "sum" and dtype.is_float:
         return -0.0
     return combiner_identity(combiner, dtype)

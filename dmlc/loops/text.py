@@ -1,9 +1,9 @@
-"""Frozen dataclasses as plain values, and plain values as lines of text and back.
+"""Serialization of frozen dataclasses as plain values, and of plain values as lines of text.
 
-A record is a dict of the fields that differ from their defaults; of a union, `op` says which class
-it is of. As a line it has a word for its class, the first field, and the others after their names:
-`loop i by 4 extent 2 as k: 0..64`. What follows the colon is for the reader. Nodes that are inside
-stand below, indented; those of another field than `body` after a line of their own, such as `else`.
+A record is a dict of the fields that differ from their defaults; for a union, `op` names the class.
+As a line, it has a word for its class, the first field, and the others after their names:
+`loop i by 4 extent 2 as k: 0..64`. A remark for readers follows the colon. Child nodes are on
+indented lines below; those of a field other than `body` follow a line of its own, such as `else`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from dmlc.source import DmlcError
 Record = dict[str, Any]
 
 WORDS = {"step": "by", "name": "as"}
-"""What fields are called that have other names in text."""
+"""Names of fields in text, if different."""
 _FIELDS = {word: field for field, word in WORDS.items()}
 BODIES = {"body": "", "cases": "case", "others": "else"}
-"""The fields that hold nodes, and the lines these stand below."""
+"""Fields that contain nodes, with the headings of their lines."""
 _PLAIN = re.compile(r"=?[^\W\d][\w.#@]*")
 _TOKEN = re.compile(r'[\[\]()]|"(?:[^"\\]|\\.)*"(?=[\s\])]|$)|[^\s\[\]()"]+')
 _SPELLED: dict[Any, str] = {True: "yes", False: "no", None: "none"}
 
 
 class Plain:
-    """Makes plain values: words for what is spelled as one, and `op` for the classes of a union."""
+    """Conversion to plain values: words for values spelled as one, and `op` for the classes of a
+    union."""
 
     def __init__(self, spell: Mapping[type, Callable[[Any], Any]], tagged: Sequence[type]) -> None:
         self._spell = spell
@@ -55,7 +56,7 @@ class Plain:
         return self.record(value)
 
     def record(self, value: Any, without: Sequence[str] = ()) -> Record:
-        """The fields of a dataclass, but for some."""
+        """Fields of a dataclass, without some."""
         kind = cast("type[Any]", type(value))
         named = {field.name: field for field in dataclasses.fields(kind) if field.compare}
         operation = named.pop("operation", None) and value.operation.name
@@ -67,7 +68,7 @@ class Plain:
         }
 
     def list_fields(self, value: Any) -> Iterator[str]:
-        """A dataclass to read, the items of its parts a line each."""
+        """Dataclass as text for readers, one line per item of its fields."""
         for name, field in self.record(value).items():
             parts = cast("Record", field) if isinstance(field, dict) else {"": field}
             for part, own in parts.items():
@@ -82,7 +83,7 @@ class Plain:
         self, nodes: Sequence[Any], remark: Callable[[Any, Sequence[Any]], str], depth: int = 0,
         around: tuple[Any, ...] = (),
     ) -> Iterator[str]:  # fmt: skip
-        """Nodes as lines; `remark` is told which nodes are around one."""
+        """Nodes as lines; `remark` gets a node and its enclosing nodes."""
         for node in nodes:
             record, indent = self.record(node, tuple(BODIES)), "  " * depth
             yield indent + write_line(record, remark(node, around))
@@ -95,7 +96,7 @@ class Plain:
 
 
 def find_default(field: dataclasses.Field[Any]) -> Any:
-    """The default of a field; for one that has none, what no field is."""
+    """Default of a field; a value unequal to all others if it has none."""
     made = field.default_factory
     return field.default if made is dataclasses.MISSING else made()
 
@@ -104,7 +105,7 @@ def find_default(field: dataclasses.Field[Any]) -> Any:
 
 
 def write_line(record: Record, remark: str = "") -> str:
-    """A record that says its class."""
+    """Line of a record with `op`."""
     noun, (_, first), *others = record["op"], *(item for item in record.items() if item[0] != "op")
     if "kind" in record:
         noun, others = record["kind"], [item for item in others if item[0] != "kind"]
@@ -135,9 +136,8 @@ def _write(value: Any) -> str:
 
 
 def read_line(line: str, first: Callable[[str], str], kinds: Sequence[str] = ()) -> Record:
-    """The record of a line; `first` knows the first field of a class. Raises `DmlcError` where a
-    line is none."""
-    # A string may have a colon inside, and so may what is for the reader.
+    """Record of a line; `first` gives the first field of a class. Raises `DmlcError`."""
+    # Both strings and remarks may contain colons.
     words: list[str] = []
     at = 0
     text = line.strip()
@@ -160,7 +160,7 @@ def read_line(line: str, first: Callable[[str], str], kinds: Sequence[str] = ())
 
 
 def _read_fields(tokens: list[str], line: str) -> Record:
-    """Fields and their values, until a bracket closes."""
+    """Fields and their values, up to a closing bracket."""
     made: Record = {}
     while tokens and tokens[0] != ")":
         name = tokens.pop(0)
@@ -192,7 +192,7 @@ def _read(tokens: list[str], line: str) -> Any:
 def read_tree(
     lines: Sequence[str], first: Callable[[str], str], kinds: Sequence[str]
 ) -> list[Record]:
-    """The records of lines that stand one below the other, with those inside in their bodies."""
+    """Records of indented lines, with child nodes in their bodies."""
     made: Record = {}
     around: list[tuple[int, Record, str]] = [(-1, made, "body")]
     names = {word: field for field, word in BODIES.items() if word}

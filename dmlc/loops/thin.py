@@ -1,5 +1,5 @@
-"""Reductions of which a guard lets every so many-th point through, such as the data's gradient of a
-convolution with strides: the others are left out of the loop, not gone through and left out."""
+"""Reductions whose guard passes every n-th point, such as the data gradient of a strided
+convolution: the other points are removed from the loop, instead of being tested."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from dmlc.sizes import Measure
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sparse:
-    """Of the points along an axis, those that a guard lets through: every `number`-th one. The
-    first of them is `(factor * p + shift) % number`, where `p` is the position along `output`."""
+    """An inner axis of which a guard passes every `number`-th point. The first is
+    `(factor * p + shift) % number`, where `p` is the index along `output`."""
 
     axis: int
     number: int
@@ -38,18 +38,18 @@ class Sparse:
     factor: int
     shift: int
     condition: int
-    """The value that leaves the others out."""
+    """Condition that excludes the other points."""
 
 
 def find_sparse(phase: Phase, *, even: bool = True) -> Sparse | None:
-    """An inner axis of which a guard lets every so many-th point through. Where it is `even`, the
-    outputs come out even with these, so that they can be parted alike."""
+    """First such axis of a phase. With `even`, the size of `output` must be a multiple, so that
+    outputs can be split alike."""
     found = list_sparse(phase)
     return next((s for s in found if not (even and phase.space.sizes[s.output] % s.number)), None)
 
 
 def list_sparse(phase: Phase) -> list[Sparse]:
-    """All of these axes."""
+    """All such axes."""
     reductions = phase.elements.reductions
     guards = {reduction.guard for reduction in reductions}
     if (
@@ -91,7 +91,7 @@ def _read_condition(phase: Phase, number: int) -> Sparse | None:
 
 
 def _find_line(phase: Phase, number: int) -> Affine[int] | None:
-    """A position as a sum of the places along axes, where it is one."""
+    """Affine form of an index over the axes; None if it has none."""
     match phase.elements.values[number]:
         case Place(view=view, dtype=DataType.INDEX):
             steps = enumerate(phase.space.known_strides[view])
@@ -107,7 +107,7 @@ def _find_line(phase: Phase, number: int) -> Affine[int] | None:
 
 
 def thin_points(phase: Phase, sparse: Sparse) -> Phase:
-    """The phase whose inner axis has the points alone that the guard lets through."""
+    """Phase whose inner axis has only the points that pass the guard."""
     space, size = phase.space, phase.space.sizes[sparse.axis]
     values: list[Value] = []
 
@@ -169,8 +169,8 @@ def thin_points(phase: Phase, sparse: Sparse) -> Phase:
 
 @primitive(Argument.NUMBER)
 def thin(on: On, number: int) -> Nest:
-    """A loop over reduced points of which a guard lets every so many-th through: over these alone.
-    Which is the first of them, the outputs say. No sum changes its order.
+    """Restricts a loop over reduced points, of which a guard passes every `number`-th, to these
+    points. The first of them depends on the output. No sum changes its order.
 
     `for k in 0..n: if (i + k) % number == 0: s += f(k) -> for t in 0..n / number: k = t * number +
     first(i): if k < n: s += f(k)`

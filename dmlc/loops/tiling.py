@@ -1,5 +1,5 @@
-"""Primitives of tiles: points that are counted from where a tile starts, several outputs of which a
-work item reduces side by side, and vectors of their neighbours."""
+"""Tiling primitives: points relative to the start of a tile, several outputs reduced side by side
+by a work item, and vectors of adjacent ones."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ from dmlc.source import InternalError
 
 
 def list_names(nest: Nest) -> set[str]:
-    """What loops and dimensions are called."""
+    """Names of loops and dimensions."""
     loops = {n.name for n in walk(nest.body) if isinstance(n, Loop)}
     return loops | {dim.name for dim in list_dims(nest)}
 
 
 @primitive(Argument.NUMBER)
 def part(on: On, length: int) -> Nest:
-    """A loop over outputs as two, the inner one of so many points, where positions along it are
-    divided by that number: the quotients and remainders are what the two loops count.
+    """Splits a loop over outputs, with an inner loop of `length` points, where indices along it are
+    divided by that number: the loops then iterate over quotients and remainders.
 
     `for i in 0..n: f(i / len, i % len) -> for i in 0..n / len: for j in 0..len: f(i, j)`
     """
@@ -88,8 +88,8 @@ def part(on: On, length: int) -> Nest:
 
 @primitive(Argument.NUMBER)
 def tile(on: On, size: int) -> Nest:
-    """A loop as two, the inner one over a tile of so many points, which are counted from where the
-    tile starts. What the last tile has beyond the end is left out, point by point.
+    """Splits a loop, with an inner loop over a tile of `size` points, whose indices are relative to
+    the start of the tile. Points of the last tile that are out of bounds are skipped one by one.
 
     `for i in 0..n -> for i in 0..n by size: for j in 0..size: i + j, if that is less than n`
     """
@@ -109,15 +109,14 @@ def tile(on: On, size: int) -> Nest:
 
 
 def count_points(tile: Dim) -> int:
-    """The points of a tile."""
+    """Number of points of a tile."""
     if not isinstance(tile.size, int):
         raise InternalError("tiles have so many points")
     return tile.size
 
 
 def measure_shared(buffers: Iterable[Buffer]) -> int:
-    """The bytes that tiles take which work items share: no language packs what values are computed
-    in."""
+    """Bytes of shared tiles, in compute types, as no language packs them."""
     shared = [(b.size, b.dtype) for b in buffers if b.shared]
     return sum(n * (t.bytes if t.is_storage_only else max(4, t.bytes)) for n, t in shared)
 
@@ -127,11 +126,11 @@ def measure_shared(buffers: Iterable[Buffer]) -> int:
 
 @primitive()
 def jam(on: On) -> Nest:
-    """The outputs of a loop are reduced side by side, each in an accumulator of its own: in
-    registers where the loop is written out. No sum changes its order.
+    """Reduces the outputs of a loop side by side, each with its own accumulator: in registers if
+    the loop is unrolled. No sum changes its order.
 
-    `for i in 0..4: s = sum(k: f(i, k)); g(i, s) -> for k: for i in 0..4: s[i] += f(i, k)`, and then
-    `for i in 0..4: g(i, s[i])`
+    `for i in 0..4: s = sum(k: f(i, k)); g(i, s) -> for k: for i in 0..4: s[i] += f(i,
+    k)`, and then `for i in 0..4: g(i, s[i])`
     """
     loop, nest = on.loop, on.nest
     demand(loop.kind in (Kind.LOOP, Kind.UNROLL) and not loop.interleaved, "work items jam nothing")
@@ -192,7 +191,7 @@ def jam(on: On) -> Nest:
 
 @primitive()
 def roll(on: On) -> Nest:
-    """A loop whose steps are counted, and which compilers are asked not to write out.
+    """Makes a loop count its steps, and asks compilers not to unroll it.
 
     `for i in 0..64 by 4 -> for n in 0..16, rolled: i = 4 * n`
     """
@@ -205,8 +204,8 @@ def roll(on: On) -> Nest:
 
 @primitive(Argument.WORD)
 def fission(on: On, results: str) -> Nest:
-    """Loops of which each step stores several results: as two, the first for some of these, whose
-    tensors are named with a `,` between.
+    """Splits loops whose steps store several results into two, the first for `results`, the names
+    of tensors separated by `,`.
 
     `for i: y[i] = f(i); z[i] = g(i) -> for i: y[i] = f(i)`, and then `for i: z[i] = g(i)`
     """
@@ -247,13 +246,13 @@ def _in_vectors(nest: Nest, loop: Loop) -> bool:
 
 
 def _list_always(node: Node) -> list[Node]:
-    """A node and all inside, but what is done in rare cases."""
+    """A node and its descendants, without those in rare branches."""
     nodes = node.body if isinstance(node, Numbers) else inside(node)
     return [node, *(n for each in nodes for n in _list_always(each))]
 
 
 class _Names:
-    """Names that no loop has, nor one that was taken here."""
+    """Generator of names that no loop has, and that it has not returned before."""
 
     def __init__(self, nest: Nest) -> None:
         self._taken = list_names(nest)
@@ -268,9 +267,9 @@ class _Names:
 
 @primitive()
 def recheck(on: On) -> Nest:
-    """Where an outcome of the reduction in a loop is no number, which is rare, it is made once more
-    as it is now, and so is what derives from it. Calls that follow may leave to that what an
-    infinity or no number meets.
+    """Adds a branch for a loop's reduction that is taken if a result is NaN, which is rare: it
+    repeats the reduction as it is now, with the values derived from it. Later calls may then handle
+    infinities and NaNs incorrectly in the first reduction.
 
     `s = sum(f); g(s) -> s = sum(f); if s is a number: g(s), else: t = sum(f); g(t)`
     """
@@ -294,7 +293,7 @@ def recheck(on: On) -> Nest:
     walked = {n.dim for n in found if isinstance(n, Loop)}
 
     def renew(dim: Dim) -> Dim:
-        """A dimension of the copy, made of others of it."""
+        """Copy of a dimension, with copies of its parts."""
         if dim not in made:
             parts = tuple((renew(part), step) for part, step in dim.parts)
             within = None if dim.within is None else renew(dim.within)
@@ -332,7 +331,7 @@ def recheck(on: On) -> Nest:
 
 
 def takes_vectors(phase: Phase, axis: int, limits: Limits) -> bool:
-    """Whether neighbours along an axis are read and stored at once, as many as a vector has."""
+    """Whether neighbours along an axis are read and stored as vectors."""
     if limits.vector_lanes == 1 or limits.word_types or phase.has_positions:
         return False
     space = phase.space
@@ -347,7 +346,7 @@ def takes_vectors(phase: Phase, axis: int, limits: Limits) -> bool:
 
 
 def _begins_evenly(view: View, strides: Sequence[Measure], last: int) -> bool:
-    """Whether vectors of a view along an axis begin where those of memory do."""
+    """Whether vectors of a view along an axis are aligned."""
     if strides[last] not in (0, 1) or view.dtype.bytes > 4:
         return False
     others = [step for axis, step in enumerate(strides) if axis != last]
@@ -355,7 +354,7 @@ def _begins_evenly(view: View, strides: Sequence[Measure], last: int) -> bool:
 
 
 def vectorize_tile(on: On, lanes: int) -> Nest:
-    """Neighbouring points of a tile as one vector, whose elements begin where vectors do."""
+    """Makes adjacent points of a tile one aligned vector."""
     loop, nest = on.loop, on.nest
     match loop.body:
         case (Point() as point,) if loop.kind in (Kind.LOOP, Kind.UNROLL):
@@ -388,5 +387,5 @@ def vectorize_tile(on: On, lanes: int) -> Nest:
 
 
 def _lies_evenly(into: Into, dim: Dim, lanes: int) -> bool:
-    """Whether vectors along a dimension begin where those of a buffer do."""
+    """Whether vectors along a dimension are aligned in a buffer."""
     return not any(step % lanes for other, step in into.tile if other is not dim)

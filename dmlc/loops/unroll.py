@@ -1,10 +1,11 @@
-"""Writes a reduction of few points out, along the places where it is the same again and again.
+"""Unrolls a reduction of few points, over the indices along an axis where it is periodic.
 
-A window cut off by an edge reduces fewer points than one inside, and where a ratio is 3 to 2, every
-second window is a point longer. Which points the guard lets through is known at compile time; over
-a long stretch in which that repeats, the reduction is as many terms, one after the other in the
-order of the points, without a guard or a loop. Entries of tables that repeat too are constants
-there, and positions go up by equal steps."""
+A window cut off by an edge has fewer points than one inside, and with a ratio of 3 to 2, every
+second window has one point more. The points that pass the guard are known at compile time; over a
+long stretch where they are periodic, the reduction becomes as many terms, in the order of the
+points, without a guard or a loop. Periodic entries of tables become constants, and indices increase
+by equal steps.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ from dmlc.loops.terms import MOST_TERMS, Terms, list_terms
 from dmlc.scalars import Array, DataType
 
 _LONGEST_PERIOD = 4
-"""Places after which the same points are reduced again, at most."""
+"""Largest period in indices."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stretch:
-    """Places `first .. last` along an axis of a stage. `stages` compute what the reduction comes
-    to there without folding: number k of n at the places `first + k + n * turn`, all up to `last`.
-    There the axis is that of the turns."""
+    """Indices `first` to below `last` along an axis of a stage. `stages` compute the reduction
+    there without a loop: number k of n at the indices `first + k + n * turn`, below `last`. Their
+    index along the axis is `turn`."""
 
     first: int
     last: int
@@ -33,8 +34,8 @@ class Stretch:
 
 
 def find_terms(function: Function, stage: Stage, axis: int) -> Terms | None:
-    """The points of a reduction along an axis; None where they are too many to write out,
-    or which they are depends on more than the place along it."""
+    """Points of a reduction along an axis; None if they are too many to unroll, or depend on more
+    than the index along the axis."""
     reduction, body = stage.reduction, stage.body
     if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
         return None
@@ -58,12 +59,12 @@ def unroll(
     *,
     signed_zeros: bool = True,
 ) -> Stretch | None:
-    """A long stretch of a reduction along an axis that can be written out, its points repeating
-    after no more than so many places; None where none is worth it.
+    """A long stretch of a reduction along an axis that can be unrolled with a period of at most
+    `longest_period`; None if none is worth it.
 
-    Of stretches about as long it is the one with the fewest tables and uneven positions, and of
-    these the one that repeats first. Without `signed_zeros` a sum of negative zeros may stay one,
-    where the reduction, which starts from 0, gives a positive one: one addition fewer.
+    Of stretches of about equal length, it is the one with the fewest tables and indices of unequal
+    steps, then the one with the shortest period. Without `signed_zeros`, a sum of negative zeros
+    may stay -0, where the reduction, which starts from 0, gives 0: this saves one addition.
     """
     terms = find_terms(function, stage, axis)
     if terms is None:
@@ -90,8 +91,8 @@ def unroll(
 
 
 def _find_stretches(holds: Array, longest_period: int) -> Iterator[tuple[int, int, int]]:
-    """For each number of places after which the rows of `holds` may repeat, the longest stretch in
-    which they do: from where, to where, after how many."""
+    """For each period up to `longest_period`, the longest stretch in which the rows of `holds`
+    repeat: start, stop and period."""
     for period in range(1, min(longest_period, len(holds) - 1) + 1):
         first, last = find_longest((holds[period:] == holds[:-period]).all(axis=1))
         yield first, first + (last - first) // period * period + period, period

@@ -1,9 +1,10 @@
-"""Which outputs that lie side by side can be computed at once, where positions matter.
+"""Vectorizes adjacent outputs whose computation depends on their indices.
 
-Positions are computed for the first lane of a vector: the others read so many elements further on,
-alike in every vector, and whatever else depends on where an output is, a guard or a count, has to
-be the same in all lanes. That is so inside an image, and is not at its edges. A reduction goes
-through its points for all lanes together."""
+Indices are computed for the first lane of a vector. The other lanes must read at distances from it
+that are equal in all vectors, and all other values that depend on an output's index, such as a
+guard or a count, must be the same in all lanes. That is so inside an image, and not at its edges. A
+reduction visits its points for all lanes together.
+"""
 
 from __future__ import annotations
 
@@ -36,66 +37,67 @@ from dmlc.scalars import Array, DataType, find_same
 from dmlc.sizes import known
 
 _UNKNOWN = ""
-"""Stands for a tensor whose elements are not known."""
+"""Name of a tensor with unknown elements."""
 
 _MOST_POINTS = 1 << 18
-"""Points that a value is looked at, at most."""
+"""Largest number of points at which a value is evaluated."""
 
-Slant: TypeAlias = tuple[int, ...]
-"""How far a position in each lane is from that in the first."""
+LaneOffsets: TypeAlias = tuple[int, ...]
+"""Distance of each lane's index from that of the first lane."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Joint:
-    """How one piece of work goes in vectors, by the numbers of its values."""
+    """Vectorization of one phase, by the numbers of its values."""
 
     patterns: Mapping[int, Pattern]
-    """How far from the element of the first lane those of all are that a read takes."""
-    slants: Mapping[int, Slant]
-    """The same of positions."""
+    """For each read, the distance of each lane's element from that of the first lane."""
+    slants: Mapping[int, LaneOffsets]
+    """For each index value used by others, the distance of each lane from the first."""
     certain: frozenset[int]
-    """The conditions that hold for all of the outputs."""
+    """Conditions that hold for all of the outputs."""
     fixed: frozenset[int]
-    """What positions are made of that is none: it is the same in all lanes."""
+    """Values other than indices that indices depend on: they are the same in all lanes."""
     masks: frozenset[int]
-    """The conditions that differ from lane to lane."""
+    """Conditions that differ from lane to lane."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Vectorization:
-    """The outputs `first .. last` along an axis, at least one vector of which is vectorized. Where
-    they are no whole number of vectors, the last one starts earlier, among outputs of the one
-    before."""
+    """Outputs `first` to below `last` along an axis that are vectorized. If their number is no
+    multiple of the vector length, the last vector overlaps the one before."""
 
     first: int
     last: int
     joints: tuple[Joint, ...]
-    """For each piece of work."""
+    """Vectorization of each phase."""
 
 
 _MOST_PLACES = 1 << 24
-"""The most places along an axis that are looked at one by one: they take time and memory. A longer
-axis goes in vectors where its places repeat."""
+"""Longest axis whose indices are evaluated one by one, as that takes time and memory. Longer axes
+must be periodic."""
 
 
 def vectorize_reads(
     function: ir.Function, work: Sequence[tuple[Phase, int]], *, aligned: bool = False
 ) -> Vectorization | None:
-    """What goes in vectors of several pieces of work over the same outputs, each with the number
-    of the axis along which these lie; None where that is less than half. With `aligned` vectors
-    start where whole ones do, and there is a whole number of them."""
+    """Vectorized range of several phases over the same outputs, each given with the axis of these;
+    None if it is less than half of them. With `aligned`, vectors start at multiples of their
+    length, and do not overlap."""
     size = min(_size(phase.space, axis) for phase, axis in work)
     if size < 2 * LANES:
         return None
     tables = function.arrays()
-    finders = [_Finder(*each, tables) for each in work]
-    cut = _find_cut([finder.list_repeats(finder.axis) for finder in finders], size, LANES)
-    if not all(finder.find(cut) for finder in finders):
+    analyses = [_Analysis(*each, tables) for each in work]
+    cut = _find_periodic(
+        [analysis.list_repeats(analysis.axis) for analysis in analyses], size, LANES
+    )
+    if not all(analysis.find(cut) for analysis in analyses):
         return None
-    again = not aligned and not function.in_place and not _reads_own_places(work)
+    again = not aligned and not function.in_place and not _overwrites_operand(work)
     best: Vectorization | None = None
     for start in range(1 if aligned else LANES):
-        found = _find_stretch(finders, start, size, cut, again)
+        found = _find_stretch(analyses, start, size, cut, again)
         if found is None:
             continue
         if best is None or found.last - found.first > best.last - best.first:
@@ -103,8 +105,8 @@ def vectorize_reads(
     return best if best is not None and 2 * (best.last - best.first) > size else None
 
 
-def _reads_own_places(work: Sequence[tuple[Phase, int]]) -> bool:
-    """Whether a result may lie in memory that it is computed from: then it is computed once."""
+def _overwrites_operand(work: Sequence[tuple[Phase, int]]) -> bool:
+    """Whether a result may overwrite an operand, so that it may not be computed twice."""
     for phase, _ in work:
         elements, strides = phase.elements, phase.space.strides
         results = {(strides[view], view.offset) for view, _ in elements.results}
@@ -115,37 +117,40 @@ def _reads_own_places(work: Sequence[tuple[Phase, int]]) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Cut:
-    """Places along an axis that are not looked at, since they are as those before them are: so many
-    of them, after the first so many."""
+class _Skipped:
+    """Periodic indices along an axis that are not evaluated: `length` of them, after the first
+    `start`."""
 
     start: int
     length: int
 
     def list_places(self, size: int, more: int = 0) -> Array:
-        """The places looked at, with so `more` of those that are not."""
+        """Evaluated indices, with `more` further ones."""
         first = min(self.start + more, size)
         last = max(self.start + self.length, first)
         before, behind = np.arange(first), np.arange(last, size)
         return np.concatenate([before, behind]).astype(np.int64, copy=False)
 
     def find_place(self, number: int) -> int:
-        """Which of all places one of those that are looked at is."""
+        """Index of an evaluated index's number."""
         return number + self.length if number >= self.start else number
 
 
-def _find_cut(repeats: Sequence[Sequence[Repeat] | None], size: int, lanes: int = 1) -> _Cut:
-    """What of an axis need not be looked at where some values repeat; nothing if one does not."""
+def _find_periodic(
+    repeats: Sequence[Sequence[Repeat] | None], size: int, lanes: int = 1
+) -> _Skipped:
+    """Part of an axis that need not be evaluated, as all values are periodic; empty if one is
+    not."""
     found = [repeat for each in repeats for repeat in each or ()]
     first, last, period = join_repeats(found, size, lanes)
     start = first + 2 * period
     length = (last - 2 * period - lanes - start) // period * period
-    return _Cut(start, length) if length > 0 and None not in repeats else _Cut(size, 0)
+    return _Skipped(start, length) if length > 0 and None not in repeats else _Skipped(size, 0)
 
 
 def _make_stage(elements: Elements, space: Space) -> tuple[ir.Stage, tuple[int, ...]]:
-    """The values of a kernel as those of a stage over the places that are walked, and the number
-    that each has there. A tensor is read as a row of elements."""
+    """Values of a kernel as those of a stage over its iteration space, and their numbers there. A
+    tensor is read as one row of elements."""
     builder, numbers = BodyBuilder(), list[int]()
     for value in elements.values:
         if not isinstance(value, Read | Place | Gather):
@@ -170,13 +175,14 @@ def _make_stage(elements: Elements, space: Space) -> tuple[ir.Stage, tuple[int, 
 
 
 def _find_stretch(
-    finders: Sequence[_Finder], start: int, size: int, cut: _Cut, again: bool
+    analyses: Sequence[_Analysis], start: int, size: int, cut: _Skipped, again: bool
 ) -> Vectorization | None:
-    """The outputs that are vectorized, where vectors start that many behind whole ones."""
+    """Range of outputs to vectorize if the first vector starts `start` elements after an aligned
+    one."""
     size -= cut.length
     middle = start + (size - LANES - start) // LANES // 2 * LANES
     good = np.ones(size - LANES + 1, np.bool_)
-    chosen = [finder.choose(middle, good) for finder in finders]
+    chosen = [analysis.choose(middle, good) for analysis in analyses]
     first, last = (start + LANES * n for n in find_longest(good[start::LANES]))
     if first == last or None in chosen:
         return None
@@ -184,8 +190,8 @@ def _find_stretch(
     last += int(more[-1]) if again else 0
     first, last = cut.find_place(first), cut.find_place(last - LANES) + LANES
     joints = (
-        Joint(*each, finder.list_certain(first, last), finder.fixed, finder.masks)
-        for finder, each in zip(finders, chosen, strict=True)
+        Joint(*each, analysis.list_certain(first, last), analysis.fixed, analysis.masks)
+        for analysis, each in zip(analyses, chosen, strict=True)
         if each is not None
     )
     return Vectorization(first, last, tuple(joints))
@@ -197,20 +203,20 @@ def _size(space: Space, axis: int) -> int:
 
 
 @dataclasses.dataclass(slots=True)
-class _Apart:
-    """How far apart the lanes of a read are."""
+class _ReadOffsets:
+    """Distances between the lanes of a read."""
 
     dtype: DataType
     lanes: Array
-    """For a vector that starts at each output, of its lanes from the first."""
+    """Distance of each lane from the first, for a vector that starts at each output."""
     starts: Array
-    """The furthest that the first lane of each reads along the axis, at any point."""
+    """Largest index that the first lane reads along the axis, at any point."""
     end: int
-    """The end of what is read at all."""
+    """End of the elements that are read at all."""
 
 
-class _Finder:
-    """Looks at one piece of work: at vectors that start at each of its outputs along an axis."""
+class _Analysis:
+    """Analysis of one phase: of the vectors that start at each of its outputs along an axis."""
 
     def __init__(self, phase: Phase, axis: int, tables: Mapping[str, Array]) -> None:
         self._elements = elements = phase.elements
@@ -220,17 +226,17 @@ class _Finder:
         self._stage, self._numbers = _make_stage(elements, phase.space)
         self._facts = IndexFacts(self._stage, self._tables)
         self._moves = [ir.Index(axis) in self._facts.dependencies[n] for n in self._numbers]
-        """Whether a value depends on the axis."""
+        """Whether each value depends on the axis."""
         self.fixed = self._find_fixed()
         self.masks: frozenset[int] = frozenset()
-        """The conditions that differ from lane to lane."""
-        self._apart: dict[int, _Apart] = {}
-        self._slanted: dict[int, Array] = {}
-        """For each position that other values are made of, how far its lanes are from the first,
-        for a vector that starts at each output."""
+        """Conditions that differ from lane to lane."""
+        self._read_offsets: dict[int, _ReadOffsets] = {}
+        self._index_offsets: dict[int, Array] = {}
+        """Distances of each lane from the first, for a vector that starts at each output, of the
+        index values that others use."""
 
     def list_repeats(self, axis: int) -> list[Repeat] | None:
-        """How what matters repeats along an axis; None where some of it does not."""
+        """Periodicities of all relevant values along an axis; None if one is unknown."""
         found: list[Repeat] = []
         conditions = list_conditions(self._elements)
         for number, value in enumerate(self._elements.values):
@@ -244,24 +250,25 @@ class _Finder:
         return found
 
     def _is_known(self, number: int) -> bool:
-        """Whether a value depends on positions alone, along axes of known sizes."""
+        """Whether a value is index-only, along axes of known sizes."""
         if not self._facts.known[self._numbers[number]]:
             return False
         over = self._facts.dependencies[self._numbers[number]]
         return all(isinstance(self._space.extents[index.axis], int) for index in over)
 
-    def _look(self, cut: _Cut) -> bool:
-        """Evaluates what is known wherever it may differ; gives whether these are few enough."""
-        self._cut, self._places = cut, dict[ir.Index, Array]()
+    def _evaluate(self, cut: _Skipped) -> bool:
+        """Evaluates index-only values at all points where they may differ; returns whether these
+        are few enough."""
+        self._skipped, self._places = cut, dict[ir.Index, Array]()
         for axis, size in enumerate(self._stage.extents):
             if isinstance(size, int):
-                own = cut if axis == self.axis else _find_cut([self.list_repeats(axis)], size)
+                own = cut if axis == self.axis else _find_periodic([self.list_repeats(axis)], size)
                 if size - own.length > _MOST_PLACES:
                     return False
                 more = LANES - 1 if axis == self.axis and cut.length else 0
                 self._places[ir.Index(axis)] = own.list_places(size, more)
         self._good = np.ones(_size(self._space, self.axis) - cut.length - LANES + 1, np.bool_)
-        """The vectors whose lanes have in common all that they need to."""
+        """Whether a vector that starts at each output satisfies all requirements so far."""
         facts = IndexFacts(self._stage, self._tables, self._places)
         wanted = [
             number
@@ -277,14 +284,13 @@ class _Finder:
             self._places,
         )
         self._known: list[Array | None] = [None] * len(self._numbers)
-        """What depends on positions alone, with an axis for each of the walk; an extent is 1 where
-        it does not depend on that one."""
+        """Index-only values, with an axis for each dimension, of size 1 where they do not vary."""
         for number, values in zip(wanted, found, strict=True):
             self._known[number] = values
         return True
 
     def _find_fixed(self) -> frozenset[int]:
-        """What positions are made of that is none, and changes along the axis."""
+        """Values other than indices that indices depend on and that vary along the axis."""
         values = self._elements.values
         found: set[int] = set()
         for number in range(len(values) - 1, -1, -1):
@@ -295,15 +301,16 @@ class _Finder:
         return frozenset(found)
 
     def _reads_along(self, number: int) -> bool:
-        """Whether lanes read elements of their own for a value, be it the same in all of them: an
-        element is equal to itself."""
+        """Whether lanes load elements of their own for a value, even if these are all the same
+        element."""
         values, strides = self._elements.values, self._space.strides
         read = (values[n] for n in list_needed(self._elements, number))
         return any(strides[v.view][self.axis] for v in read if isinstance(v, Read | Gather))
 
-    def find(self, cut: _Cut) -> bool:
-        """Looks at it, but for what is cut out; gives whether any outputs may be vectorized."""
-        if not self._look(cut):
+    def find(self, cut: _Skipped) -> bool:
+        """Analyses the phase, without the indices in `cut`; returns whether any outputs may be
+        vectorized."""
+        if not self._evaluate(cut):
             return False
         elements, axis = self._elements, self.axis
         if any(f.dtype is DataType.BOOL for f in elements.reductions):
@@ -318,9 +325,9 @@ class _Finder:
         ):
             return False
         moving = [c for c in conditions if self._moves[c]]
-        self.masks = frozenset(c for c in moving if not self._is_common(c))
+        self.masks = frozenset(c for c in moving if not self._is_uniform(c))
         common = [c for c in moving if c not in self.masks]
-        if self._is_torn(common) or self.masks & self.fixed:
+        if self._shares_lanes(common) or self.masks & self.fixed:
             return False
         valid, tested = self._join(moving), self._join(common)
         gathers = (v for v in elements.values if isinstance(v, Gather))
@@ -330,46 +337,46 @@ class _Finder:
                 continue
             known = self._known[number]
             if known is not None and isinstance(value, Read) and value.dtype.is_integer:
-                # A count or a place that a table has: one for all lanes.
-                self._keep_common(known)
+                # A count or index from a table must be the same for all lanes.
+                self._demand_uniform(known)
                 none = np.zeros((len(self._good), LANES), np.int64)
-                self._apart[number] = _Apart(value.dtype, none, none[:, 0], 1)
+                self._read_offsets[number] = _ReadOffsets(value.dtype, none, none[:, 0], 1)
             elif isinstance(value, Read | Gather):
-                if not value.view.local and not self._add_read(number, value, valid, tested):
+                if not value.view.local and not self._record_read(number, value, valid, tested):
                     return False
             elif known is None:
                 if isinstance(value, Place) or number in accumulators:
-                    return False  # The number of a point, or a position that nobody knows.
-                self._slant_positions(value)
+                    return False  # The number of a point, or an unknown index.
+                self._record_index_offsets(value)
             elif value.dtype is not DataType.INDEX:
                 if number in common or number in self.fixed:
-                    self._keep_common(known)
+                    self._demand_uniform(known)
                 else:
-                    self._slant_positions(value)
+                    self._record_index_offsets(value)
         return bool(self._good.any())
 
-    def _slant_positions(self, value: Value) -> None:
-        """Notes how far apart the lanes are of positions that another value is made of, and leaves
-        out the vectors in which that is not the same at every point."""
+    def _record_index_offsets(self, value: Value) -> None:
+        """Records the lane distances of indices that a value uses, and excludes the vectors in
+        which they differ from point to point."""
         for number in operands(value):
             known = self._known[number]
             position = self._elements.values[number].dtype is DataType.INDEX
             if known is None or not position or not self._moves[number]:
                 continue
-            self._slanted[number] = self._measure(known)
+            self._index_offsets[number] = self._measure_lanes(known)
 
-    def _is_common(self, condition: int) -> bool:
-        """Whether a condition is the same in all lanes, well inside."""
+    def _is_uniform(self, condition: int) -> bool:
+        """Whether a condition is the same in all lanes, away from the edges."""
         known = self._known[condition]
         if known is None:
             return True
-        lanes = self._part(known)
+        lanes = self._list_lanes(known)
         inside = lanes[:, lanes.shape[1] // 2 :][:, :LANES]
         return bool((inside == inside[..., :1]).all())
 
-    def _is_torn(self, tested: Sequence[int]) -> bool:
-        """Whether conditions that are tested once for all lanes are made of something that has to
-        be computed lane by lane for others: positions have both forms, and tables' entries one."""
+    def _shares_lanes(self, tested: Sequence[int]) -> bool:
+        """Whether conditions that are tested once for all lanes share values with others that are
+        computed lane by lane. (Indices may have both forms, and table entries have one.)"""
         elements, values = self._elements, self._elements.values
         roots = [*self.masks, *(n for f in elements.reductions for n in f.values)]
         roots += [number for _, number in elements.results]
@@ -382,26 +389,26 @@ class _Finder:
             for n in (others & parts) - {*tested}
         )
 
-    def _keep_common(self, known: Array) -> None:
-        """Leaves out the vectors in which something is not the same in all lanes."""
-        lanes = self._part(known)
+    def _demand_uniform(self, known: Array) -> None:
+        """Excludes the vectors in which a value differs between lanes."""
+        lanes = self._list_lanes(known)
         self._good &= find_same(lanes, lanes[..., :1]).all(axis=-1).all(axis=0)
 
     def choose(
         self, middle: int, good: Array
-    ) -> tuple[dict[int, Pattern], dict[int, Slant]] | None:
-        """The pattern of each read in the vector that starts in the `middle`, and how far the lanes
-        of positions are from the first; which others are no `good` is noted. None where a read
-        takes too many loads."""
+    ) -> tuple[dict[int, Pattern], dict[int, LaneOffsets]] | None:
+        """Pattern of each read in the vector that starts at `middle`, and lane distances of its
+        indices. Other vectors that differ are cleared in `good`. None if a read takes too many
+        loads."""
         good &= self._good
-        slants: dict[int, Slant] = {}
-        for number, apart in self._slanted.items():
+        slants: dict[int, LaneOffsets] = {}
+        for number, apart in self._index_offsets.items():
             lanes = apart[middle]
             good &= (apart == lanes).all(axis=-1)
             if lanes.any():
                 slants[number] = tuple(int(n) for n in lanes)
         patterns: dict[int, Pattern] = {}
-        for number, apart in self._apart.items():
+        for number, apart in self._read_offsets.items():
             lanes = apart.lanes[middle]
             pattern: Pattern = tuple(int(n) for n in lanes)
             good &= (apart.lanes == lanes).all(axis=-1)
@@ -413,12 +420,12 @@ class _Finder:
             loads = Patterns(0, {"": pattern})
             if not loads.is_worth_it or apart.dtype.bytes != 4:
                 return None
-            # What lies between two elements that are read is in the tensor too.
+            # Elements between two that are read are in bounds too.
             good &= apart.starts + loads.reach[1] <= apart.end
         return patterns, slants
 
     def list_certain(self, first: int, last: int) -> frozenset[int]:
-        """The conditions that hold for some outputs, whatever the point."""
+        """Conditions that hold for outputs `first` to below `last` at all points."""
         found: list[int] = []
         for condition in list_conditions(self._elements):
             known = self._known[condition]
@@ -430,7 +437,7 @@ class _Finder:
         return frozenset(found)
 
     def _join(self, conditions: Sequence[int]) -> Array:
-        """Where conditions hold."""
+        """Where all conditions hold."""
         holds = np.ones((1,) * len(self._space.extents), np.bool_)
         for condition in conditions:
             known = self._known[condition]
@@ -438,10 +445,10 @@ class _Finder:
                 holds = holds & known
         return holds
 
-    def _add_read(self, number: int, value: Read | Gather, valid: Array, tested: Array) -> bool:
-        """Notes how far apart the lanes of a read are; gives whether that is the same at every
-        point. What is read where points are `valid` is inside; all lanes read where those
-        conditions hold that are `tested`, be they valid or not."""
+    def _record_read(self, number: int, value: Read | Gather, valid: Array, tested: Array) -> bool:
+        """Records the lane distances of a read; returns whether they are equal at all points. Reads
+        at `valid` points are in bounds; all lanes read where the conditions `tested` hold, even at
+        invalid points."""
         shape = [-1 if axis == self.axis else 1 for axis in range(len(self._space.extents))]
         step = self._space.strides[value.view][self.axis]
         places = step * self._places[ir.Index(self.axis)].reshape(shape)
@@ -453,35 +460,34 @@ class _Finder:
                 places = places + stride * known
         if math.prod(np.broadcast_shapes(places.shape, valid.shape)) > _MOST_POINTS:
             return False
-        apart = self._measure(places)
+        apart = self._measure_lanes(places)
         reached, taken, read = np.broadcast_arrays(places, valid, tested)
         if not taken.any():
             return False
         lowest = int(reached.min())
         end = int(reached[taken].max()) + 1
-        reads = self._part(read).any(axis=-1)
-        starts = np.where(reads, self._part(reached)[..., 0], lowest)
+        reads = self._list_lanes(read).any(axis=-1)
+        starts = np.where(reads, self._list_lanes(reached)[..., 0], lowest)
         if self.masks:
-            before = self._part(reached).min(axis=-1) < int(reached[taken].min())
+            before = self._list_lanes(reached).min(axis=-1) < int(reached[taken].min())
             self._good &= ~(reads & before).any(axis=0)
-        self._apart[number] = _Apart(value.dtype, apart, starts.max(axis=0), end)
+        self._read_offsets[number] = _ReadOffsets(value.dtype, apart, starts.max(axis=0), end)
         return True
 
-    def _measure(self, known: Array) -> Array:
-        """How far the lanes are from the first of something that is a number. Vectors in which that
-        is not the same at every point are left out."""
-        lanes = self._part(known)
+    def _measure_lanes(self, known: Array) -> Array:
+        """Lane distances of a number. Vectors in which they differ from point to point are
+        excluded."""
+        lanes = self._list_lanes(known)
         apart = lanes - lanes[..., :1]
         self._good &= (apart == apart[0]).all(axis=-1).all(axis=0)
         return apart[0]
 
-    def _part(self, known: Array) -> Array:
-        """Something known at other points, for a vector that starts at each output, in its
-        lanes."""
+    def _list_lanes(self, known: Array) -> Array:
+        """Values of all lanes, for a vector that starts at each output."""
         moved = np.moveaxis(known, self.axis, -1)
         every = np.lib.stride_tricks.sliding_window_view(moved, LANES, axis=-1)
-        if self._cut.length:
-            # These begin before what is cut out, and end behind it.
-            torn = slice(self._cut.start, self._cut.start + LANES - 1)
+        if self._skipped.length:
+            # These vectors would start before the part cut out, and end after it.
+            torn = slice(self._skipped.start, self._skipped.start + LANES - 1)
             every = np.delete(every, torn, axis=-2)
         return every.reshape(-1, *every.shape[-2:])

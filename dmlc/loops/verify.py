@@ -1,8 +1,8 @@
-"""Whether a nest is an order of its phases: each of their points is computed, and only once.
+"""Verifier of nests: each point of each phase is computed, and only once.
 
-What a nest says of itself is checked, not what its kernel does: loops take all of their dimensions,
-work items stand where they are said to, reductions stand around their points, buffers are filled
-before they are read and have room for what is put into them.
+It checks the structure, not the resulting kernel: loops cover their dimensions, work items have
+valid axes, reductions enclose their points, buffers are filled before they are read and are large
+enough.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from dmlc.loops.nodes import (
     Tile,
     Turns,
     Where,
+    list_arrangements,
     list_items,
     list_named,
     list_phases,
-    list_standings,
     walk,
 )
 from dmlc.loops.paths import Path, excludes, list_paths
@@ -50,13 +50,13 @@ from dmlc.source import InternalError
 
 
 def verify_nest(nest: Nest) -> None:
-    """Raises `InternalError`, saying what is wrong, for a nest that is no order of its phases."""
+    """Raises `InternalError` with the violation if a nest does not compute each point once."""
     _Verifier(nest).verify()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Digit:
-    """A loop as a digit of the number of a point: it counts in steps; so many, or all there are."""
+    """A loop as a digit of a point's index: its step, and its step count (None: all there are)."""
 
     loop: Loop
     step: int
@@ -68,7 +68,7 @@ class _Verifier:
         self._nest = nest
         self._paths = list(list_paths(nest.body))
         self._place = 0
-        """Of the path that is looked at."""
+        """Number of the current path."""
 
     def _demand(self, holds: object, what: str) -> None:
         if not holds:
@@ -116,7 +116,7 @@ class _Verifier:
                     for holds, what in check_rescale(self._nest, path):
                         self._demand(holds, what)
                 case Multiply():
-                    pass  # All of it is verified at the end.
+                    pass  # Coverage is verified at the end.
         self._verify_whole()
         self._verify_buffers()
         self._demand(not (wrong := find_wrong(self._nest)), wrong)
@@ -155,13 +155,13 @@ class _Verifier:
             self._demand(not twice, f"several {kind} are called {', '.join(twice)}")
         self._demand(nest.streams <= set(range(len(nest.phases))), "no such phase streams")
         groups = math.prod(extent for _, extent in nest.lanes)
-        for axes in (nest.lanes, *list_standings(nest)):
+        for axes in (nest.lanes, *list_arrangements(nest)):
             fits = math.prod(extent for _, extent in axes) <= groups
             self._demand(fits, "there are not so many work items where a block has its own axes")
         self._demand(set(buffers) <= set(nest.buffers), "a buffer is not the nest's")
 
     def _is_local(self, number: int) -> bool:
-        """Whether a phase's points are counted where a tile starts."""
+        """Whether a phase's indices are relative to the start of a tile."""
         return any(dim.within is not None for dim in self._nest.dims[number]) or any(
             isinstance(n, Reduce) and n.phase == number and n.tile for (*_, n) in self._paths
         )
@@ -171,7 +171,7 @@ class _Verifier:
     def _verify_loop(self, path: Path, loop: Loop) -> None:
         what, nest = f"loop '{loop.name}' over '{loop.dim.name}'", self._nest
         around = _list_loops(path[:-1])
-        # Who fills a tile may stand otherwise, and adds nothing.
+        # Loops that fill a tile may arrange items differently, and combine nothing.
         filled = max((place for place, n in enumerate(path) if isinstance(n, Stage)), default=0)
         self._demand(loop.step > 0 and loop.extent >= 0, f"{what} takes no steps")
         self._demand(loop.body, f"{what} has nothing inside")
@@ -180,7 +180,7 @@ class _Verifier:
             others = sum(n.kind is Kind.GROUP for (*_, n) in self._paths if isinstance(n, Loop))
             self._demand(fits and others == 1, f"{what} is not the outermost, or not the only one")
         if loop.kind is Kind.LANE:
-            axes = dict(axis for own in (nest.lanes, *list_standings(nest)) for axis in own)
+            axes = dict(axis for own in (nest.lanes, *list_arrangements(nest)) for axis in own)
             self._demand(axes.get(loop.wanted, 1) == loop.extent, f"{what} has no such work items")
             taken = [n for n in around if n.kind is Kind.LANE]
             free = all(n.wanted != loop.wanted for n in taken)
@@ -215,7 +215,7 @@ class _Verifier:
         return [dims[axis] for axis in phase.space.inner if axis < len(dims)]
 
     def _verify_vector(self, path: Path, loop: Loop, what: str) -> None:
-        """What a vector reads and stores lies side by side, or is said to lie apart."""
+        """Checks that a vector's operands and results are contiguous, or marked as not."""
         found = loop.vectorization
         if found is not None:
             size = loop.dim.size if isinstance(loop.dim.size, int) else found.last
@@ -224,7 +224,7 @@ class _Verifier:
                 f"{what} has other vectors than were found")  # fmt: skip
             return
         last = loop.dim.parts[-1][0] if loop.dim.parts else loop.dim
-        # Who fills a tile inside does so point by point, or in vectors of its own.
+        # Inner loops that fill a tile are scalar, or have vectors of their own.
         for number in list_phases(loop, filled=False):
             dims, phase = self._nest.dims[number], self._nest.phases[number]
             axes = [axis for axis, dim in enumerate(dims) if dim in (last, last.within)]
@@ -261,7 +261,7 @@ class _Verifier:
         for into in (*point.into, *(n.into for n in around if n.into is not None)):
             self._verify_into(path, into, what)
         plain = not point.into and not point.name and not self._is_local(number)
-        # A sum may be made anew at each step of what stands around it.
+        # A sum may be computed anew in each iteration of enclosing loops.
         within = path[path.index(around[0]) :] if around else path
         for loop in _list_loops(within):
             walked = self._list_parts(loop.dim)
@@ -270,7 +270,7 @@ class _Verifier:
             self._demand(not again, f"{what} is done again at each step of '{loop.name}'")
 
     def _moves(self, number: int, dim: Dim) -> bool:
-        """Whether the work of a phase differs from point to point of a dimension."""
+        """Whether a phase's work varies along a dimension."""
         dims, phase = self._nest.dims[number], self._nest.phases[number]
         if phase.accumulators or dim not in dims or len(dims) != len(phase.space.extents):
             return True
@@ -279,7 +279,7 @@ class _Verifier:
         return stored or any(phase.find_moving(axis))
 
     def _list_parts(self, dim: Dim) -> set[Dim]:
-        """A dimension and what it is made of, or is a tile of."""
+        """A dimension with its parts, and the dimension that it is a tile of."""
         found = {dim} if dim.within is None else {dim, *self._list_parts(dim.within)}
         return found.union(*(self._list_parts(part) for part, _ in dim.parts))
 
@@ -288,10 +288,10 @@ class _Verifier:
         return [name for name, extent in self._nest.lanes if extent > 1 and name not in taken]
 
     def _list_digits(self, path: Path, dim: Dim) -> list[_Digit]:
-        """The digits that the loops of a path give the number of a point of a dimension."""
+        """Digits that the loops of a path give a point's index along a dimension."""
         found: list[_Digit] = []
         staged = next((place for place, n in enumerate(path) if isinstance(n, Stage)), 0)
-        # Who fills a tile goes over it anew.
+        # Loops that fill a tile iterate over it independently.
         again = {n.dim.within for n in _list_loops(path[staged:])}
         loops = [n for place, n in enumerate(path) if isinstance(n, Loop)
                  and (place >= staged or n.dim.within not in again - {None})]  # fmt: skip
@@ -302,7 +302,7 @@ class _Verifier:
                     found.append(_Digit(loop, steps, None))
             elif dim in (loop.dim, loop.dim.within, loop.dim.whole):
                 is_wide = loop.kind is Kind.VECTOR
-                # Vectors leave what is no whole one to shorter ones, and to single points.
+                # The remainder of vectors is executed in shorter ones, and point by point.
                 step = 1 if is_wide and not loop.extent else loop.step
                 found.append(_Digit(loop, step, loop.extent or None))
                 found += [_Digit(loop, 1, loop.step)] * (is_wide and step > 1)
@@ -310,7 +310,7 @@ class _Verifier:
         return sorted(found, key=lambda d: (d.loop.dim in tiles, -d.step, d.count == 1))
 
     def _find_steps(self, made: Dim, wanted: Dim) -> int | None:
-        """The steps of a dimension that a merged one counts."""
+        """Step of a dimension in a merged one; None if it is no part of that."""
         for part, step in made.parts:
             if part is wanted or part.within is wanted:
                 return step
@@ -320,7 +320,7 @@ class _Verifier:
         return None
 
     def _verify_coverage(self, path: Path, dim: Dim, what: str) -> None:
-        """The digits of a point come to each of its numbers once."""
+        """Checks that the digits of a point take each number once."""
         digits = self._list_digits(path, dim)
         size = dim.size if isinstance(dim.size, int) else None
         if not digits:
@@ -331,7 +331,7 @@ class _Verifier:
         for place, digit in enumerate(digits):
             loop, least = digit.loop, digit.count is not None and place == 0
             if loop.dim.within is dim and tile is None:
-                # A tile goes beyond the end of its dimension, and of its last step.
+                # A tile may overrun its dimension, and the last step of that.
                 tile = loop.dim.size
                 self._demand(place == 0 or width == tile, f"'{loop.dim.name}' is no tile: {width}")
                 width, least = tile if isinstance(tile, int) else None, False
@@ -341,7 +341,7 @@ class _Verifier:
                     f"{what}: loop '{loop.name}' takes {digit.count} steps of {digit.step} over "
                     f"'{dim.name}', which has {width}")  # fmt: skip
             elif digit.count is None:
-                # Steps of a tile go by its range alone.
+                # Steps of a tile depend on its range alone.
                 in_tile = tile is not None
                 own = [d for d in digits[:place] if (d.loop.dim.within is dim) is in_tile]
                 around = [d for d in own if d.loop is not loop and d.step >= digit.step
@@ -355,7 +355,7 @@ class _Verifier:
         self._demand(width == 1, f"{what}: '{dim.name}' is taken {width} points at a time")
 
     def _settles(self, path: Path, dim: Dim) -> bool:
-        """Whether nodes around settle a point of a dimension."""
+        """Whether enclosing nodes fix an index along a dimension."""
         for node in path[:-1]:
             if isinstance(node, Turns) and dim in (node.turn, node.dim):
                 return True
@@ -411,7 +411,7 @@ class _Verifier:
             self._verify_tile(path, node, node.tile, what)
 
     def _verify_tile(self, path: Path, node: Reduce, tile: Tile, what: str) -> None:
-        """Each output inside has an accumulator of its own."""
+        """Checks that each output of a tile has its own accumulator."""
         fits = tile.rows > 0 and 0 < tile.columns <= tile.pitch and not tile.columns % tile.lanes
         self._demand(fits, f"{what} has a tile that overlaps itself")
         every, inner = set(self._nest.dims[node.phase]), set(self._list_reduced(node.phase))
@@ -503,14 +503,14 @@ class _Verifier:
             self._demand(fits, f"{what} puts vectors apart in '{buffer.name}'")
 
     def _find_part(self, path: Path, dim: Dim) -> tuple[int, int]:
-        """The points of a dimension that a path walks, and what a step of it has of these."""
+        """Range of a dimension that a path covers, or that one of its steps covers."""
         parts = [n.part for n in _list_loops(path) if n.dim is dim and n.part]
         steps = [self._find_steps(n.dim, dim) for n in _list_loops(path)]
         least = min([_size(dim), *(step for step in steps if step is not None)])
         return parts[-1] if parts else (0, least)
 
     def _verify_buffers(self) -> None:
-        """Buffers are filled, all of what is read, before they are read."""
+        """Checks that buffers are completely filled before they are read."""
         filled: dict[str, set[int]] = {}
         for path in self._paths:
             node = path[-1]
@@ -533,7 +533,7 @@ class _Verifier:
                 f"{missing} elements of '{buffer.name}' are not filled")  # fmt: skip
 
     def _list_made(self, node: Node) -> list[str]:
-        """The names by which others read what a node makes, but for buffers."""
+        """Names by which others read the values that a node makes."""
         match node:
             case Fill():
                 return [node.buffer.name]
@@ -560,7 +560,7 @@ class _Verifier:
         places.update(start + lane for start in starts for lane in lanes)
 
     def _verify_whole(self) -> None:
-        """All that phases make is made, each once but where one of several ways is taken."""
+        """Checks that every phase is computed once on each path."""
         for number, phase in enumerate(self._nest.phases):
             own = [p for p in self._paths if isinstance(p[-1], Point | Where)
                    and p[-1].phase == number]  # fmt: skip
@@ -570,7 +570,7 @@ class _Verifier:
                     self._demand(excludes(other, path), f"phase {number} is computed twice")
 
     def _before(self) -> list[Node]:
-        """The nodes that come before this one, in the order in which they are done."""
+        """Nodes that precede the current one in execution order."""
         return [path[-1] for path in self._paths[: self._place]]
 
 

@@ -1,14 +1,13 @@
-"""Small windows of neighbouring outputs, side by side: what they read together is read once.
+"""Small windows of adjacent outputs, computed side by side so that shared elements are loaded once.
 
-Where outputs reduce windows that slide along the last axis, or the last two, one work item takes a
-block of neighbours. Which points of a window take part is known at compile time at every place
-along such an axis, so that the points along it are written out, as terms of sums; positions go up
-by equal steps from one work item to the next. Points that take part in most windows alone, such as
-those at an edge, are chosen by a condition, and read where others are that take part. What the
-windows reduce along other axes stays a reduction.
+If outputs reduce windows that slide along the last axis, or the last two, a work item computes a
+block of neighbours. The points of each window are known at compile time for every index along such
+an axis, so that they are unrolled as terms of sums; indices increase by equal steps from one work
+item to the next. Points that take part in most windows only, as at an edge, are selected by a
+condition, and loaded at an index where they take part. Other axes of the windows remain reductions.
 
-Where all is written out, what lies in one column is combined first, and weights that depend on the
-column alone multiply that: columns are what windows side by side have in common.
+If all points are unrolled, the points of one column are combined first, and then multiplied by
+weights that depend on the column alone: adjacent windows share columns.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ from dmlc.sizes import known
 from dmlc.transform.fuse import Group
 
 _COLUMNS = 4
-"""Neighbours of a work item along the last axis: a vector, where they are stored."""
+"""Neighbours of a work item along the last axis: a vector when stored."""
 _ROWS = 2
-"""Neighbours along the axis before it, where windows go along it as well, and that is not too much
-to be written out."""
+"""Neighbours along the axis before it, if windows slide along it as well, and unrolling is not too
+much."""
 
 
 def write_windows(
     function: ir.Function, group: Group, stored: Container[str]
 ) -> tuple[Phase, ...] | None:
-    """The phases of a group that reduces small windows, each work item on neighbouring outputs;
-    None where its reductions are no such windows, or positions go up by unequal steps. Of the
-    stages those `stored` have memory."""
+    """Phases of a group that reduces small windows, with neighbouring outputs for each work item;
+    None if its reductions are no such windows, or indices have unequal steps. Stages in `stored`
+    have memory."""
     windows = _Windows.find(function, group)
     if windows is None:
         return None
@@ -59,7 +58,7 @@ def write_windows(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Windows:
-    """The stages of a group over one domain: reductions, and what derives from them."""
+    """Stages of a group over one domain: reductions, and their derived stages."""
 
     function: ir.Function
     reductions: tuple[ir.Stage, ...]
@@ -82,7 +81,7 @@ class _Windows:
         return cls(function, tuple(reductions), tuple(derived))
 
     def list_blocks(self) -> Iterator[Block]:
-        """The blocks that work items may take, the largest first."""
+        """Possible blocks of a work item, the largest first."""
         extents = self.reductions[0].extents
         last = len(extents) - 1
         for counts in (
@@ -97,8 +96,8 @@ class _Windows:
                 yield Block(extents, counts)
 
     def write(self, block: Block, stored: Container[str]) -> tuple[Phase, ...] | None:
-        """The phases."""
-        # The first of equal extremes is the one whose number is lowest among all points.
+        """Phases for a block; None if it is not possible."""
+        # Of equal extremes, the one with the lowest number among all points wins.
         whole = len(block.counts) > 1 or any(is_positional(stage) for stage in self.reductions)
         made: list[tuple[ir.Stage, ...]] = []
         for stage in self.reductions:
@@ -119,7 +118,7 @@ class _Windows:
     def _copy(
         self, stage: ir.Stage, block: Block, written: Mapping[str, ir.Stage]
     ) -> tuple[ir.Stage, ...]:
-        """What derives from the reductions that are `written`, for each of the neighbours."""
+        """Copies of a derived stage for each of the neighbours; `written` are their reductions."""
         own = {s.name for s in (*self.reductions, *self.derived)}
         made: list[ir.Stage] = []
         for number, places in enumerate(block.list_places()):
@@ -136,7 +135,7 @@ class _Windows:
                     and source.dtype.is_integer
                     and not source.dtype.is_storage_only
                 ):
-                    # A place is computed in it once more: how far it goes is known then.
+                    # An index is recomputed in the reader, so that its interval is known there.
                     chosen[n] = near[n] = builder.copy(source.body)[source.body.result]
                     continue
                 here = tuple(builder.add(ir.Index(axis)) for axis in range(len(block.domain)))
@@ -161,8 +160,8 @@ class _Windows:
         place: int,
         places: Mapping[int, range],
     ) -> int | None:
-        """A value of a stage that follows from a place chosen among several, which it loads: chosen
-        itself among what it is for each of these. None where the place is chosen otherwise."""
+        """Value of a stage that depends on a loaded index selected among constants: selected itself
+        among its values for these. None if the index is selected otherwise."""
         instruction = builder.instructions[place]
         if isinstance(instruction, ir.Select):
             found = [
@@ -188,7 +187,7 @@ class _Windows:
         derived: Sequence[Sequence[ir.Stage]],
         stored: Container[str],
     ) -> tuple[Phase, ...]:
-        """The stages as phases."""
+        """Phases of the stages."""
         domain = block.turns
         kept = {ir.Index(axis): axis for axis in range(len(domain))}
         placed = {
@@ -211,7 +210,7 @@ class _Windows:
             work.append(collector.elements())
             near = {name: dtype for name, dtype, _ in numbers}
         collector = Collector(function, domain, near, len(domain), placed=placed)
-        # One neighbour after the other, so that little is held at a time.
+        # One neighbour after the other, so that few values are live at a time.
         alone = (*derived,) if inner else (*reductions, *derived)
         for stage in itertools.chain(*zip(*alone, strict=True)):
             collector.add_stage(stage.name, kept, leaves=False)
@@ -235,7 +234,7 @@ class _Windows:
         return Phase(work[0], spaces[0], accumulators), Phase(work[1], spaces[1])
 
     def _place(self, stage: ir.Stage, places: Mapping[int, range]) -> View:
-        """Where the outputs at some places are stored."""
+        """View of a neighbour's stored outputs."""
         strides = list(known(tensor_strides(self.function, stage.name)))
         offset = sum(strides[axis] * own.start for axis, own in places.items())
         for axis, own in places.items():
@@ -244,8 +243,8 @@ class _Windows:
 
 
 def _reads_inside(stage: ir.Stage, function: ir.Function) -> bool:
-    """Whether a reduction that is written out reads inside its tensors: it has no guard any more,
-    which may have kept a position along an axis that no window slides along."""
+    """Whether the loads of an unrolled reduction are in bounds: its guard, which may have protected
+    an index along an axis without sliding windows, is gone."""
     if stage.reduction is not None:
         return True
     positions = read_positions(stage, function)
@@ -253,8 +252,8 @@ def _reads_inside(stage: ir.Stage, function: ir.Function) -> bool:
 
 
 def _list_following(body: ir.Body, load: int) -> list[int]:
-    """The values that follow from what is loaded, and from where the point is, alone: those that
-    others do not follow from in turn."""
+    """Values that depend on one load, constants and indices alone, and on which no other such value
+    depends."""
     follows: dict[int, bool] = {}
     for number, value in enumerate(body.instructions):
         given = [follows.get(o) for o in ir.operands(value)]

@@ -1,6 +1,6 @@
-"""The accumulators of a phase's reductions: in registers, or in private arrays.
+"""Accumulators of a phase's reductions: in registers, or in private arrays.
 
-What enters them, and how two become one, `accumulate` says; which ones a kernel has, the nest.
+`accumulate` defines how values are combined; the nest determines which accumulators a kernel has.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dmlc.source import InternalError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arrays:
-    """The parts of a state in arrays, at several places."""
+    """Arrays of an accumulator's slots, with one state per element."""
 
     slots: tuple[Slot, ...]
     names: tuple[str, ...]
@@ -38,25 +38,25 @@ class Arrays:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Accumulators:
-    """What a phase's reductions have come to so far."""
+    """Accumulators of a phase's reductions."""
 
     accumulators: Sequence[Accumulator]
     registers: dict[int, list[tuple[k.Local, ...]]]
-    """By the number of lanes of what is added, as it turns up."""
+    """Locals by the number of lanes of the added values, made on first use."""
     arrays: Sequence[Arrays] = ()
-    """In place of them: each with `lanes` elements for each output of a block."""
+    """Arrays instead of registers: each has `lanes` elements for each output of a block."""
     lanes: int = 1
     serial: bool = False
     suffix: str = ""
-    """Of the registers' names."""
+    """Suffix of the registers' names."""
     tile: Tile | None = None
-    """Of the outputs that the arrays hold."""
+    """Tile of outputs that the arrays hold."""
 
     def pair(self) -> list[tuple[Accumulator, Arrays]]:
         return list(zip(self.accumulators, self.arrays, strict=True))
 
     def take(self, frame: Frame, width: int) -> list[tuple[k.Local, ...]]:
-        """The registers for so many lanes."""
+        """Registers for values of `width` lanes."""
         if width not in self.registers:
             ending = "_rest" if self.registers else self.suffix
             self.registers[width] = [
@@ -65,7 +65,7 @@ class Accumulators:
         return self.registers[width]
 
     def declare(self) -> list[k.Statement]:
-        """The registers that were taken, at what they are before any point."""
+        """Definitions of the registers taken, with their initial values."""
         made: list[k.Statement] = []
         for width, states in self.registers.items():
             for each, own in zip(self.accumulators, states, strict=True):
@@ -77,7 +77,7 @@ class Accumulators:
 
 
 def _name(frame: Frame, each: Accumulator, lanes: int, ending: str = "") -> tuple[k.Local, ...]:
-    """Registers for a state."""
+    """Registers for an accumulator's slots."""
     words = split_words(each.name) if ending else local_name(each.name)
     return tuple(
         k.Local(frame.names.take(f"{words}{s.suffix}{ending}"), k.Type(s.dtype, lanes))
@@ -94,7 +94,7 @@ def name_arrays(
     shared: bool = False,
     registers: bool = False,
 ) -> list[Arrays]:
-    """Arrays for the states of some reductions."""
+    """Arrays for the slots of accumulators."""
     made: list[Arrays] = []
     for each in accumulators:
         words = split_words(each.name)
@@ -111,7 +111,7 @@ def name_arrays(
 def make_arrays(
     frame: Frame, accumulators: Sequence[Accumulator], suffix: str, size: int, lanes: int
 ) -> Accumulators:
-    """Accumulators for so many outputs, each of so many lanes."""
+    """Accumulators in arrays, for `size` outputs of `lanes` lanes each."""
     return Accumulators(
         accumulators, {}, name_arrays(frame, accumulators, suffix, size * lanes), lanes
     )
@@ -124,8 +124,8 @@ def make_tile(frame: Frame, accumulators: Sequence[Accumulator], tile: Tile) -> 
     return Accumulators(accumulators, {}, arrays, tile=tile)
 
 
-def fill_tile(frame: Frame, state: Accumulators) -> list[k.Statement]:
-    """Sets a tile to what it is before any point."""
+def initialize_tile(frame: Frame, state: Accumulators) -> list[k.Statement]:
+    """Sets a tile to the initial values."""
     tile, place = find_tile(state), frame.variable("j")
     body = [
         put
@@ -145,7 +145,7 @@ def find_tile(state: Accumulators) -> Tile:
 def copy_tile(
     state: Accumulators, whole: Accumulators, output: k.Expression, *, back: bool
 ) -> list[k.Statement]:
-    """Has a tile go on from what a larger one has, from an output on; or puts it `back`."""
+    """Copies a part of a larger tile, from an output on, into a tile; or `back`."""
     made: list[k.Statement] = []
     tile, pitch = find_tile(state), find_tile(whole).pitch
     for mine, other in zip(state.arrays, whole.arrays, strict=True):
@@ -160,15 +160,15 @@ def copy_tile(
     return made
 
 
-def enter_block(
+def combine_block(
     frame: Frame, state: Accumulators, output: k.Expression, points: Sequence[State]
 ) -> list[k.Statement]:
-    """Points enter a tile, or arrays, at an output."""
+    """Combines points with a tile, or arrays, at an output."""
     place = output if state.tile is not None else multiply(output, state.lanes)
     return [
         made
         for (each, own), other in zip(state.pair(), points, strict=True)
-        for made in enter_arrays(frame, each, own, place, other)
+        for made in combine_arrays(frame, each, own, place, other)
     ]
 
 
@@ -177,7 +177,8 @@ def _walk_arrays(
     state: Accumulators,
     write: Callable[[int, Accumulator, Arrays, k.Expression, int], list[k.Statement]],
 ) -> list[k.Statement]:
-    """What is done for all elements of arrays: with so many lanes, from a place on."""
+    """Loop over all elements of arrays, in vectors, with a body made by `write` for an offset and a
+    number of lanes."""
     size = frame.size(state.arrays[0].names[0])
     lanes = frame.lanes if size > 1 else 1
     place = frame.variable("j")
@@ -187,8 +188,8 @@ def _walk_arrays(
     return body if size == lanes else [k.For(place, index(0), index(size), lanes, tuple(body))]
 
 
-def fill(frame: Frame, state: Accumulators) -> list[k.Statement]:
-    """Sets arrays to what they are before any point."""
+def initialize(frame: Frame, state: Accumulators) -> list[k.Statement]:
+    """Sets arrays to the initial values."""
     return _walk_arrays(
         frame,
         state,
@@ -199,7 +200,7 @@ def fill(frame: Frame, state: Accumulators) -> list[k.Statement]:
 def load(
     frame: Frame, state: Accumulators, output: k.Expression, lanes: int
 ) -> tuple[Accumulators, list[k.Statement]]:
-    """Registers that hold the accumulators of some outputs for a while."""
+    """Registers with the accumulators of some outputs, loaded from arrays."""
     body: list[k.Statement] = []
     made: list[tuple[k.Local, ...]] = []
     for each, arrays in state.pair():
@@ -208,17 +209,17 @@ def load(
     return Accumulators(state.accumulators, {lanes: made}), body
 
 
-def keep(state: Accumulators, held: Accumulators, output: k.Expression) -> list[k.Statement]:
-    """Puts back what `load` gave."""
+def store_back(state: Accumulators, held: Accumulators, output: k.Expression) -> list[k.Statement]:
+    """Stores the registers of `load` back to the arrays."""
     (registers,) = held.registers.values()
     pairs = zip(state.arrays, registers, strict=True)
     return [put for arrays, own in pairs for put in arrays.write(output, own)]
 
 
-def enter(
+def combine_registers(
     frame: Frame, state: Accumulators, lanes: int, points: Sequence[State]
 ) -> list[k.Statement]:
-    """Points enter registers: for each reduction the parts of what it adds."""
+    """Combines points with registers."""
     made: list[k.Statement] = []
     for each, own, other in zip(state.accumulators, state.take(frame, lanes), points, strict=True):
         before, merged = merge(each.reduction, own, other, frame.names.take, in_order=state.serial)
@@ -226,10 +227,10 @@ def enter(
     return made
 
 
-def enter_arrays(
+def combine_arrays(
     frame: Frame, each: Accumulator, own: Arrays, place: k.Expression, other: State
 ) -> list[k.Statement]:
-    """A state, or a point, enters arrays at a place."""
+    """Combines a state, or a point, with arrays at an offset."""
     mine = own.read(place, count_lanes(other))
     made, merged = merge(each.reduction, mine, other, frame.names.take)
     return [*made, *own.write(place, merged)]
@@ -238,21 +239,21 @@ def enter_arrays(
 def flush(
     frame: Frame, part: Accumulators, whole: Accumulators, output: k.Expression
 ) -> list[k.Statement]:
-    """What a part has come to enters the whole that it is a part of."""
+    """Combines partial accumulators with those of the whole reduction."""
     if part.arrays:
         return _walk_arrays(
             frame,
             whole,
-            lambda number, each, own, at, lanes: enter_arrays(
+            lambda number, each, own, at, lanes: combine_arrays(
                 frame, each, own, at, part.arrays[number].read(at, lanes)
             ),
         )
     made: list[k.Statement] = []
     for lanes, states in part.registers.items():
         if whole.arrays:
-            made += enter_block(frame, whole, output, states)
+            made += combine_block(frame, whole, output, states)
         else:
-            made += enter(frame, whole, lanes, states)
+            made += combine_registers(frame, whole, lanes, states)
     return made
 
 
@@ -264,8 +265,8 @@ def join_lanes(
     *,
     changes: bool,
 ) -> tuple[Accumulators, list[k.Statement]]:
-    """The lanes of each output become one, in a tree. `count` outputs of a block of so many end in
-    arrays, and a single one, where that is None, in registers, which may change after that."""
+    """Reduces the lanes of each output to one, in a tree. `count` outputs of a block end up in
+    arrays; a single output (None) in registers, which may be assigned later if `changes`."""
     number = index(0) if count is None else frame.variable("j")
     first = multiply(number, state.lanes)
     body: list[k.Statement] = []
@@ -273,7 +274,7 @@ def join_lanes(
     while half:
         for each, own in state.pair():
             other = own.read(add(first, index(half)), half)
-            body += enter_arrays(frame, each, own, first, other)
+            body += combine_arrays(frame, each, own, first, other)
         half //= 2
     if count is None:
         made: list[tuple[k.Local, ...]] = []
@@ -292,7 +293,7 @@ def join_lanes(
 
 
 def join_vectors(frame: Frame, state: Accumulators) -> tuple[Accumulators, list[k.Statement]]:
-    """The lanes of accumulators that are vectors become one, half of them with the other half."""
+    """Reduces vector accumulators to scalars, by halves."""
     ((width, states),) = state.registers.items()
     made: list[tuple[k.Local, ...]] = []
     body: list[k.Statement] = []
@@ -312,11 +313,12 @@ def join_vectors(frame: Frame, state: Accumulators) -> tuple[Accumulators, list[
     return dataclasses.replace(state, registers={1: made}), body
 
 
-def have_at_hand(frame: Frame, state: Accumulators, body: list[k.Statement]) -> None:
-    """Makes the outcome known from here on: the accumulators, and the reductions they are."""
+def publish_results(frame: Frame, state: Accumulators, body: list[k.Statement]) -> None:
+    """Makes the results readable by later phases: the accumulators, and the reductions computed
+    from them."""
     if state.arrays:
         for each, arrays in state.pair():
-            _have_arrays(frame, each, arrays)
+            _publish_arrays(frame, each, arrays)
         return
     (states,) = state.registers.values()
     for each, own in zip(state.accumulators, states, strict=True):
@@ -329,7 +331,7 @@ def have_at_hand(frame: Frame, state: Accumulators, body: list[k.Statement]) -> 
             frame.local[stage] = always(value)
 
 
-def _have_arrays(frame: Frame, each: Accumulator, arrays: Arrays) -> None:
+def _publish_arrays(frame: Frame, each: Accumulator, arrays: Arrays) -> None:
     def part(number: int) -> Near:
         return lambda place, lanes: arrays.read(place, lanes)[number]
 
@@ -343,5 +345,5 @@ def _have_arrays(frame: Frame, each: Accumulator, arrays: Arrays) -> None:
 
 
 def always(value: k.Expression) -> Near:
-    """One value, wherever it is read."""
+    """A value that does not depend on the offset or the lanes of the read."""
     return lambda place, lanes: value

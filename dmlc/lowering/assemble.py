@@ -1,7 +1,6 @@
-"""Puts a kernel together: its buffers, its schedule, its statements, and how it is launched.
+"""Assembly of a kernel: its buffers, schedule, statements and launch.
 
-What a kernel computes is its phases' to say, in which order `schedule`'s, and the statements of
-that `lower` writes.
+Phases define its computation, `schedules` the loop nest, and `lower` the statements of that.
 """
 
 from __future__ import annotations
@@ -50,12 +49,13 @@ def make_kernel(
     own: Sections = NONE,
     cut: tuple[str, ...] = (),
 ) -> k.Kernel:
-    """One kernel of some phases, which read what the stages in `passes` do. Work items reduce
-    outputs of their own, one after the other (`serial`), or share them. With `pieces`, it reduces
-    these, as `cut` says, and another the rest. Its schedule is that of its section in `own`, or
-    `nest`, or what suits the profile; its effort is measured where it is not given.
+    """Kernel of some phases, which read the operands of the stages in `passes`. With `serial`, each
+    work item reduces its own outputs sequentially; otherwise work items share them. With `pieces`,
+    it reduces these chunks, as `cut` says, and another kernel combines them. Its schedule is the
+    section for it in `own`, or `nest`, or the choice for the profile; `effort` is estimated if
+    None.
 
-    Raises `UnsupportedError` where a limit of the target is passed.
+    Raises `UnsupportedError` if it exceeds a limit of the target.
     """
     buffers = _list_buffers(function, phases)
     count = max(_count_points(phase) for phase in phases)
@@ -69,7 +69,7 @@ def make_kernel(
         value = count_of if isinstance(count_of, int) else str(count_of)
         scalars = ((k.Scalar(names.take("n")), value),)
     given = scalars[0][0] if scalars else None
-    # Where rows lie along a loop, their vectors may not be aligned; and they are read again soon.
+    # Vectors of rows along a loop may be unaligned, and are read again soon.
     threshold = profile.streaming_bytes if function.one_step is None else None
     streaming = Streaming(buffers, threshold)
     title, section = name_kernel(function, phases), None
@@ -137,7 +137,7 @@ def make_kernel(
         cut=cut,
         matrices=matrices,
     )
-    # What is held from one pass over a row to the next is found again where loops are written out.
+    # Elements kept between passes over a row are recognized only in unrolled loops.
     asked = dataclasses.replace(limits, unrolls=limits.unrolls and not holds)
     made = run_passes(made, function, asked, (*PASSES, *(HOLDING if profile.bounds else ())))
     if section is not None and is_own:
@@ -146,7 +146,8 @@ def make_kernel(
 
 
 def _holds(nest: Nest, bounds: Taken) -> bool:
-    """Whether work items hold what phases read of sizes that are left open: see `Nest.holds`."""
+    """Whether work items keep elements between phases, for open sizes with these bounds: see
+    `Nest.holds`."""
     loops = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LOOP]
     return bool(bounds) and all(is_once(n, bounds) for n in loops)
 
@@ -165,7 +166,7 @@ def _check_words(nest: Nest, limits: Limits, section: Section) -> None:
 
 
 def _check_own(made: k.Kernel, nest: Nest, limits: Limits, section: Section) -> None:
-    """Refuses what a schedule of a person's own asks for, and no device may have."""
+    """Refuses requests of a user's schedule that the target does not support."""
     size, most = made.launch.group_size, limits.group_size
     if size > most:
         raise ScheduleError(
@@ -181,21 +182,21 @@ def _check_own(made: k.Kernel, nest: Nest, limits: Limits, section: Section) -> 
 
 
 def name_kernel(function: ir.Function, phases: Sequence[Phase]) -> str:
-    """What a kernel of some phases is called: after the last tensor that it stores or reduces; or
-    after what it stores for another kernel."""
+    """Title of a kernel: the last tensor that it stores or reduces; or the one that it stores for
+    another kernel."""
     stored = [view.tensor for p in phases for view, _ in p.elements.results if not view.local]
     stored += [phase.scatter.view.tensor for phase in phases if phase.scatter is not None]
     reduced = {name for p in phases for each in p.accumulators for name, _ in each.stages}
     tensors = function.tensors()
     between = [name for name in stored if name not in tensors]
-    # A part of a tensor is called after it.
+    # Partial results are named after their tensor.
     made = {name.partition("#")[0] for name in (*stored, *reduced)}
     return between[0] if between else function.sort_tensors(made)[-1]
 
 
 def _find_launch(nest: Nest, limits: Limits, given: k.Scalar | None) -> k.Launch:
-    """How a nest is launched. Work groups are counted in what their loop walks; where that is made
-    of one dimension alone, or of that whose extent is `given`, in its elements."""
+    """Launch of a nest. Work groups are counted in points of their loop's dimension; in elements,
+    if that is a single dimension, or has the extent `given`."""
     loops = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP]
     items = math.prod(extent for _, extent in nest.lanes)
     products = [n for n in walk(nest.body) if isinstance(n, Multiply)]
@@ -218,8 +219,8 @@ def _find_launch(nest: Nest, limits: Limits, given: k.Scalar | None) -> k.Launch
 
 
 def lay_in_rows(count: int, step: int, row: int | None) -> int | None:
-    """How many groups of `step` each a row has, at most so many, of about equal length: few groups
-    at the end of the last one have nothing to do. None where there is one row."""
+    """Number of groups per row of a two-dimensional launch with at most `row`, for rows of about
+    equal length; the last row may have idle groups. None if one row suffices."""
     rows = 1 if row is None else -(-count // (step * row))
     return -(-count // (step * rows)) if rows > 1 else None
 
@@ -229,12 +230,11 @@ ACCESS = {
     (False, True): k.Access.WRITE,
     (True, True): k.Access.READ_WRITE,
 }
-"""By whether a buffer is read and whether it is written."""
+"""Access of a buffer, by whether it is read and whether it is written."""
 
 
 def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buffer, ...]:
-    """The memory a kernel touches: tensors in the function's order, then what lies between two
-    kernels."""
+    """Buffers of a kernel: tensors in the function's order, then memory between kernels."""
     read: dict[str, View] = {}
     written: dict[str, View] = {}
     sizes: dict[str, int | str] = {}
@@ -265,18 +265,18 @@ def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buf
 
 
 def count_buffers(phases: Sequence[Phase]) -> int:
-    """How many buffers some phases have in memory."""
+    """Number of buffers of some phases."""
     return len({view.tensor for phase in phases for view in phase.elements.buffers()})
 
 
 def _measure_view(phase: Phase, view: View) -> Measure:
-    """The elements up to the last one a view touches."""
+    """Number of elements up to the last one that a view accesses."""
     steps = zip(phase.space.extents, phase.space.strides[view], strict=True)
     return sum(((size - 1) * step for size, step in steps), 1 + view.offset)
 
 
 def _reach(function: ir.Function, phase: Phase) -> int:
-    """The elements up to the last one that a phase touches."""
+    """Number of elements up to the last one that a phase accesses."""
     if phase.space.is_open:
         return 1
     views = [estimate(_measure_view(phase, view)) for view in phase.elements.views()]
@@ -285,7 +285,7 @@ def _reach(function: ir.Function, phase: Phase) -> int:
 
 
 def _count_points(phase: Phase) -> int:
-    """The largest number that points are counted by, outputs or what each reduces."""
+    """Largest number of outputs, or of points that each reduces."""
     if phase.space.is_open:
         return 0
     return max(phase.space.inner_count, math.prod(phase.space.parallel_sizes))
@@ -293,15 +293,14 @@ def _count_points(phase: Phase) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IndexType:
-    """The integers that positions are computed in."""
+    """Integer type of a kernel's indices."""
 
     bits: int
     signed: bool
 
 
 def find_index(largest: int, reach: Interval, limits: Limits) -> IndexType:
-    """The narrowest type for index arithmetic that comes to `largest`, and for positions in it
-    that go as far as `reach`."""
+    """Narrowest index type for values up to `largest`, and for intermediate indices in `reach`."""
     low, high = reach
     if low >= -RUN_TIME_COUNT - 1 and max(high, largest) <= RUN_TIME_COUNT:
         return IndexType(32, low < 0)
@@ -316,8 +315,8 @@ def find_index(largest: int, reach: Interval, limits: Limits) -> IndexType:
 
 
 def check_limits(function: ir.Function, reached: int, buffers: int, limits: Limits) -> None:
-    """Raises `UnsupportedError` where a kernel has more buffers than the target allows, or reaches
-    further into one: `reached` elements."""
+    """Raises `UnsupportedError` if a kernel has more buffers than the target allows, or accesses
+    one beyond its limit of elements."""
     if buffers > limits.buffers:
         raise UnsupportedError(
             f"'{function.name}' needs {buffers} buffers in one kernel, and target "
@@ -335,7 +334,7 @@ def check_limits(function: ir.Function, reached: int, buffers: int, limits: Limi
 
 
 def _measure_effort(phases: Sequence[Phase]) -> float:
-    """The bytes that all phases compute with, by those of the buffers."""
+    """Bytes that all phases compute with, divided by those of the buffers."""
     if not any(phase.accumulators for phase in phases):
         return 1.0
     computed = 0

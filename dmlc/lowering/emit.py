@@ -1,8 +1,8 @@
-"""From a list of values to statements: what is a named local, and in which scope it stands.
+"""Emission of a list of values as statements, scope by scope.
 
-A kernel body is a nest of scopes: the kernel itself, then one per loop. A value belongs to the
-innermost scope that one of its reads needs, so that what does not change in a loop is computed
-before it. What is used once is written in place; a read, a result, and what is used again get a
+A kernel's body is a nest of scopes: the kernel itself, then one per loop. A value belongs to the
+innermost scope that one of its reads depends on, so that loop-invariant values are computed before
+the loop. A value that is used once is written inline; loads, results, and values used again get a
 name.
 """
 
@@ -23,24 +23,23 @@ from dmlc.scalars import LARGEST_INDEX, DataType
 from dmlc.sizes import parse_size
 
 _LONGEST_EXPRESSION = 6
-"""Operations in one expression, at most: longer ones are cut into named steps."""
+"""Largest number of operations in one expression; longer ones are split into named values."""
 
 _NAMES = {DataType.INDEX: "position", DataType.BOOL: "holds"}
-"""What values are called that are no tensor's, by type."""
+"""Names of values that are no tensor's, by type."""
 
 
 Position = Callable[[View], k.Expression]
-"""Where in its buffer the element of a view lies, at the current point of the walk."""
+"""Offset of a view's element in its buffer, at the current point."""
 
 
 class Emitter:
-    """Writes the statements of one kernel's values, scope by scope.
+    """Writer of the statements of one kernel's values.
 
-    `levels` gives the scope each value belongs to: 0 where it stands still over the whole kernel.
-    `wide` says whether a view changes along a vector, where scopes with vectors have views that do
-    not. Values `apart` are never written. A position is that of the first lane; where other values
-    are made of it, each lane has its own, side by side, or as `joint` says where reads of the lanes
-    lie apart.
+    `levels` gives each value's scope: 0 if it is invariant in the whole kernel. `wide` says whether
+    a view varies along a vector, as vectorized scopes may contain invariant views. Values in
+    `apart` are never written. An index is that of the first lane; in other uses, it is expanded to
+    consecutive lanes, or to those of `joint` if reads of the lanes are not contiguous.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Emitter:
         self.joint = joint
         self._levels = levels
         self._own: dict[int, list[int]] = {}
-        """What is written in each scope."""
+        """Values of each scope."""
         self._outer: dict[int, k.Expression] = {}
         self._uses = [0] * len(elements.values)
         self._used_below = [False] * len(elements.values)
@@ -92,11 +91,11 @@ class Emitter:
         self._written: set[int] = set()
 
     def level(self, number: int) -> int:
-        """The scope a value belongs to."""
+        """Scope of a value."""
         return self._levels[number]
 
     def list_settled(self, level: int) -> set[View]:
-        """The views of reads at computed positions that all belong to scopes up to one."""
+        """Views whose reads at computed indices all belong to scopes up to `level`."""
         gathers = [
             (value.view, self._levels[number] <= level)
             for number, value in enumerate(self._elements.values)
@@ -114,13 +113,13 @@ class Emitter:
         only: Container[int] | None = None,
         rest: bool = False,
     ) -> list[k.Statement]:
-        """The named locals of a scope; values of the scopes around it must have been written.
+        """Named locals of a scope; those of the enclosing scopes must have been written.
 
-        With `lanes`, reads are vectors. The innermost scope may ask for that, and may be written
-        several times over; so may the one `around` it.
+        With `lanes`, reads are vectors: this is for the innermost scope, which may be written
+        several times, and the one `around` it.
         """
         statements: list[k.Statement] = []
-        # What scopes inside cannot use again they write each time.
+        # A vectorized scope is written several times, and does not share its values.
         known = self._outer if lanes == 1 or around else dict(self._outer)
         sizes: dict[int, int] = {}
         own = self._own.get(level, [])
@@ -149,24 +148,24 @@ class Emitter:
         return statements
 
     def forget(self, level: int) -> None:
-        """Has a scope that was written piece by piece written again."""
+        """Makes a scope that was written in parts writable again."""
         for number in self._own.get(level, []):
             if number in self._written:
                 self._written.remove(number)
                 self._outer.pop(number, None)
 
     def value(self, number: int, lanes: int = 1) -> k.Expression:
-        """A value, from the scope written last."""
+        """Value from the scope written last."""
         return widen(self._known[number], lanes)
 
     def list_results(self) -> tuple[int, ...]:
-        """The values of the results."""
+        """Values of the results."""
         return tuple(number for _, number in self._elements.results)
 
     def stores(
         self, position: Position, lanes: int, streaming: dict[str, k.Expression]
     ) -> list[k.Store]:
-        """The stores of the results, from the scope written last."""
+        """Stores of the results, from the scope written last."""
         statements: list[k.Store] = []
         for view, number in self._elements.results:
             value = widen(self._known[number], lanes)
@@ -187,7 +186,7 @@ class Emitter:
         )
 
     def _name(self, number: int, value: Value) -> str:
-        """A name of its own for each time that a value is written."""
+        """Unique name for one occurrence of a value."""
         if isinstance(value, Read | Gather):
             wanted = local_name(value.view.tensor)
         elif number in self._results:
@@ -234,7 +233,7 @@ class Emitter:
                 if operand.type.dtype is value.dtype:
                     return operand
                 if (operand.type.dtype, value.dtype) == (DataType.UINT64, DataType.INDEX):
-                    # A position saturates where the conversions of output languages wrap.
+                    # An index saturates, while conversions of output languages wrap.
                     most = k.Literal(k.Type(DataType.UINT64), LARGEST_INDEX)
                     bounded = (operand, widen(most, operand.type.lanes))
                     operand = operate("min", *bounded)
@@ -249,8 +248,8 @@ class Emitter:
     def _take(
         self, number: int, known: Mapping[int, k.Expression], lanes: int
     ) -> tuple[k.Expression, ...]:
-        """What a value is made of. Where that is no position, or one of which more is known at run
-        time than that of the first lane, each lane has its own."""
+        """Operands of a value. For other values than indices, an index operand is expanded to its
+        lanes."""
         numbers = self._operands[number]
         found = [known[o] for o in numbers]
         if lanes == 1:
@@ -272,15 +271,15 @@ def _literal(constant: ir.Constant) -> k.Literal:
 
 
 def _number(first: k.Expression, lanes: int) -> k.Expression:
-    """The positions of lanes side by side, from that of the first."""
+    """Vector of consecutive indices from `first` on."""
     whole = k.Type(DataType.INDEX, lanes)
     numbers = k.Numbers(tuple(range(lanes)), whole)
     return operate("add", widen(first, lanes), numbers)
 
 
 def find_levels(elements: Elements, depth: Callable[[View], int], guarded: int = 0) -> list[int]:
-    """The scope that each value belongs to, where `depth` gives the one a view changes in, and
-    `guarded` is the outermost in which reads may stand that a reduction's guard protects."""
+    """Scope of each value, where `depth` gives the scope in which a view varies, and `guarded` the
+    outermost one for reads protected by a reduction's guard."""
     levels: list[int] = []
     for value in elements.values:
         level = max((levels[o] for o in operands(value)), default=0)

@@ -1,10 +1,10 @@
-"""Lowers a group of stages to kernels: one where that keeps the device busy, else one per step.
+"""Lowering of groups of stages to kernels: one if that keeps the device busy, else one per step.
 
-A group without reductions is `lower`'s. One with reductions is a single kernel, which applies what
-it has reduced at once, wherever there are enough outputs to share out. Where there are few and the
-tensors are large, every pass has kernels of its own: a reduction has two, the first of which
-reduces pieces of a long dimension, and the second the states of these. How the points are cut up
-depends on sizes and profile alone, so that results have the same bits whatever runs in parallel.
+A group without reductions is one kernel. A group with reductions is one kernel that also applies
+them, if there are enough outputs to distribute. If there are few outputs and large tensors, every
+pass has its own kernels: a reduction has two, the first of which reduces chunks of a long
+dimension, and the second their partial results. The split depends on sizes and profile alone, so
+that results are bit-identical whatever runs in parallel.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from dmlc.transform.scatter import Walk, find_walk
 def lower_group(
     function: ir.Function, group: Group, profile: Profile, limits: Limits, own: Sections = NONE
 ) -> tuple[k.Kernel, ...]:
-    """The kernels of a group, in execution order; `own` has sections for some of them. Where the
-    profile has a row of the schedule table for it, rules take their numbers from there.
+    """Kernels of a group, in execution order; `own` has schedules for some of them. If the profile
+    has a row of the schedule table for the group, rules take their parameters from it.
 
-    Raises `UnsupportedError` where a limit of the target is passed, and `ScheduleError` where a
-    section, or a row, has what is not legal.
+    Raises `UnsupportedError` if a limit of the target is exceeded, and `ScheduleError` if a section
+    or a row is not legal.
     """
     lowering = _Lowering(function, profile, limits, own)
     row = lowering.find_row(group)
@@ -72,18 +72,18 @@ def lower_group(
 def find_subject(
     function: ir.Function, group: Group, profile: Profile, limits: Limits
 ) -> Subject | None:
-    """What a group is to the schedule table; None where no row is for it."""
+    """Key of a group in the schedule table; None if no row applies to it."""
     return _Lowering(function, profile, limits, NONE).find_subject(group)
 
 
 def lower_stages(
     function: ir.Function, stages: tuple[str, ...], profile: Profile, limits: Limits
 ) -> k.Kernel:
-    """The kernel that computes element-wise stages over one domain.
+    """Kernel of element-wise stages over one domain.
 
-    Packed tensors of any shape share one kernel, which is told their element count when it runs;
-    where operands are strided or broadcast, their sizes are constants in the kernel. Raises
-    `UnsupportedError` where the stages are reductions or pass a limit of the target.
+    Packed tensors of any shape share one kernel, which gets their element count at run time; if
+    operands are strided or broadcast, sizes are constants in the kernel. Raises `UnsupportedError`
+    if the stages are reductions or exceed a limit of the target.
     """
     return _Lowering(function, profile, limits, NONE).lower_stages(stages)
 
@@ -91,9 +91,8 @@ def lower_stages(
 def collect_group(
     function: ir.Function, group: Group
 ) -> tuple[tuple[Phase, ...], tuple[tuple[str, ...], ...]]:
-    """The phases of a group as one kernel has them, whatever its schedule is, and the stages of
-    each pass. Raises `UnsupportedError` where it takes several kernels, or a schedule of its
-    own."""
+    """Phases of a group as a single kernel, before scheduling, and the stages of each pass. Raises
+    `UnsupportedError` if it takes several kernels, or a schedule of its own."""
     if not group.passes:
         elements = collect_elements(function, group.stages, group.local)
         return (Phase(elements, collapse(elements)),), (group.stages,)
@@ -116,7 +115,7 @@ def collect_group(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Lowering:
-    """What groups of one function are lowered with."""
+    """Parameters for lowering the groups of one function."""
 
     function: ir.Function
     profile: Profile
@@ -124,7 +123,7 @@ class _Lowering:
     own: Sections
 
     def lower(self, group: Group) -> tuple[k.Kernel, ...]:
-        """The kernels of a group."""
+        """Kernels of a group."""
         function, profile, limits = self.function, self.profile, self.limits
         if not group.passes:
             return (self.lower_stages(group.stages, group.local),)
@@ -167,13 +166,13 @@ class _Lowering:
         return tuple(dataclasses.replace(kernel, apart=apart) for kernel in kernels)
 
     def find_row(self, group: Group) -> Row | None:
-        """The row of the schedule table for a group."""
+        """Row of the schedule table for a group."""
         subject = self.find_subject(group) if self.profile.rows else None
         return None if subject is None else self.profile.find_row(subject)
 
     def find_subject(self, group: Group) -> Subject | None:
-        """What a group is to the schedule table: kernels that hold rows of one reduction for
-        another have numbers of their own."""
+        """Key of a group in the schedule table. Kernels that keep rows of one reduction for another
+        have none."""
         function = self.function
         if not group.passes:
             return describe(function, group.stages, "elementwise")
@@ -186,8 +185,7 @@ class _Lowering:
         return describe_reduction(function, group.stages, phases, self.profile)
 
     def lower_stages(self, stages: tuple[str, ...], local: tuple[str, ...] = ()) -> k.Kernel:
-        """The kernel of element-wise stages over one domain; those `local` are for the others
-        alone, and have no memory."""
+        """Kernel of element-wise stages over one domain; those in `local` are not stored."""
         elements = collect_elements(self.function, stages, local)
         return self._make((Phase(elements, collapse(elements)),), stages, (stages,))
 
@@ -205,8 +203,8 @@ class _Lowering:
         )
 
     def _find_obstacle(self, phases: Sequence[Phase], parts: int) -> str:
-        """Why one kernel cannot have all phases, which are so many reductions with what derives
-        from each, in words; nothing where it can."""
+        """Reason why one kernel cannot have all phases, which are `parts` reductions with their
+        derived stages; empty if it can."""
         if parts > 1 and _is_parted(phases):
             return _PARTED
         if not keeps_busy(phases, self.profile, self.limits):
@@ -219,8 +217,8 @@ class _Lowering:
     def _arrange(
         self, parallel: tuple[ir.Extent, ...], steps: Sequence[Pass], stages: Sequence[str]
     ) -> tuple[tuple[Phase, ...], bool]:
-        """The phases of some passes, their points in the order that suits them, and whether work
-        items reduce outputs of their own, one after the other."""
+        """Phases of some passes, in a suitable order of their points, and whether each work item
+        reduces its own outputs sequentially."""
         stored = _list_stored(self.function, stages)
 
         def collect(as_written: bool) -> tuple[Phase, ...]:
@@ -229,9 +227,8 @@ class _Lowering:
         return arrange(self.function, collect, self.profile)
 
     def _lower_step(self, parallel: tuple[ir.Extent, ...], steps: Sequence[Pass]) -> list[k.Kernel]:
-        """The kernels of a reduction with what derives from it, or of a pass that applies
-        reductions. Where one would have more buffers than the target allows, its stages are shared
-        out."""
+        """Kernels of a reduction with its derived stages, or of a pass that applies reductions.
+        Stages are distributed over more kernels if one would have too many buffers."""
         function, limits = self.function, self.limits
         stages = tuple(member.stage for each in steps for member in each.members)
         if not steps[0].reduces:
@@ -274,9 +271,9 @@ class _Lowering:
     def _cut(
         self, phases: Sequence[Phase], name: str, own: Sections, *, alone: bool = False
     ) -> tuple[str, Space | None]:
-        """How a reduction, with what derives from it, is cut into pieces: the call, and the space
-        of the first phase then; None where one kernel does. A section of `own` says, or else a
-        rule, but of outputs that work items reduce `alone`."""
+        """Split of a reduction with its derived stages into chunks: the call, and the space of the
+        first phase then; None for one kernel. A section of `own` decides, or else a rule, unless
+        work items reduce their own outputs (`alone`)."""
         section = own.find(name)
         call = None if section is None else section.cut
         if section is None and not alone:
@@ -284,16 +281,15 @@ class _Lowering:
         return str(call or ""), None if call is None else cut_points(phases, call)
 
     def _find_walk(self, steps: Sequence[Pass]) -> Walk | None:
-        """How a work item walks the points of a reduction that some passes begin with, where it
-        may."""
+        """Sequential scatter of the reduction that begins a step, if the profile allows one."""
         if not self.profile.walks or not steps[0].reduces or len(steps[0].members) > 1:
             return None
         stage = self.function.stage(steps[0].members[0].stage) if steps[0].members else None
         return None if stage is None else find_walk(self.function, stage)
 
     def _lower_crossed(self, group: Group, crossed: Crossed) -> tuple[k.Kernel, ...]:
-        """The kernels of a group that reduces over its rows, too: one that goes through all of them
-        and stores what each piece of them comes to, and one that combines the pieces."""
+        """Kernels of a group that also reduces over its rows: one that visits all rows and stores
+        partial results for chunks of them, and one that combines these."""
         function, profile, limits = self.function, self.profile, self.limits
         stored = _list_stored(function, group.stages)
         phases = cut_rows(
@@ -316,9 +312,9 @@ class _Lowering:
     def _lower_again(
         self, phases: Sequence[Phase], parts: Sequence[Sequence[Pass]]
     ) -> list[k.Kernel]:
-        """The kernels of reductions in pieces, each of which combines again the partial results
-        that those before it have stored and it needs, and then goes on: nothing, where that does
-        not suit. `parts` are the passes that share kernels once the group is taken apart."""
+        """Kernels of chunked reductions that each recombine the partial results of earlier kernels
+        that they need; empty if that is not possible. `parts` are the steps that the group is split
+        into."""
         tails: list[list[Phase]] = []
         for phase in phases:
             if not phase.is_parallel:
@@ -353,7 +349,7 @@ class _Lowering:
             return True
 
         for (main, *rest), steps in zip(tails, parts, strict=True):
-            # What reduces nothing is shared out by its rule alone.
+            # The split of steps without reductions is decided by their rule alone.
             name = _name_step(self.function, steps)
             said = self.own if main.accumulators else NONE
             call, divided = self._cut((main,), name, said)
@@ -381,7 +377,7 @@ class _Lowering:
 
 
 def _is_parted(phases: Sequence[Phase]) -> bool:
-    """Whether each reduction among some phases has a kernel of its own, however few points."""
+    """Whether each reduction among the phases needs its own kernel, even for few points."""
     return any(p.has_computed_reads or p.tests_guard for p in phases)
 
 
@@ -392,12 +388,12 @@ _CUT = "it takes several kernels, for its schedule reduces pieces"
 
 
 def _name_members(passes: Sequence[Pass]) -> tuple[tuple[str, ...], ...]:
-    """The stages of each pass."""
+    """Stages of each pass."""
     return tuple(tuple(m.stage for m in (*each.members, *each.across)) for each in passes)
 
 
 def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
-    """The passes, but reductions of which one has a guard apart: loops test one guard."""
+    """Passes in which a guarded reduction is alone, as a loop tests one guard."""
     parted: list[Pass] = []
     for each in passes:
         _, reductions = part_members(function, each)
@@ -411,7 +407,7 @@ def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
 
 
 def _check_words(function: ir.Function, group: Group, limits: Limits) -> None:
-    """Raises `UnsupportedError` for what would be stored half a word at a time."""
+    """Raises `UnsupportedError` for stages that would be stored half a word at a time."""
     stored = _list_stored(function, group.stages) if limits.word_types else set[str]()
     for name in function.sort_tensors(stored):
         stage = function.stage(name)
@@ -425,8 +421,7 @@ def _check_words(function: ir.Function, group: Group, limits: Limits) -> None:
 
 
 def _split(passes: Sequence[Pass]) -> list[list[Pass]]:
-    """The passes that share kernels once a group is taken apart: a reduction, and what derives from
-    it point by point."""
+    """Steps of a group: a reduction with its point-wise derived stages, or another pass."""
     steps: list[list[Pass]] = []
     for each in passes:
         derived = not each.reduces and not each.inner
@@ -438,14 +433,14 @@ def _split(passes: Sequence[Pass]) -> list[list[Pass]]:
 
 
 def _name_step(function: ir.Function, steps: Sequence[Pass]) -> str:
-    """What a kernel would be called that has all of a step."""
+    """Title of a kernel with all of a step."""
     members = [m.stage for each in steps for m in (*each.members, *each.across)]
     reduced = {m.stage for each in steps for m in part_members(function, each)[1]}
     return function.sort_tensors({*_list_stored(function, members), *reduced})[-1]
 
 
 def _share_out(function: ir.Function, names: Sequence[str], limits: Limits) -> list[list[str]]:
-    """Element-wise stages, in as many kernels as it takes to have buffers enough."""
+    """Element-wise stages, distributed over as many kernels as the limit of buffers requires."""
     parts: list[list[str]] = []
     tensors: set[str] = set()
     for name in names:
@@ -460,8 +455,8 @@ def _share_out(function: ir.Function, names: Sequence[str], limits: Limits) -> l
 
 
 def _halve(function: ir.Function, steps: Sequence[Pass]) -> list[list[Pass]]:
-    """A reduction and what derives from it, each by itself; or a reduction alone in two, with half
-    of the reductions each, or with the element-wise results it stores apart from the one."""
+    """A reduction separated from its derived stages; or half of the reductions each; or the stored
+    element-wise stages separated from a single reduction."""
     reduction, *derived = steps
     if derived:
         return [[reduction], *([each] for each in derived)]
@@ -474,6 +469,6 @@ def _halve(function: ir.Function, steps: Sequence[Pass]) -> list[list[Pass]]:
 
 
 def _list_stored(function: ir.Function, stages: Sequence[str]) -> set[str]:
-    """The stages among some that need memory: they leave, or others read them."""
+    """Stages that are results, or that other groups read."""
     own, readers = set(stages), function.readers()
     return {n for n in own if function.result(n) or not own.issuperset(readers.get(n, ()))}

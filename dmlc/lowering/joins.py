@@ -1,7 +1,6 @@
-"""What work items of a group have reduced, put together in the memory that they share.
+"""Reductions across the work items of a group, in shared memory.
 
-Which of them it is that stand along an axis, and in which order theirs is added, depends on their
-number alone.
+The items along an axis, and the order of combination, depend on their number alone.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dmlc.loops.accumulate import merge
 from dmlc.lowering.accumulators import (
     Accumulators,
     Arrays,
-    enter_arrays,
+    combine_arrays,
     find_tile,
     name_arrays,
 )
@@ -24,11 +23,11 @@ from dmlc.scalars import DataType
 from dmlc.source import InternalError
 
 _JOINED = 16
-"""Work items whose accumulators one of them combines, at most, in groups of the usual size."""
+"""Largest number of items whose accumulators one item combines, in groups of the usual size."""
 _LARGE = 512
-"""Work items from which on that is twice as many."""
+"""Number of items from which that number doubles."""
 _TILES_BYTES = 1 << 13
-"""Shared memory for vectors of tiles, at most, where it holds one of each work item."""
+"""Shared memory for vectors of tiles, unless a single vector per item takes more."""
 
 
 def join_items(
@@ -38,10 +37,10 @@ def join_items(
     numbers: Mapping[str, k.Expression],
     axis: str,
 ) -> list[k.Statement]:
-    """The accumulators of the work items of a group that stand along an axis become one in shared
-    memory; each gets it. Where they are many, a few combine the others first, an equal number
-    each: that takes two barriers. `lanes` are all axes with their extents, and `numbers` says where
-    along each this work item is."""
+    """Reduces the accumulators of the work items along an axis in shared memory; every item gets
+    the result. If there are many items, some combine equal shares of the others first, which takes
+    a second barrier. `lanes` are all axes with their extents, and `numbers` the coordinates of this
+    work item."""
     if not state.accumulators:
         return []
     steps = _find_steps(lanes)
@@ -82,8 +81,8 @@ def join_tiles(
     numbers: Mapping[str, k.Expression],
     axis: str,
 ) -> list[k.Statement]:
-    """The tiles of the work items of a group that stand along an axis become one in shared memory,
-    a few vectors at a time, so that it takes little memory; each gets it."""
+    """Reduces the tiles of the work items along an axis in shared memory, a few vectors at a time
+    to save memory; every item gets the result."""
     tile, steps = find_tile(state), _find_steps(lanes)
     side, width = dict(lanes)[axis], tile.lanes
     lane = multiply(k.Position(k.Geometry.LANE), width)
@@ -113,12 +112,12 @@ def join_tiles(
                 made += own.write(place, shared.read(begin, width))
                 for part in range(1, side):
                     other = shared.read(add(begin, index(part * steps[axis] * width)), width)
-                    made += enter_arrays(frame, each, own, place, other)
+                    made += combine_arrays(frame, each, own, place, other)
     return made
 
 
 def _find_steps(lanes: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """How far apart the work items of a group are that are neighbours along each axis."""
+    """Distance between adjacent work items along each axis, in lane numbers."""
     return {
         name: math.prod(side for _, side in lanes[number + 1 :])
         for number, (name, _) in enumerate(lanes)

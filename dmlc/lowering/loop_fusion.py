@@ -1,6 +1,6 @@
-"""Runs two loop nests at once: loops of equal bounds become one, with both bodies.
+"""Loop fusion: merges the loops of two statement lists that have equal bounds.
 
-What the nests do must not depend on which comes first; that is the caller's to know.
+The caller ensures that the order of the two does not matter.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _Part: TypeAlias = "tuple[list[k.Statement], k.For]"
 def fuse_loops(
     first: Sequence[k.Statement], second: Sequence[k.Statement]
 ) -> list[k.Statement] | None:
-    """The statements of both, in the order of each; a loop of the first and the one of the second
-    that has its place become one, which runs as the second's does.
+    """Statements of both lists, each in its order; corresponding loops are merged over the second's
+    variable.
 
-    None where the loops do not pair up.
+    None if the loops do not correspond.
     """
     ours, our_end = _part(first)
     theirs, their_end = _part(second)
@@ -38,7 +38,7 @@ def fuse_loops(
 
 
 def _part(statements: Sequence[k.Statement]) -> tuple[list[_Part], list[k.Statement]]:
-    """Each loop with the statements before it, and the statements after the last."""
+    """Each loop with the statements before it, and the statements after the last loop."""
     parts: list[_Part] = []
     before: list[k.Statement] = []
     for statement in statements:
@@ -51,7 +51,7 @@ def _part(statements: Sequence[k.Statement]) -> tuple[list[_Part], list[k.Statem
 
 
 def _join(first: k.For, second: k.For) -> k.For | None:
-    """One loop, over the second's variable."""
+    """Merged loop over the second's variable; None if the bounds differ."""
     bounds = (first.start, first.stop, first.step)
     if bounds != (second.start, second.stop, second.step) or second.backwards:
         return None

@@ -1,8 +1,8 @@
-"""The loops of a nest.
+"""Lowering of a nest's loops.
 
-Each narrows the range of its dimension or settles a point of it (`points`). Where a dimension is no
-whole number of steps, serial loops and vectors leave a remainder to loops of shorter steps, and
-what is written out or shared by work items is guarded.
+Each loop restricts its dimension to a range, or fixes a point of it (`points`). If the dimension is
+no multiple of the step, serial and vector loops leave a remainder to loops of smaller steps;
+unrolled loops and loops over work items are guarded.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from dmlc.source import InternalError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Share:
-    """A part of a loop's range, in steps of its own width."""
+    """Part of a loop's range, executed in steps of `width`."""
 
     width: int
     first: k.Expression
@@ -57,10 +57,10 @@ class _Share:
 
 
 class Loops(Points):
-    """Writes the loops of one nest, and has `write` write what is inside them."""
+    """Lowers the loops of one nest, and calls `write` for their bodies."""
 
     def write(self, node: Loop, scope: Scope) -> list[k.Statement]:
-        """A loop and all that is inside: nothing, where its dimension has no points."""
+        """A loop with its body; nothing if its dimension is empty."""
         if node.dim.size == 0:
             return []
         match node.kind:
@@ -72,7 +72,7 @@ class Loops(Points):
                 return self._write_counted(node, scope)
             case Kind.VECTOR if node.extent:
                 wide = dataclasses.replace(scope, lanes=node.step)
-                return self._settle(node, wide, scope.start(node.dim), [])
+                return self._fix(node, wide, scope.start(node.dim), [])
             case _ if node.vectorization is not None:
                 return self._write_vectorized(node, scope)
             case _:
@@ -88,39 +88,39 @@ class Loops(Points):
         is_loose = self._limit is not None or not exact
         scope = scope.narrow(dim, is_loose=is_loose)
         if isinstance(dim.size, int) and dim.size <= step:
-            return self._settle(node, scope, index(0), body)
+            return self._fix(node, scope, index(0), body)
         number: k.Expression = k.Position(k.Geometry.GROUP)
         loops = list_loops(node.body, dim)
         if not loops or loops[0].extent:
             if node.wanted and loops:
                 number = self._frame.name(body, node.wanted, number)
-            return self._settle(node, scope, multiply(number, step), body)
+            return self._fix(node, scope, multiply(number, step), body)
         start = self._frame.name(body, node.wanted, multiply(number, step))
         end: k.Expression = add(start, index(step))
         if is_loose:
             end = operate("min", end, dim.count)
         stop = self._frame.name(body, "end", end)
-        return self._settle(node, scope.narrow(dim, stop=stop, is_loose=False), start, body)
+        return self._fix(node, scope.narrow(dim, stop=stop, is_loose=False), start, body)
 
     def _write_partition(self, node: Loop, scope: Scope) -> list[k.Statement]:
-        """A loop of work groups that go in vectors where all of their points are inside; the last
-        one goes point by point, its work items on neighbouring points."""
+        """A loop over work groups that use vectors if all of their points are in bounds; the last
+        one is scalar, with adjacent work items on adjacent points."""
         dim, step, body = node.dim, node.step, list[k.Statement]()
         within, beyond = scope.narrow(dim, is_loose=False), scope.narrow(dim, is_loose=True)
         scalar = dataclasses.replace(node, body=_scalarize(node.body, dim))
         size = dim.size if isinstance(dim.size, int) else None
         if size is not None and size < step:
-            return self._settle(scalar, beyond, index(0), body)
+            return self._fix(scalar, beyond, index(0), body)
         if size == step:
-            return self._settle(node, within, index(0), body)
+            return self._fix(node, within, index(0), body)
         start = self._frame.name(body, "begin", multiply(k.Position(k.Geometry.GROUP), step))
         if size is not None and size % step == 0 and self._limit is None:
-            return self._settle(node, within, start, body)
+            return self._fix(node, within, start, body)
         inside = operate("le", add(start, index(step)), dim.count)
         flag = self._frame.name(body, "whole", inside)
         outside = k.Operate(OPERATIONS["not"], (flag,), k.BOOL)
-        whole = self._settle(node, within, start, [])
-        rest = self._settle(scalar, beyond, start, [])
+        whole = self._fix(node, within, start, [])
+        rest = self._fix(scalar, beyond, start, [])
         return [*body, k.If(flag, tuple(whole)), k.If(outside, tuple(rest))]
 
     def _write_lane(self, node: Loop, scope: Scope) -> list[k.Statement]:
@@ -128,20 +128,19 @@ class Loops(Points):
         scope = dataclasses.replace(scope, used=scope.used | {node.wanted})
         scope = self._note_end(node, scope, body)
         if node.extent == 1:
-            return self._settle(node, scope, scope.start(dim), body)
+            return self._fix(node, scope, scope.start(dim), body)
         start = add(scope.start(dim), multiply(self._items[node.wanted], node.step))
         inner = list_loops(node.body, dim)
         if any(n.step <= node.step or n.kind is Kind.VECTOR for n in inner if not n.extent):
             start = self._frame.name(body, f"first_{dim.wanted}", start)
             stop = scope.span(dim).stop or self._find_end(dim, scope, body)
-            # One that starts beyond the end has nothing to do.
+            # An item that starts beyond the end has an empty range.
             end = operate("max", start, operate("min", add(start, index(node.step)), stop))
             scope = scope.narrow(dim, stop=self._frame.name(body, f"end_{dim.wanted}", end))
-        return self._settle(node, scope, start, body)
+        return self._fix(node, scope, start, body)
 
     def _note_end(self, node: Loop, scope: Scope, body: list[k.Statement]) -> Scope:
-        """Notes where so many steps from its start may take a loop beyond its dimension, or a piece
-        of one that ends sooner than others."""
+        """Records that a loop may overrun its dimension, or the shorter last chunk of one."""
         dim = node.dim
         if scope.span(dim).start is not None:
             return scope
@@ -155,12 +154,12 @@ class Loops(Points):
     # Loops of one work item ------------------------------------------------------------------
 
     def _write_counted(self, node: Loop, scope: Scope) -> list[k.Statement]:
-        """A loop over so many steps, all of which there are."""
+        """A loop of a fixed number of steps."""
         dim, unroll, body = node.dim, node.kind is Kind.UNROLL, list[k.Statement]()
         scope = self._note_end(node, scope, body)
         start = scope.start(dim)
         if node.extent == 1:
-            return self._settle(node, scope, start, body)
+            return self._fix(node, scope, start, body)
         number = self._frame.variable(node.wanted)
         counted = any(buffer.rows is node.dim for buffer in self._nest.buffers)
         if counted:
@@ -169,30 +168,29 @@ class Loops(Points):
             counted, further = True, multiply(number, node.output)
             scope = dataclasses.replace(scope, output=add(scope.output, further))
         if node.step == 1 and not scope.packs and not counted:
-            made = self._settle(node, scope, number, [])
+            made = self._fix(node, scope, number, [])
             last = add(start, index(node.extent))
             each = k.For(number, start, last, 1, tuple(made), unroll=unroll, rolled=not unroll)
             return body + transpose_square(self._frame, each)
         packs = {buffer: (into, number) for buffer, (into, _) in scope.packs.items()}
         scope = dataclasses.replace(scope, packs=packs)
-        made = self._settle(node, scope, add(start, multiply(number, node.step)), [])
+        made = self._fix(node, scope, add(start, multiply(number, node.step)), [])
         last = index(node.extent)
         each = k.For(number, index(0), last, 1, tuple(made), unroll=unroll, rolled=not unroll)
         return [*body, each]
 
     def _write_range(self, node: Loop, scope: Scope) -> list[k.Statement]:
-        """A loop over what is left of a dimension; what its steps do not come out even with, in
-        shorter ones."""
+        """A loop over the remaining range of a dimension, with its remainder in smaller steps."""
         dim, body = node.dim, list[k.Statement]()
         start, stop = self._find_range(node, scope, body)
         finer = list_loops(node.body, dim)
         is_wide = node.kind is Kind.VECTOR
-        # Tiles go beyond the end of a dimension.
+        # A tile may overrun the dimension.
         written_out = bool(finer and finer[0].extent and finer[0].dim is dim)
         parted = is_wide or (node.step > 1 and written_out)
         length = subtract_known(stop, start)
         if not parted and length is not None and length <= node.step:
-            return self._settle(node, scope, start, body)
+            return self._fix(node, scope, start, body)
         if node.interleaved:
             return body + self._write_interleaved(node, scope, start, stop)
         counted = itertools.takewhile(lambda n: n.extent, finer)
@@ -213,8 +211,8 @@ class Loops(Points):
     def _write_rounds(
         self, node: Loop, scope: Scope, start: k.Expression, stop: k.Expression
     ) -> list[k.Statement]:
-        """A loop over what the work items of a group share. In whole steps all of them have
-        something to do; what these leave over goes in rounds, and the last one is guarded."""
+        """A loop over points that the work items of a group share. All items have work in full
+        steps; the remainder is executed in single rounds, the last of which is guarded."""
         dim, body = node.dim, list[k.Statement]()
         loops = list_loops(node.body, dim)
         (width,) = {n.step * n.extent for n in loops if n.kind is Kind.LANE}
@@ -223,7 +221,7 @@ class Loops(Points):
         scope = scope.narrow(dim, stop=stop)
         length = subtract_known(stop, start)
         if length is None and start == index(0) and is_once(node, self._bounds):
-            return body + self._settle(once, scope.narrow(dim, is_loose=True), start, [])
+            return body + self._fix(once, scope.narrow(dim, is_loose=True), start, [])
         if length is None:
             gone = stop if start == index(0) else operate("sub", stop, start)
             rest = operate("mod", gone, index(node.step))
@@ -243,16 +241,16 @@ class Loops(Points):
     def _write_round(
         self, node: Loop, scope: Scope, first: k.Expression, last: k.Expression
     ) -> list[k.Statement]:
-        """A part of such a loop."""
+        """Part of such a loop."""
         length, body = subtract_known(last, first), list[k.Statement]()
         if length == 0:
             return body
         if self._is_row(node):
             scope = self._name_bases(node, scope, body)
         if length is not None and length <= node.step:
-            return body + self._settle(node, scope, first, [])
+            return body + self._fix(node, scope, first, [])
         variable = self._frame.variable(node.wanted)
-        made = self._settle(node, scope, variable, [])
+        made = self._fix(node, scope, variable, [])
         return [*body, k.For(variable, first, last, node.step, tuple(made))]
 
     def _write_share(
@@ -264,8 +262,8 @@ class Loops(Points):
         *,
         backwards: bool = False,
     ) -> list[k.Statement]:
-        """A part of a loop in steps of one width. By ones there are no vectors, and nothing is
-        written out inside."""
+        """Part of a loop in steps of one width. Remainders of single points have no vectors, and do
+        not unroll."""
         dim, width, last = node.dim, share.width, share.last
         within, whole = list[k.Statement](), width == node.step
         is_wide, is_block = node.kind is Kind.VECTOR, dim is self._nest.block
@@ -296,11 +294,11 @@ class Loops(Points):
         length = subtract_known(last, share.first)
         counter = variable
         if is_wide and length is not None and length % width:
-            # The last vector takes some points of the one before once more.
+            # The last vector overlaps the one before.
             counter = self._frame.variable("x")
             again = operate("min", counter, add(last, index(-width)))
             within.append(k.Let(variable, again))
-        made = self._settle(node, scope, place, within)
+        made = self._fix(node, scope, place, within)
         loop = k.For(counter, share.first, last, width, tuple(made), backwards=backwards)
         stages = [n for n in node.body if isinstance(n, Stage)]
         if not any(stage.ahead for stage in stages):
@@ -320,9 +318,9 @@ class Loops(Points):
         stop: k.Expression,
         body: list[k.Statement],
     ) -> list[_Share]:
-        """The parts of a loop's range. What whole steps leave over is taken in shorter ones, where
-        its length is known, and then one by one. Where stores stream, what lies before the first
-        aligned vector comes first, one by one too."""
+        """Parts of a loop's range: full steps, then shorter ones if the length is known, then
+        single points. If stores are streaming, the points before the first aligned vector come
+        first, one by one."""
         shares: list[_Share] = []
         if isinstance(start, k.Literal) and isinstance(stop, k.Literal):
             first = int(start.value)
@@ -335,8 +333,8 @@ class Loops(Points):
         streams = [p.streams for p in scope.work.values() if p.streams is not None]
         lead = next((s.lead for s in streams if s.lead is not None), None)
         if lead is not None:
-            # Every run starts a whole number of cache lines into the memory, so that the first
-            # aligned vector is as far into each.
+            # Every run starts at a cache line relative to the buffer, so that the distance to the
+            # first aligned vector is the same for all.
             aligned = operate("min", add(start, lead), stop)
             begin, start = start, self._frame.name(body, "vector_begin", aligned)
             shares.append(_Share(1, begin, start))
@@ -349,7 +347,7 @@ class Loops(Points):
     def _find_range(
         self, node: Loop, scope: Scope, body: list[k.Statement]
     ) -> tuple[k.Expression, k.Expression]:
-        """Where a loop starts and stops. Along a block it counts its outputs."""
+        """Start and stop of a loop. Along the nest's block, it counts outputs."""
         dim = node.dim
         if node.part is not None:
             return index(node.part[0]), index(node.part[1])
@@ -361,30 +359,29 @@ class Loops(Points):
     def _write_interleaved(
         self, node: Loop, scope: Scope, start: k.Expression, stop: k.Expression
     ) -> list[k.Statement]:
-        """A loop that reduces each step's points beside what it does with those of the one before.
-        The first is reduced, and the last done with, by itself."""
+        """A software-pipelined loop that reduces a step's points while it finishes the previous
+        step. The first reduction and the last finish are outside of the loop."""
         first, *others = node.body
         if not isinstance(first, Reduce):
             raise InternalError("an interleaved loop begins with no reduction")
         makes = dataclasses.replace(node, body=(dataclasses.replace(first, ends=False),))
         rest = dataclasses.replace(node, body=(dataclasses.replace(first, body=()), *others))
         block = self._frame.variable(node.wanted)
-        body = self._settle(makes, scope, start, [])
+        body = self._fix(makes, scope, start, [])
         turn: list[k.Statement] = []
         before = self._frame.name(turn, "before", operate("sub", block, index(1)))
-        done = self._settle(rest, scope, before, [])
-        pair = fuse_loops(done, self._settle(makes, scope, block, []))
+        done = self._fix(rest, scope, before, [])
+        pair = fuse_loops(done, self._fix(makes, scope, block, []))
         if pair is None:
             raise InternalError("a reduction and what applies it have different loops")
         body.append(k.For(block, add(start, index(1)), stop, 1, (*turn, *pair)))
         last = self._frame.name(body, "last", operate("sub", stop, index(1)))
-        return body + self._settle(rest, scope, last, [])
+        return body + self._fix(rest, scope, last, [])
 
     # Vectors whose reads lie apart -----------------------------------------------------------
 
     def _write_vectorized(self, node: Loop, scope: Scope) -> list[k.Statement]:
-        """A stretch whose middle goes in vectors though reads lie apart, and its ends one by
-        one."""
+        """A range vectorized in the middle although reads are not contiguous, with scalar ends."""
         vectorization, body = node.vectorization, list[k.Statement]()
         if vectorization is None:
             return body
@@ -392,7 +389,7 @@ class Loops(Points):
         first: k.Expression = index(vectorization.first)
         last: k.Expression = index(vectorization.last)
         if not isinstance(stop, k.Literal):
-            # A piece of a longer row has vectors only where the row does.
+            # A chunk of a longer row is vectorized only where the row is.
             whole = isinstance(node.dim.size, int) and vectorization.last < node.dim.size
             first, last = start, stop
             if whole:
@@ -416,18 +413,19 @@ class Loops(Points):
         return body
 
     def _write_stretch(self, node: Loop, scope: Scope, share: _Share) -> list[k.Statement]:
-        """A loop over a part of a row."""
+        """A loop over part of a row."""
         body: list[k.Statement] = []
         if self._is_row(node):
             scope = self._name_bases(node, scope, body)
         if subtract_known(share.last, share.first) == 1:
-            return body + self._settle(node, scope, share.first, [])
+            return body + self._fix(node, scope, share.first, [])
         return body + self._write_share(node, scope, share)
 
     # Rows --------------------------------------------------------------------------------------
 
     def _is_row(self, node: Loop) -> bool:
-        """Whether positions go on evenly from where a loop starts: then that gets a name."""
+        """Whether all offsets are linear in the loop's variable, so that the start of the row gets
+        a name."""
         within: Sequence[Node] = node.body
         while len(within) == 1:
             one = next(iter(within))
@@ -443,13 +441,13 @@ class Loops(Points):
         return False
 
     def _name_bases(self, node: Loop, scope: Scope, body: list[k.Statement]) -> Scope:
-        """What each view's position in a row starts from, named where it takes arithmetic. Reads at
-        computed positions that have been made by then need none."""
+        """Records the row's base offset of each view, with a name if it takes arithmetic. Views
+        whose reads at computed indices have all been written need none."""
         dim = node.dim
         number, *more = list_phases(node)
         if more or number in self._values.serial:
             return scope
-        around = scope.settle({dim: scope.start(dim)}) if dim is self._nest.block else scope
+        around = scope.fix({dim: scope.start(dim)}) if dim is self._nest.block else scope
         at = self._values.position(number, around, partly=True)
         emitter, elements = self._values.emitter(number, scope), self._nest.phases[number].elements
         names: dict[k.Expression, k.Local] = {}
@@ -470,13 +468,13 @@ class Loops(Points):
     def _fetch_ahead(
         self, node: Loop, scope: Scope, body: list[k.Statement]
     ) -> dict[str, k.Expression]:
-        """Where the next row along a loop around starts, for each tensor that is fetched."""
+        """Start of the next row along an outer loop, for each tensor that is prefetched."""
         dim = node.ahead
         if dim is None or dim not in scope.known or not isinstance(dim.size, int):
             return {}
         (number,) = list_phases(node)
         following = operate("min", add(scope.known[dim], index(1)), index(dim.size - 1))
-        next_row = scope.settle({dim: self._frame.name(body, f"next_{dim.wanted}", following)})
+        next_row = scope.fix({dim: self._frame.name(body, f"next_{dim.wanted}", following)})
         at = self._values.position(number, next_row.note(number, bases={}), partly=True)
         rows: dict[k.Expression, k.Local] = {}
         found: dict[str, k.Expression] = {}
@@ -494,8 +492,8 @@ class Loops(Points):
 
 
 def _scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
-    """The same point by point, where a group goes in whole vectors along a dimension: work items
-    that are neighbours take neighbouring points, each of them as many as before."""
+    """Scalar version of nodes with vectors along a dimension: adjacent work items get adjacent
+    points, as many each as before."""
     loops = list_loops(nodes, dim)
     items = math.prod(n.extent for n in loops if n.kind is Kind.LANE)
     inner = [n for n in loops if n.kind is not Kind.LANE]
@@ -507,7 +505,7 @@ def _scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
             if node.kind is Kind.LANE:
                 return dataclasses.replace(made, extent=node.extent)
             if node is inner[0]:
-                # As many loops as before, of which one has all the steps.
+                # The same loops, one of which has all the iterations.
                 return dataclasses.replace(made, kind=Kind.LOOP, step=items, extent=points)
             return made
         if isinstance(node, Loop | Reduce | Pack):
@@ -518,8 +516,8 @@ def _scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
 
 
 def _roll(nodes: Sequence[Node], dim: Dim, least: int = 0) -> tuple[Node, ...]:
-    """The same with one step of the written out loops over a dimension, of those whose steps are
-    so long at least."""
+    """Nodes with one iteration of the unrolled loops over a dimension whose steps are at least
+    `least`."""
     made: list[Node] = []
     for node in nodes:
         if isinstance(node, Numbers):

@@ -1,8 +1,8 @@
-"""From a nest to statements: a recursive walk over the schedule tree.
+"""Lowering of a loop nest to statements, by recursion over the schedule tree.
 
-What loops come to `loops` writes, reductions `reductions`, and values `values`, in the outermost
-loop in which all they depend on is known. Here are the nodes that these have inside: points, and
-what is done with several of them at once.
+`loops` lowers loops, `reductions` reductions, and `values` the values, each in the outermost loop
+where its operands are known. This module lowers the nodes inside them: points, and nodes with
+several points.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from dmlc.loops.nodes import (
     Stage,
     Turns,
     Where,
-    comes_out_even,
+    is_multiple_of,
+    list_arrangements,
     list_items,
     list_phases,
-    list_standings,
     walk,
 )
 from dmlc.loops.phases import Scatter
@@ -75,9 +75,9 @@ def lower_nest(
     limit: int | None,
     bounds: Taken = (),
 ) -> tuple[list[k.Statement], tuple[k.Array, ...], tuple[k.Matrix, ...]]:
-    """The statements of a nest, and the arrays and matrices they need. Whole vectors have `vector`
-    lanes. Where a launch has more groups than `limit` along a dimension, more may run than it
-    takes. Sizes that are left open have `bounds`."""
+    """Statements of a nest, with their arrays and matrices. Full vectors have `vector` lanes. If a
+    launch has more than `limit` groups along a dimension, it may have idle groups. Open sizes have
+    `bounds`."""
     writer = _Writer(nest, Frame(names, vector), streaming, limit, bounds)
     return writer.write_all(), tuple(writer.frame.arrays), tuple(writer.products.matrices)
 
@@ -88,24 +88,24 @@ class _Writer:
     ) -> None:
         self.frame = frame
         self._nest = nest
-        self._standings = list_standings(nest)
+        self._arrangements = list_arrangements(nest)
         self._values = values = Values(nest, frame, streaming)
         self._items: dict[str, k.Expression] = {}
-        """The number of this work item along each axis of its group."""
+        """Coordinate of this work item along each axis of its group."""
         self._loops = Loops(nest, frame, values, self._items, limit, self._write, bounds)
         self._reductions = Reductions(nest, frame, values, self._items, self._write)
         self.products = Products(nest, frame, values, self._write)
 
     def write_all(self) -> list[k.Statement]:
-        """The whole body of the kernel."""
+        """Body of the kernel."""
         body = self._name_items()
         self._values.make_buffers()
         return body + self._write(self._nest.body, Scope())
 
     def _name_items(self) -> list[k.Statement]:
-        """The number of this work item along each axis of its group."""
+        """Definitions of this work item's coordinates."""
         body: list[k.Statement] = []
-        for axes in (self._nest.lanes, *self._standings):
+        for axes in (self._nest.lanes, *self._arrangements):
             extents = [extent for _, extent in axes]
             digits = split_number(k.Position(k.Geometry.LANE), extents)
             for (name, extent), digit in zip(axes, digits, strict=True):
@@ -116,14 +116,14 @@ class _Writer:
     # The tree ---------------------------------------------------------------------------------
 
     def _write(self, nodes: Sequence[Node], scope: Scope) -> list[k.Statement]:
-        """The statements of some nodes, one after the other."""
+        """Statements of nodes in order."""
         return [statement for node in nodes for statement in self._write_node(node, scope)]
 
     def _write_node(self, node: Node, scope: Scope) -> list[k.Statement]:
         own = list_items(node)
-        stands = isinstance(node, Loop) and node.kind is Kind.LANE and own in self._standings
+        stands = isinstance(node, Loop) and node.kind is Kind.LANE and own in self._arrangements
         if isinstance(node, Loop) and stands and scope.origins is None:
-            # Fewer than a group has go over a block in which they stand otherwise.
+            # A block with its own arrangement of the items may use only some of them.
             there = math.prod(side for _, side in self._nest.lanes)
             count = math.prod(extent for _, extent in own)
             alone = operate("lt", k.Position(k.Geometry.LANE), index(count))
@@ -131,14 +131,14 @@ class _Writer:
             return guard([alone] if count < there else [], made)
         product = self.products.find(node) if isinstance(node, Reduce) else None
         if product is not None and isinstance(node, Reduce):
-            # All work items make it together.
+            # All work items execute it together.
             every = dataclasses.replace(scope, used=scope.used | set(self._items))
             return self.products.begin(node, product, every)
         if isinstance(node, Reduce) and self.products.ends(node):
             return self.products.end(node, scope)
         idle = self._list_idle(node, scope)
         if idle:
-            # What work items do not share they have all, and the first one stores.
+            # Work that is not distributed is done by all items, and stored by the first.
             owns = [operate("eq", self._items[name], index(0)) for name in idle]
             owns += [] if scope.is_own is None else [scope.is_own]
             alone = dataclasses.replace(scope, used=scope.used | set(idle), is_own=None)
@@ -182,24 +182,23 @@ class _Writer:
                 return guard([is_first], self._write(node.body, scope))
 
     def _list_idle(self, node: Node, scope: Scope) -> list[str]:
-        """The axes of work items that no loop around has taken, nor one inside: of those along
-        which they stand there."""
+        """Axes of work items along which a node's work is not distributed by a loop around or
+        inside it."""
         lanes = self._nest.lanes
         idle = [name for name, side in lanes if side > 1 and name not in scope.used]
         if not idle or isinstance(node, Stage):
             return []
         loops = [n for n in walk((node,), filled=False) if isinstance(n, Loop)]
         taken = {loop.wanted for loop in loops if loop.kind is Kind.LANE}
-        others = {name for axes in self._standings for name, _ in axes}
+        others = {name for axes in self._arrangements for name, _ in axes}
         stands_elsewhere = not others.isdisjoint(taken | scope.used)
         points = [n for n in walk((node,) if idle else ()) if isinstance(n, Point)]
-        # Each has arrays of its own.
+        # Private arrays are filled by every item.
         keeps = all(n.into and not n.into[0].buffer.shared for n in points)
         return [] if stands_elsewhere or keeps else [name for name in idle if name not in taken]
 
     def _open_all(self, phases: Sequence[int], node: Loop, scope: Scope) -> list[k.Statement]:
-        """A loop, before which the values of its first phase are written; where the loop picks,
-        those of all."""
+        """A loop, preceded by the values of its first phase; of all phases, if it permutes."""
         permutation = any(isinstance(n, Permute) for n in node.body)
         rest = phases[1:] if permutation else ()
 
@@ -223,7 +222,7 @@ class _Writer:
                     self._reductions.accumulate(number, scope) + self._store(number, scope)
                 ),
             )
-        # What is stored does not depend on the conditions of what is added.
+        # Stores are not subject to the reduction's conditions.
         emitter, level = values.emitter(number, scope), scope.depth
         free = scope.note(number, conditions=())
 
@@ -244,7 +243,7 @@ class _Writer:
         return values.open(number, dataclasses.replace(free, depth=level - 1), within)
 
     def _hold(self, node: Point, scope: Scope) -> list[k.Statement]:
-        """What a point makes for others."""
+        """Writes a point's results to buffers or locals."""
         emitter = self._values.emitter(node.phase, scope)
         results = self._nest.phases[node.phase].elements.results
         values = [emitter.value(number, scope.lanes) for _, number in results]
@@ -256,13 +255,14 @@ class _Writer:
             if scope.is_own is not None and len(into.loose) < len(into.tile):
                 zero = widen(zero_of(value.type.dtype), scope.lanes)
                 value = k.Select(scope.is_own, value, zero, value.type)
-            return self._values.put_tile(into, value, scope)
+            return self._values.store_tile(into, value, scope)
         return [
-            self._values.put(to, value, scope) for to, value in zip(node.into, values, strict=True)
+            self._values.store_value(to, value, scope)
+            for to, value in zip(node.into, values, strict=True)
         ]
 
     def _store(self, number: int, scope: Scope) -> list[k.Statement]:
-        """The stores of a point's results."""
+        """Stores of a point's results."""
         position = self._values.position(number, scope)
         scatter = self._nest.phases[number].scatter
         if scatter is not None:
@@ -284,7 +284,7 @@ class _Writer:
     def _scatter(
         self, number: int, scatter: Scatter, start: k.Expression, scope: Scope
     ) -> list[k.Statement]:
-        """A point enters the element that it says, of those from `start` on."""
+        """Combines a point with the element that it selects, at an offset from `start`."""
         emitter = self._values.emitter(number, scope)
         place, value = (emitter.value(root) for root in emitter.list_results())
         inside = operate("ge", place, zero_of(place.type.dtype))
@@ -300,7 +300,7 @@ class _Writer:
     # Several points ---------------------------------------------------------------------------
 
     def _write_zeros(self, node: Fill) -> list[k.Statement]:
-        """Zeros in a part of a buffer, of each row."""
+        """Zeros in a part of each row of a buffer."""
         buffer = node.buffer
         rows = buffer.size // buffer.pitch if buffer.pitch else 1
         row = self.frame.variable("row") if rows > 1 else index(0)
@@ -315,17 +315,17 @@ class _Writer:
         return [made]
 
     def _write_stage(self, node: Stage, scope: Scope) -> list[k.Statement]:
-        """Tiles that are put into buffers, after zeros where something may be left of these."""
+        """Fills buffers with tiles, and with zeros first if a tile may not fill them."""
         points = [n for n in walk(node.body) if isinstance(n, Point)]
         dims = [dim for point in points for into in point.into for dim, _ in into.tile]
-        # Points of a tile count from where it starts.
+        # Points of a tile are numbered from its start.
         origins = {dim: ZERO if dim.within is not None else scope.start(dim) for dim in dims}
         inner = dataclasses.replace(scope, origins=origins, is_own=None)
         tested: list[k.Expression] = []
         if node.conditions:
             number = points[0].phase
             emitter, opened = self._values.emitter(number, scope), scope.progress(number).opened
-            # What loops around settle is written by now.
+            # Conditions known in enclosing loops have been written.
             known = [c for c in node.conditions if emitter.level(c) <= opened]
             tested = [emitter.value(condition) for condition in known]
             left = tuple(c for c in node.conditions if c not in known)
@@ -334,8 +334,8 @@ class _Writer:
         own = set(self._nest.lanes)
         is_shared = any(buffer.shared for buffer in node.buffers)
         for each in node.body:
-            # What fills a tile does so point by point, or in vectors of its own, but of what work
-            # items have in vectors.
+            # A tile is filled point by point, or in its own vectors, unless the items already
+            # have vectors along it.
             into = [i for n in walk((each,)) if isinstance(n, Point) for i in n.into]
             is_known = any(dim in scope.known for i in into for dim, _ in i.tile)
             lanes, items = scope.lanes if is_known else 1, list_items(each)
@@ -343,7 +343,7 @@ class _Writer:
             filled = self._write_node(each, dataclasses.replace(inner, lanes=lanes, used=used))
             count = math.prod(extent for _, extent in items)
             alone = operate("lt", k.Position(k.Geometry.LANE), index(count))
-            # Work items that stand along a tile already fill what is theirs, as in private arrays.
+            # Work items along the tile's dimension fill their own part, as in private arrays.
             is_own = not is_shared or is_known or bool(own & set(items))
             made += guard([*tested, *([alone] if count < there and not is_own else [])], filled)
         if is_shared:
@@ -355,13 +355,13 @@ class _Writer:
             lengths = [
                 operate("lt", operate("sub", stop, scope.start(dim)), index(step))
                 for dim, step in node.steps
-                if (stop := scope.span(dim).stop) is not None and not comes_out_even(dim, step)
+                if (stop := scope.span(dim).stop) is not None and not is_multiple_of(dim, step)
             ]
             zeros = guard([functools.reduce(either, lengths)], zeros) if lengths else []
         return [*zeros, *made]
 
     def _write_numbers(self, node: Numbers, scope: Scope) -> list[k.Statement]:
-        """What is done where all outcomes are numbers, and what elsewhere."""
+        """One branch if no result is NaN, and another otherwise."""
         phase = self._nest.phases[node.phase]
         reduces = [n for n in walk(self._nest.body) if isinstance(n, Reduce)]
         reduces = [n for n in reduces if n.phase == node.phase]
@@ -396,7 +396,7 @@ class _Writer:
         ]
 
     def _write_permuted(self, node: Permute, scope: Scope) -> list[k.Statement]:
-        """Vectors that are permuted out of a line buffer."""
+        """Vectors permuted out of a line buffer."""
         row, array = node.row, self._values.arrays[node.row]
 
         def load(place: k.Expression, lanes: int) -> k.Expression:
@@ -415,7 +415,7 @@ class _Writer:
         return [*lets, *self._write(node.body, scope)]
 
     def _write_turns(self, node: Turns, scope: Scope) -> list[k.Statement]:
-        """What is done for a stretch of points that are alike every so many, and for others."""
+        """A range of points with periodic cases, and other points."""
         place, period = scope.known[node.dim], len(node.cases)
         gone = operate("sub", place, index(node.first)) if node.first else place
         within: list[k.Statement] = []
@@ -424,7 +424,7 @@ class _Writer:
             turn = gone if period == 1 else operate("div", gone, index(period))
             if isinstance(turn, k.Operate):
                 turn = self.frame.name(body, "turn", turn)
-            body += self._write(case, scope.settle({node.turn: turn}))
+            body += self._write(case, scope.fix({node.turn: turn}))
             if period > 1:
                 which = operate("mod", gone, index(period))
                 body = [k.If(operate("eq", which, index(number)), tuple(body))]
@@ -441,7 +441,7 @@ class _Writer:
         return [*made, k.If(flag, tuple(within)), k.If(outside, tuple(others))]
 
     def _write_packed(self, node: Pack, scope: Scope) -> list[k.Statement]:
-        """What is put together of what is stored inside, and stored as one."""
+        """Elements collected from stores inside, and stored together."""
         body: list[k.Statement] = []
         if node.in_words:
             words = {
@@ -462,7 +462,7 @@ class _Writer:
         }
         packs = {v.tensor: (array, index(0)) for v, array in arrays.items()}
         body += self._write(node.body, dataclasses.replace(scope, packs=packs))
-        position = self._values.position(number, scope.settle({node.dim: scope.start(node.dim)}))
+        position = self._values.position(number, scope.fix({node.dim: scope.start(node.dim)}))
         streams = scope.progress(number).streams
         flags = {} if streams is None else streams.flags
         stores: list[k.Statement] = []

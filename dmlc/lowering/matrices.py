@@ -1,5 +1,5 @@
-"""Products that matrix instructions make: the sums of a tile in matrices, each subgroup's own, the
-steps that multiply, and where the sums end up."""
+"""Products by matrix instructions: the accumulators of a tile in each subgroup's matrices, the
+multiply steps, and the final stores."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from dmlc.source import InternalError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rows:
-    """Where a tile lies in shared memory: the elements of a row side by side, or of a column."""
+    """Layout of a tile in shared memory: row-major or column-major."""
 
     array: str
     outer: int
-    """How far apart neighbours lie along rows of outputs, or columns of them."""
+    """Stride between rows of outputs, or columns of them, in elements."""
     point: int
 
     def find(self, place: k.Expression, number: int, points: k.Expression) -> k.Expression:
-        """The element of an output, which is `number` after a place, at some point."""
+        """Offset of the element of output `place + number` at some point."""
         outputs = add(multiply(place, self.outer), index(number * self.outer))
         return add(outputs, multiply(points, self.point))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Product:
-    """The matrices of one product, and where those of this subgroup begin among its outputs."""
+    """Matrices of one product, with this subgroup's first output."""
 
     sums: tuple[tuple[str, ...], ...]
     left: tuple[str, ...]
@@ -46,11 +46,11 @@ class _Product:
     strips: tuple[int, int]
     """Rows and columns of a strip, in which each subgroup has one matrix."""
     begin: tuple[tuple[Dim, k.Expression], ...]
-    """Where the tile starts."""
+    """First row and column of the tile."""
 
 
 class Products:
-    """Writes the products of one nest, and has `write` write what is inside them."""
+    """Lowers the products of one nest, and calls `write` for their bodies."""
 
     def __init__(
         self,
@@ -64,11 +64,12 @@ class Products:
         self.matrices: list[k.Matrix] = []
 
     def find(self, node: Reduce) -> Multiply | None:
-        """What multiplies matrices in a reduction, if that is how it is made."""
+        """Multiply node of a reduction, if matrix instructions compute it."""
         return next((n for n in walk(node.body) if isinstance(n, Multiply)), None)
 
     def begin(self, node: Reduce, product: Multiply, scope: Scope) -> list[k.Statement]:
-        """A reduction whose sums are in matrices, of which each subgroup has one in each strip."""
+        """A reduction with accumulators in matrices, of which each subgroup has one in each
+        strip."""
         shape, (rows, columns) = product.instruction.shape, product.each
         row, column, _ = (n.dim for n in walk(product.body) if isinstance(n, Loop))
         strips = count_points(row) // rows, count_points(column) // columns
@@ -94,11 +95,11 @@ class Products:
         return body + self._write(node.body, scope)
 
     def ends(self, node: Node) -> bool:
-        """Whether sums of matrices end up somewhere there."""
+        """Whether accumulators of matrices are stored inside a node."""
         return isinstance(node, Reduce) and not node.body and node.phase in self._begun
 
     def end(self, node: Reduce, scope: Scope) -> list[k.Statement]:
-        """A strip of the sums, put where others of the group read it."""
+        """Stores a strip of the accumulators where other items of the group read it."""
         product, into = self._begun[node.phase], node.into
         if into is None:
             raise InternalError("the sums of matrices end up nowhere")
@@ -115,7 +116,7 @@ class Products:
     def _find_strip(
         self, product: _Product, side: int, number: int, scope: Scope
     ) -> list[k.Expression]:
-        """What holds in the strip of a number along a side; nothing where there is one."""
+        """Condition for strip `number` along a side; empty if there is only one."""
         (dim, begin), length = product.begin[side], product.strips[side]
         if len(product.sums if side == 0 else product.sums[0]) == 1:
             return []
@@ -128,7 +129,7 @@ class Products:
         return [operate("eq", scope.start(dim), add(begin, index(number * length)))]
 
     def _take(self, name: str, use: k.Use, product: Multiply) -> str:
-        """A matrix."""
+        """Adds a matrix, and returns its name."""
         shape = product.instruction.shape
         rows = shape.k if use is k.Use.RIGHT else shape.m
         columns = shape.k if use is k.Use.LEFT else shape.n
@@ -138,7 +139,7 @@ class Products:
         return made.name
 
     def write_steps(self, node: Multiply) -> list[k.Statement]:
-        """All points of a tile enter the sums, as many at a time as the instruction takes."""
+        """Multiplies the points of a tile, as many at a time as the instruction takes."""
         rows, columns, points = (n.dim for n in walk(node.body) if isinstance(n, Loop))
         product, shape = self._begun[node.phase], node.instruction.shape
         left, right = self._find_tiles(node, rows, columns, points)
@@ -148,7 +149,7 @@ class Products:
             (left, product.left, product.row, product.strips[0]),
             (right, product.right, product.column, product.strips[1]),
         ):
-            # Rows of the right factor are points.
+            # The rows of the right factor are points.
             is_left = tile is left
             beside = tile.point if is_left else tile.outer
             stride = tile.outer if is_left else tile.point
@@ -168,7 +169,7 @@ class Products:
     def _find_tiles(
         self, node: Multiply, rows: Dim, columns: Dim, points: Dim
     ) -> tuple[_Rows, _Rows]:
-        """Where the factors lie of rows, and of columns."""
+        """Layouts of the two factors in shared memory."""
         elements = self._nest.phases[node.phase].elements
         (reduction,) = elements.reductions
         found: dict[Dim, _Rows] = {}

@@ -1,6 +1,6 @@
-"""Loops that fill tiles. What their places have in common is known before them, and tiles may be
-read a step ahead: the elements of the next ones come from memory, into registers, while those of
-the present ones are used."""
+"""Loops that fill shared tiles: hoisting of common index terms, and software pipelining. The
+elements of the next step's tiles are loaded into registers while those of the current step are
+used."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from dmlc.source import InternalError
 
 
 def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement]:
-    """A loop of which each step fills tiles, between two barriers, and then uses them, as one that
-    reads the next step's meanwhile, and fills a second copy of the tiles: the work items wait for
-    each other once a step. Those of the first step are filled before it; where the loop is come to
-    `again`, others may still use what is there."""
+    """Pipelined form of a loop whose steps fill tiles between two barriers and then use them: it
+    loads the next step's elements meanwhile, and stores them to a second copy of the tiles, with
+    one barrier per step. The first step's tiles are filled before the loop; if the loop is executed
+    `again`, that waits for other items that may still use them."""
     first, last = (n for n, s in enumerate(loop.body) if isinstance(s, k.Barrier))
     ahead, filled, used = loop.body[:first], loop.body[first + 1 : last], loop.body[last + 1 :]
     filled = tuple(map(start_at_zero, filled))
@@ -54,12 +54,12 @@ def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement
         count = operate("div", operate("max", rest, index(0)), index(loop.step))
     else:
         count = index(-(-length // loop.step))
-        # The last step reads its own once more.
+        # The last step loads its own elements again.
         following = operate("min", following, add(count, index(-1)))
-    # Copies are counted in vectors: places in both tiles take the same, and it is known before.
+    # Copies are numbered in vectors, so that both tiles have one offset, known in advance.
     unit = math.gcd(*sizes.values()) // VECTOR or 1
     turn = frame.let("turn", multiply(operate("mod", step, index(2)), unit))
-    # Most of the places are those that are used: of these, none is subtracted from.
+    # Most accesses are loads, whose offsets thus need no subtraction.
     other = frame.let("other", operate("sub", index(unit), turn.local))
     further = frame.let("next", following)
     moving = dict.fromkeys((step.name, turn.local.name, further.local.name, other.local.name), 1)
@@ -88,10 +88,9 @@ def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement
 
 
 def fill_tiles(frame: Frame, loop: k.For) -> list[k.Statement]:
-    """A loop of which each step fills tiles from memory between two barriers, and then uses them.
-    All that goes into the tiles is read first, into registers, and what places have in common from
-    step to step is named before the loop. Other loops stay as they are: what is computed from tiles
-    in turn takes all registers there are."""
+    """Loop whose steps fill tiles from memory between two barriers and then use them, with all
+    loads before the stores to the tiles, and with loop-invariant index terms hoisted. Other loops
+    are returned unchanged: those that only use tiles need all registers for that."""
     body, barriers = loop.body, [n for n, s in enumerate(loop.body) if isinstance(s, k.Barrier)]
     inside = list(walk_statements(body[barriers[0] : barriers[-1]])) if barriers else []
     waits = sum(isinstance(s, k.Barrier) for s in walk_statements(body))
@@ -115,22 +114,22 @@ def fill_tiles(frame: Frame, loop: k.For) -> list[k.Statement]:
 
 
 class _Named:
-    """Names for what places have in common from step to step: it is known before the loop."""
+    """Names for loop-invariant index terms."""
 
     def __init__(self, frame: Frame, moving: Mapping[str, int]) -> None:
         self._frame = frame
         self._moving = moving
-        """The locals that change with the steps, and what all that they are is a multiple of."""
+        """Locals that vary with the step, each with a number that divides all its values."""
         self._known: dict[k.Expression, k.Local] = {}
         self.made: list[k.Statement] = []
-        """What is written before the loop."""
+        """Statements before the loop."""
 
     def write(
         self, statements: Sequence[k.Statement], copies: Mapping[str, k.Expression],
         around: Mapping[str, Sum], inside: Collection[str] = (),
     ) -> list[k.Statement]:  # fmt: skip
-        """The statements with one of the `copies` of some arrays, by where it begins. What is
-        defined `inside` the loop has no place before it, but what is known as a sum."""
+        """Statements that use one of the `copies` of some arrays, given its offset. Locals defined
+        `inside` the loop cannot be used before it, unless they are known as sums."""
         sums, made = dict(around), list[k.Statement]()
         defined = [local.name for s in statements if (local := find_defined(s)) is not None]
         inside = {*inside, *defined}
@@ -173,7 +172,7 @@ class _Named:
         base = express(fixed)
         if not others.factors or not isinstance(base, k.Operate):
             return at
-        # Vectors begin where those of memory do, and so does what they have in common.
+        # Vectors are aligned, and so must be their common base.
         steps = [step * self._find_unit(term) for term, step in others.factors]
         even = min(step for _, step in fixed.factors) > 0
         even = even and not any(step % lanes for step in (place.constant, *steps))
@@ -185,7 +184,7 @@ class _Named:
     def _name_quotient(
         self, quotient: k.Operate, sums: Mapping[str, Sum], inside: Collection[str]
     ) -> k.Expression:
-        """A name for a quotient, or a remainder, that is the same in each step; else itself."""
+        """Name for a loop-invariant quotient or remainder; other quotients unchanged."""
         left, right = quotient.operands
         if quotient.type != k.INDEX or not isinstance(right, k.Literal):
             return quotient
@@ -196,7 +195,7 @@ class _Named:
         return self._take(whole)
 
     def _take(self, whole: k.Expression) -> k.Local:
-        """The name of a position that is known before the loop."""
+        """Name of a loop-invariant index."""
         if whole not in self._known:
             let = self._frame.let("place", whole)
             self.made.append(let)
@@ -216,8 +215,8 @@ def _split(
     *,
     puts: bool,
 ) -> list[k.Statement]:
-    """What fills tiles, up to where it puts something there, which registers get; or what `puts`
-    there what these have. Registers are `held` by the places of the statements."""
+    """Loads of the statements that fill tiles, into registers; or with `puts`, the stores of these
+    to the tiles. `held` has the registers, by the statements' locations."""
     made: list[k.Statement] = []
     for number, statement in enumerate(statements):
         here = (*place, number)
@@ -225,7 +224,7 @@ def _split(
             case k.StoreLocal(array=array, index=at, value=value):
                 whole, lane = value, 0
                 if isinstance(value, k.Extract):
-                    # The lanes of a vector lie apart in the tile, and side by side in registers.
+                    # A vector's lanes are apart in the tile, and contiguous in registers.
                     whole, lane = value.operand, value.lanes[0]
                 own, size = index(0), whole.type.lanes
                 for loop in reversed(loops):
@@ -253,7 +252,7 @@ def _split(
 def copy_statements(
     frame: Frame, statements: Sequence[k.Statement], known: Mapping[str, k.Expression]
 ) -> list[k.Statement]:
-    """The statements with others for some locals, and with names of their own."""
+    """Copy of statements with some locals replaced, and new names for their definitions."""
     names, made = dict(known), list[k.Statement]()
     for statement in statements:
         changed = map_expressions(statement, lambda e: replace(e, names))

@@ -1,4 +1,4 @@
-"""The points that loops settle, and what is known of the dimensions that these were made of."""
+"""Points fixed by loops, and the dimensions that a dimension was merged from."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from dmlc.loops.nodes import (
     Reduce,
     Stage,
     Turns,
-    comes_out_even,
     find_shared,
+    is_multiple_of,
     list_loops,
     list_phases,
     walk,
@@ -44,7 +44,7 @@ from dmlc.sizes import multiply as multiply_sizes
 
 
 class Points:
-    """Settles the points of one nest, and has `write` write what is inside them."""
+    """Fixes the points of one nest's loops, and calls `write` for their bodies."""
 
     def __init__(
         self,
@@ -60,17 +60,17 @@ class Points:
         self._frame = frame
         self._values = values
         self._items = items
-        """The number of this work item along each axis of its group."""
+        """Coordinate of this work item along each axis of its group."""
         self._limit = limit
         self._write = write
         self._bounds = bounds
-        """What sizes that are left open are at most."""
+        """Upper bounds of open sizes."""
 
-    def _settle(
+    def _fix(
         self, node: Loop, scope: Scope, place: k.Expression, body: list[k.Statement]
     ) -> list[k.Statement]:
-        """What is inside a step of a loop that starts at a place: a range for the loops inside, or
-        a point. `body` has the statements before it."""
+        """Body of a loop's step that starts at index `place`: with a range for the loops inside, or
+        a point. `body` has the preceding statements."""
         dim = node.dim
         scope = dataclasses.replace(scope, depth=scope.depth + 1)
         further = list_loops(node.body, dim)
@@ -80,8 +80,8 @@ class Points:
                 place = self._frame.name(body, "first", place)
             counted = node.extent and node.kind in (Kind.UNROLL, Kind.LOOP)
             if counted and further[0].dim.within is dim:
-                # Some of the steps may start beyond the end.
-                is_whole = comes_out_even(dim, node.step * node.extent)
+                # Some of the steps may start out of bounds.
+                is_whole = is_multiple_of(dim, node.step * node.extent)
                 scope = scope.narrow(dim, is_loose=not is_whole)
             if counted and not further[0].extent:
                 place = self._frame.name(body, f"first_{dim.wanted}", place)
@@ -92,9 +92,9 @@ class Points:
         if isinstance(place, k.Operate | k.Position):
             place = self._frame.name(body, dim.wanted, place)
         if dim.within is not None:
-            return body + self._settle_tile(node, scope, dim, dim.within, place)
+            return body + self._fix_tile(node, scope, dim, dim.within, place)
         if not scope.span(dim).is_loose:
-            return body + self._settle_parts(node, scope, dim, place)
+            return body + self._fix_parts(node, scope, dim, place)
         is_inside = operate("lt", place, scope.span(dim).stop or dim.count)
         scope = scope.narrow(dim, is_loose=False)
         if len(dim.parts) == 1:
@@ -102,8 +102,8 @@ class Points:
             is_inside = operate("lt", multiply(place, step), part.count)
         meets = any(isinstance(n, Reduce) and find_shared(n) for n in walk(node.body))
         if not meets and not node.clamps:
-            return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, dim, place)))]
-        # All work items meet the barriers inside: those beyond the end repeat the last point.
+            return [*body, k.If(is_inside, tuple(self._fix_parts(node, scope, dim, place)))]
+        # All items must reach the barriers inside: those out of bounds repeat the last point.
         stop = scope.span(dim).stop or dim.count
         last = operate("sub", stop, index(scope.lanes))
         last = index(int(stop.value) - scope.lanes) if isinstance(stop, k.Literal) else last
@@ -113,16 +113,15 @@ class Points:
         is_own = is_inside if scope.is_own is None else both(scope.is_own, is_inside)
         there = scope.is_there if meets else is_inside
         scope = dataclasses.replace(scope, is_own=is_own, is_there=there)
-        return body + self._settle_parts(node, scope, dim, place)
+        return body + self._fix_parts(node, scope, dim, place)
 
-    def _settle_tile(
+    def _fix_tile(
         self, node: Loop, scope: Scope, tile: Dim, whole: Dim, place: k.Expression
     ) -> list[k.Statement]:
-        """What is inside where a point of a tile is settled, and so is that of the dimension it is
-        of. Where the tile goes beyond the end, nothing is, unless it is put into a buffer: then
-        others stand in for the points."""
+        """Body for a fixed point of a tile, and so of its dimension. It is skipped where the tile
+        overruns the dimension, unless it fills a buffer: then the index is clamped."""
         body, size = list[k.Statement](), tile.size
-        scope = scope.settle({tile: place})
+        scope = scope.fix({tile: place})
         parts = {whole, whole.whole, *(part for part, _ in whole.whole.parts)}
         if not any(parts & set(self._nest.dims[number]) for number in list_phases(node)):
             return self._write(node.body, scope)
@@ -133,27 +132,27 @@ class Points:
         known = int(stop.value) if isinstance(stop, k.Literal) else 0
         is_loose, scope = scope.span(whole).is_loose, scope.narrow(whole, is_loose=False)
         if known and isinstance(size, int) and known % size == 0 and not is_loose:
-            return body + self._settle_parts(node, scope, whole, at)
+            return body + self._fix_parts(node, scope, whole, at)
         if node.kind is Kind.VECTOR and not self._touches(node, whole):
-            return body + self._settle_parts(node, scope, whole, at)
+            return body + self._fix_parts(node, scope, whole, at)
         is_inside = operate("lt", at, stop)
-        # Work items that fill tiles together go on to where these are: what they add is their own.
+        # Items that fill tiles together all execute the body; their results are masked.
         filled = (n for n in walk(node.body) if isinstance(n, Stage))
         meets = node.kind is Kind.LANE and any(b.shared for n in filled for b in n.buffers)
         if scope.origins is None and not meets:
-            return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, whole, at)))]
+            return [*body, k.If(is_inside, tuple(self._fix_parts(node, scope, whole, at)))]
         width = node.step if node.kind is Kind.VECTOR else 1
         last = index(known - width) if known else operate("sub", stop, index(width))
         at = self._frame.name(body, "at", operate("min", at, last))
         puts = (into for n in walk(node.body) if isinstance(n, Point) for into in n.into)
         if any(node.dim in into.loose for into in puts):
-            return body + self._settle_parts(node, scope, whole, at)
+            return body + self._fix_parts(node, scope, whole, at)
         is_own = is_inside if scope.is_own is None else both(scope.is_own, is_inside)
         scope = dataclasses.replace(scope, is_own=is_own)
-        return body + self._settle_parts(node, scope, whole, at)
+        return body + self._fix_parts(node, scope, whole, at)
 
     def _touches(self, node: Loop, dim: Dim) -> bool:
-        """Whether what is inside reduces points of a dimension, or goes to memory for them."""
+        """Whether the body reduces points of a dimension, or accesses memory along it."""
         made = _list_parts(dim.whole)
         for number in list_phases(node, filled=False):
             dims, phase = self._nest.dims[number], self._nest.phases[number]
@@ -168,14 +167,13 @@ class Points:
                 return True
         return False
 
-    def _settle_parts(
+    def _fix_parts(
         self, node: Loop, scope: Scope, dim: Dim, place: k.Expression
     ) -> list[k.Statement]:
-        """What is inside where a point of a dimension is settled, and so are the dimensions that it
-        was made of."""
+        """Body for a fixed point of a dimension, and of the dimensions that it was merged from."""
         if dim.within is not None:
-            return self._settle_tile(node, scope, dim, dim.within, place)
-        scope = scope.settle({dim: place})
+            return self._fix_tile(node, scope, dim, dim.within, place)
+        scope = scope.fix({dim: place})
         if not dim.parts:
             return self._write(node.body, scope)
         body: list[k.Statement] = []
@@ -214,13 +212,13 @@ class Points:
             settled[part] = digit
             rest = self._find_rest(part, scope) if number else None
             checks += [] if rest is None else [operate("lt", digit, rest)]
-        return body + guard(checks, self._write(node.body, inside.settle(settled)))
+        return body + guard(checks, self._write(node.body, inside.fix(settled)))
 
     def _split_open(
         self, place: k.Expression, counts: Sequence[Measure], body: list[k.Statement]
     ) -> list[k.Expression]:
-        """The digits of a number, some of whose sizes are known at run time only: one division for
-        each but the first, for machines take long over one."""
+        """Digits of a linear index in a mixed radix with open sizes: with one division for each
+        digit but the first, as divisions are slow."""
         outermost = next((n for n, count in enumerate(counts) if count != 1), 0)
         digits: list[k.Expression] = [ZERO] * len(counts)
         for number in range(len(counts) - 1, outermost, -1):
@@ -241,8 +239,7 @@ class Points:
         body: list[k.Statement],
         first: Loop,
     ) -> Scope:
-        """What is known where the loops inside, of which one is the first, have one of so many
-        steps of a dimension."""
+        """Scope for loops over one step of a dimension, of which `first` is the outermost."""
         start, rest = multiply(digit, step), self._find_rest(dim, scope)
         count = dim.count if rest is None else operate("min", dim.count, rest)
         if not isinstance(dim.size, int) and not first.extent:
@@ -253,10 +250,10 @@ class Points:
         single = dim.count_steps(step) <= 1
         if single or not isinstance(dim.size, int) or isinstance(start, k.Literal):
             return scope.narrow(dim, start=start)
-        is_block, is_whole = dim is self._nest.block, comes_out_even(dim, step)
+        is_block, is_whole = dim is self._nest.block, is_multiple_of(dim, step)
         start = self._frame.name(body, "first" if is_block else f"first_{dim.wanted}", start)
         if first.dim.within is dim:
-            # Tiles look for the end of the whole dimension.
+            # Tiles check the end of the whole dimension.
             return scope.narrow(dim, start=start)
         if is_block:
             stop: k.Expression = index(step)
@@ -271,23 +268,23 @@ class Points:
     # Pieces of longer dimensions ---------------------------------------------------------------
 
     def _find_rest(self, dim: Dim, scope: Scope) -> k.Expression | None:
-        """How much of a longer dimension is left where a piece of it starts; None where all pieces
-        are whole."""
+        """Remaining length of a chunked dimension at the start of a chunk; None if all chunks are
+        full."""
         if dim.piece is None:
             return None
         number, whole = dim.piece
         length, total = measure(dim.size), measure(whole)
         if isinstance(length, int) and isinstance(total, int):
             if not total % length:
-                # Where positions are not counted from it, the number may not be known.
+                # The chunk's number may be unknown if no offset depends on it.
                 return None
             return operate("sub", index(total), multiply(scope.known[number], length))
         before = multiply(scope.known[number], length)
-        # There may be pieces beyond the end.
+        # There may be empty chunks beyond the end.
         return operate("sub", size(total), operate("min", before, size(total)))
 
     def _find_end(self, dim: Dim, scope: Scope, body: list[k.Statement]) -> k.Expression:
-        """The end of a dimension: that of the last piece of a longer one may come sooner."""
+        """End of a dimension, which for the last chunk may be earlier."""
         (first, step), *finer = dim.parts or ((dim, 1),)
         rest = self._find_rest(first, scope)
         if rest is None:
@@ -302,5 +299,5 @@ class Points:
 
 
 def _list_parts(dim: Dim) -> set[Dim]:
-    """A dimension, and all that it was made of."""
+    """A dimension, and all that it was merged from."""
     return {dim}.union(*(_list_parts(part) for part, _ in dim.parts))

@@ -1,21 +1,19 @@
-"""The kernels that put rows in order: a radix sort, digit by digit, the last one first.
+"""Kernels that sort rows: a radix sort, from the least significant digit to the most significant.
 
-Work items of CPUs, and work groups of GPUs, have a stretch of a row each, and go through it in
-its order. The first kernel makes keys
-of the numbers. For each digit, one counts how often each of its values is there in
-each stretch; the next begins with where in the row the first of each is to stand, after all that
-have less and after those of the stretches before, and puts each key there, and counts on. Where a
-row is one stretch, all that is one kernel. What has the same digit stays as it stands, so that rows
-are in order after the first digit.
+Each work item of a CPU, or work group of a GPU, owns a chunk of a row, and processes it in order.
+The first kernel makes keys of the numbers. For each digit, one kernel counts the occurrences of
+each value in each chunk; the next computes the first position of each value, after all smaller
+values and those of preceding chunks, and moves each key to the next position of its value. If a row
+is one chunk, all this is one kernel. Every digit's pass is stable.
 
-A group puts each tile of its stretch in the order of the digit before it counts, in shared memory,
-so that what has one digit is then written side by side. A row of one tile is put in order there,
-digit by digit, and goes through memory once.
+A group sorts each tile of its chunk by the digit in shared memory first, so that keys with equal
+digits are stored contiguously. A row of one tile is sorted there by all digits, and goes through
+memory once.
 
-No two keys are put to one place, whatever they are: places are counted. Nothing is atomic, and the
-result is the same however rows are cut into stretches. A stretch waits for no other one of its
-kernel: to look back at those before it, while they count, would take a launch less for each digit,
-but neither Vulkan nor D3D12 says that they ever come to an end while another group waits.
+No two keys have the same position, whatever they are, as positions are counted. Nothing is atomic,
+and the result does not depend on the chunks. A chunk waits for no other one of its kernel: a
+decoupled look-back would save a launch per digit, but neither Vulkan nor D3D12 guarantees forward
+progress of the groups that it waits for.
 """
 
 from __future__ import annotations
@@ -34,34 +32,36 @@ from dmlc.transform.ranked import Rows
 from dmlc.transform.sort import NUMBER
 
 _TEMPLATES = {False: "radix.kernel.j2", True: "radix.group.j2"}
-"""By whether work groups have the stretches."""
+"""Template, by whether work groups own the chunks."""
 _DIGIT_BITS = 8
-"""A digit of a key. Counts of all its values stay in the nearest cache, and as many places as it
-has values are written to side by side."""
+"""Bits of a digit. The counts of all its values fit in the L1 cache, and as many positions are
+written to in parallel."""
 _DIGITS = 1 << _DIGIT_BITS
 _SAME = {DataType.FLOAT16: 1, DataType.BFLOAT16: 2}
-"""The lowest digits of a key that are settled by the others, where numbers are widened."""
+"""Number of low digits of a widened number's key that the others determine."""
 _LEAST_STRETCH = 16 * _DIGITS
-"""The numbers of a stretch, at least, where a row has several: counts are to be few beside them."""
+"""Smallest number of elements of a chunk, if a row has several, so that counts are few in
+comparison."""
 _PER_ITEM = 8
-"""The numbers of a tile that a work item of a group holds: counts of four bits of these are to be
-few beside them, and they are in shared memory instead of the counts afterwards."""
+"""Elements of a tile per work item: their 4-bit counts must be few in comparison, and take their
+place in shared memory."""
 _APART = "all digits of one kind are put in order before the next"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stretches:
-    """How rows are shared out: a work item for each stretch of a row."""
+    """Distribution of rows over chunks."""
 
     rows: int
     length: int
-    """The numbers of a row."""
+    """Elements of a row."""
     size: int
-    """Those of a stretch; the last one of a row may have fewer. Of groups, whole tiles."""
+    """Elements of a chunk; the last one of a row may have fewer. For groups, a multiple of a
+    tile."""
 
     @classmethod
     def choose(cls, rows: int, length: int, profile: Profile) -> Stretches:
-        """As many as keep a device busy, of some length."""
+        """Distribution that keeps a device busy, with chunks of a minimal length."""
         if profile.group_size == 1:
             wanted = min(-(-profile.groups // rows), length // _LEAST_STRETCH)
             return cls(rows, length, -(-length // max(1, wanted)))
@@ -72,24 +72,24 @@ class Stretches:
 
     @property
     def per_row(self) -> int:
-        """The stretches of a row."""
+        """Chunks of a row."""
         return -(-self.length // self.size)
 
     @property
     def numbers(self) -> int:
-        """Those of all rows."""
+        """Elements of all rows."""
         return self.rows * self.length
 
     @property
     def count(self) -> int:
-        """All stretches."""
+        """Chunks of all rows."""
         return self.rows * self.per_row
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row:
-    """Rows between two digits: their keys, and where each number was, as far as it is wanted. At
-    first each number is where it was."""
+class SortedKeys:
+    """Rows between two digits: their keys, and their original indices if wanted. Before the first
+    digit, the original index is the current one."""
 
     keys: k.Buffer | None = None
     places: k.Buffer | None = None
@@ -100,46 +100,46 @@ class Row:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """What they are called in a kernel's text."""
+        """Names in a kernel's text."""
         named = {"key": self.keys, "place": self.places}
         return {what: "" if buffer is None else buffer.name for what, buffer in named.items()}
 
 
 _Step: TypeAlias = Mapping[str, object]
-"""What a kernel does for the numbers of a stretch: a macro of the template, and what it takes."""
+"""Call of a template's macro on the elements of a chunk, with its arguments."""
 
 
 class Sorter(Texts):
-    """Writes the kernels that put the rows of one tensor in order."""
+    """Generator of the kernels that sort the rows of one tensor."""
 
     template = ""
-    """That of the statements, where it is none of a radix sort's."""
+    """Template of the statements, if it is not a radix sort's."""
 
     def __init__(self, function: ir.Function, rows: Rows, profile: Profile, limits: Limits) -> None:
         super().__init__(function, rows.ranking.stage.name, limits)
         self._rows, self._lanes = rows, profile.group_size
         stage, ranking = rows.ranking.stage, rows.ranking
         self.dtype = ir.value_type(stage.body.instructions[ranking.number])
-        """That of the numbers."""
+        """Type of the numbers."""
         self._descends = ranking.order.descends
         self._digits = range(self.dtype.bytes * 8 // _DIGIT_BITS)
-        """Those of a key that rows are put in order by."""
+        """Digits of a key to sort by."""
         *outer, length = (extent for extent in stage.extents if isinstance(extent, int))
         self._stretches = Stretches.choose(math.prod(outer), length, profile)
         self.template = self.template or _TEMPLATES[self._lanes > 1]
 
     @property
     def _key(self) -> DataType:
-        """The type of the keys."""
+        """Type of the keys."""
         return DataType.UINT64 if self.dtype.bytes == 8 else DataType.UINT32
 
     @property
     def _held(self) -> int:
-        """The numbers that a work item of a group holds in registers."""
+        """Elements that a work item of a group holds in registers."""
         return _PER_ITEM
 
     def write(self, source: k.Buffer) -> tuple[k.Kernel, ...]:
-        """All kernels, in the order they run; the rows of `source` lie one after the other."""
+        """All kernels, in execution order; the rows of `source` are contiguous."""
         stretches, tile = self._stretches, self._lanes * _PER_ITEM
         self._digits = self._digits[_SAME.get(source.dtype, 0) :]
         if self._lanes > 1 and stretches.length <= tile:
@@ -156,13 +156,12 @@ class Sorter(Texts):
         return self.finish(_APART)
 
     def _sort_alone(self, source: k.Buffer) -> None:
-        """One kernel, in which a work item takes all digits of its rows: from one of two buffers to
-        the other."""
+        """One kernel, in which a work item sorts its rows by all digits, between two buffers."""
         several = len(self._digits) > 1
-        rows = [Row(self._make_keys()) for _ in range(1 + several)]
+        rows = [SortedKeys(self._make_keys()) for _ in range(1 + several)]
         if several and self._rows.places is not None:
-            rows = [Row(row.keys, self.make_rows("order", NUMBER)) for row in rows]
-        before, steps = Row(rows[0].keys), list[_Step]()
+            rows = [SortedKeys(row.keys, self.make_rows("order", NUMBER)) for row in rows]
+        before, steps = SortedKeys(rows[0].keys), list[_Step]()
         for number, digit in enumerate(self._digits):
             is_last = digit == self._digits[-1]
             after = self._find_results() if is_last else rows[(number + 1) % 2]
@@ -177,8 +176,8 @@ class Sorter(Texts):
         self._finish(steps, read, written, "put it where each digit belongs")
 
     def _sort_together(self, source: k.Buffer) -> None:
-        """A kernel or two for each digit: a row has several work items."""
-        before = Row(self._make_keys())
+        """One or two kernels per digit, with several work items per row."""
+        before = SortedKeys(self._make_keys())
         for digit in self._digits:
             counts = self._store_counts(before, digit, source if digit == self._digits[0] else None)
             after = self._find_results() if digit == self._digits[-1] else self._make_row()
@@ -191,8 +190,8 @@ class Sorter(Texts):
             before = after
 
     def _sort_in_groups(self, source: k.Buffer) -> None:
-        """Two kernels for each digit: a row has several tiles."""
-        before = Row()
+        """Two kernels per digit, with several tiles per row."""
+        before = SortedKeys()
         for digit in self._digits:
             is_last = digit == self._digits[-1]
             parted = self._make_row()
@@ -209,13 +208,14 @@ class Sorter(Texts):
             self._finish([put], (*parted.buffers, totals), after.buffers, each)
             before = after
 
-    def _make_row(self) -> Row:
+    def _make_row(self) -> SortedKeys:
         """Memory between two digits."""
         places = None if self._rows.places is None else self.make_rows("order", NUMBER)
-        return Row(self._make_keys(), places)
+        return SortedKeys(self._make_keys(), places)
 
-    def _store_counts(self, keys: Row, digit: int, source: k.Buffer | None) -> k.Buffer:
-        """The counts of a digit in each stretch; with the `source` of the keys, these as well."""
+    def _store_counts(self, keys: SortedKeys, digit: int, source: k.Buffer | None) -> k.Buffer:
+        """Kernel that counts a digit's values in each chunk; with `source`, it also makes the
+        keys."""
         counts = self.make_buffer("counts", NUMBER, self._stretches.count * _DIGITS)
         steps = [_count(keys, digit, source), {"do": "store", "counts": counts.name}]
         each = f"count digit {digit}"
@@ -226,7 +226,7 @@ class Sorter(Texts):
             self._finish(steps, (source,), (*keys.buffers, counts), each)
         return counts
 
-    def _put(self, before: Row, after: Row, digit: int) -> _Step:
+    def _put(self, before: SortedKeys, after: SortedKeys, digit: int) -> _Step:
         is_last = digit == self._digits[-1]
         made = {"do": "put", "digit": digit, "is_last": is_last}
         return {**made, "before": before.names, "after": after.names}
@@ -234,16 +234,16 @@ class Sorter(Texts):
     # Buffers ---------------------------------------------------------------------------------
 
     def make_rows(self, what: str, dtype: DataType) -> k.Buffer:
-        """Memory between two kernels that has an element for each number."""
+        """Memory between two kernels with one element for each number."""
         return self.make_buffer(what, dtype, self._stretches.numbers)
 
     def _make_keys(self) -> k.Buffer:
         return self.make_rows("keys", self._key)
 
-    def _find_results(self) -> Row:
-        """What is wanted of the rows."""
+    def _find_results(self) -> SortedKeys:
+        """Results wanted of the rows."""
         named = (self._rows.numbers, self._rows.places)
-        return Row(*(None if name is None else self.find_buffer(name) for name in named))
+        return SortedKeys(*(None if name is None else self.find_buffer(name) for name in named))
 
     # Kernels ---------------------------------------------------------------------------------
 
@@ -265,7 +265,7 @@ class Sorter(Texts):
         )  # fmt: skip
 
     def _make_arrays(self) -> Mapping[str, k.Array]:
-        """The memory of a work item, or of a group and its items, by what it is for."""
+        """Private and shared arrays, by purpose."""
         if self._lanes == 1:
             return {"counts": k.Array("", NUMBER, _DIGITS)}
         words, tile = DataType.UINT32, self._lanes * _PER_ITEM
@@ -279,7 +279,7 @@ class Sorter(Texts):
         return made | {w: k.Array("", t, _PER_ITEM, registers=True) for w, t in held.items()}
 
     def _describe(self, steps: Sequence[_Step]) -> Mapping[str, object]:
-        """What the template is told of the numbers, and of some steps; work groups have one."""
+        """Values for the template: parameters of the numbers, and the steps of a work group."""
         bits, stretches = 8 * self.dtype.bytes, self._stretches
         signed = DataType.INT64 if self.dtype.bytes == 8 else DataType.INT32
         named: Mapping[str, object] = {} if self._lanes == 1 else steps[0]
@@ -308,6 +308,6 @@ class Sorter(Texts):
         return made | dict(named)
 
 
-def _count(keys: Row, digit: int, source: k.Buffer | None) -> _Step:
+def _count(keys: SortedKeys, digit: int, source: k.Buffer | None) -> _Step:
     made = "" if source is None else source.name
     return {"do": "count", "digit": digit, "source": made, "row": keys.names}

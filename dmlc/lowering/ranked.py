@@ -1,8 +1,8 @@
-"""The kernels of rows in order: those of whole rows are `radix`'s.
+"""Kernels that sort rows by ranks; those for whole rows are in `radix`.
 
-Where the first few numbers of rows are wanted, a work group has a row, and goes through memory
-once. It finds them one by one, the first one first. Long rows are cut into pieces: the first
-numbers of all pieces are then rows of their own, of which the first ones are kept.
+If the first few elements of rows are wanted, a work group owns a row, and reads it once. It finds
+the elements one by one, starting with the first. Long rows are cut into chunks: the first elements
+of all chunks then form rows of their own, of which the first ones are kept.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
-from dmlc.lowering.radix import Row, Sorter, Stretches
+from dmlc.lowering.radix import SortedKeys, Sorter, Stretches
 from dmlc.lowering.texts import find_source
 from dmlc.source import InternalError
 from dmlc.transform.ranked import find_rows
@@ -21,20 +21,20 @@ from dmlc.transform.ranks import copy_number
 from dmlc.transform.sort import NUMBER
 
 _MOST_HELD = 32
-"""Numbers that a work item holds in registers, at most."""
+"""Largest number of elements that a work item holds in registers."""
 _HEADS = 16
-"""Work items of which each finds the first of what an equal part of the group has."""
+"""Work items that each find the first element of an equal share of the group's."""
 
 
 class Keeper(Sorter):
-    """Writes the kernels that keep the first numbers of the rows of one tensor."""
+    """Generator of the kernels that keep the first elements of the rows of one tensor."""
 
     template = "keep.group.j2"
     _level = 0
-    """How often pieces have been taken from."""
+    """Number of chunked levels so far."""
 
     def write(self, source: k.Buffer) -> tuple[k.Kernel, ...]:
-        """All kernels, in the order they run; the rows of `source` lie one after the other."""
+        """All kernels, in execution order; the rows of `source` are contiguous."""
         rows, length, kept = self._stretches.rows, self._stretches.length, self._rows.count
         step = {"source": source.name, "row_length": length, "kept": kept, "given": ""}
         read = [source]
@@ -45,7 +45,7 @@ class Keeper(Sorter):
             is_last = pieces == 1
             after = self._find_results()
             if not is_last:
-                after = Row(places=self.make_buffer("first", NUMBER, rows * length))
+                after = SortedKeys(places=self.make_buffer("first", NUMBER, rows * length))
             own = {"after": after.names, "is_last": is_last}
             each = f"keep the first {kept}, one by one"
             self._finish([{**step, **own}], read, after.buffers, each)
@@ -70,8 +70,8 @@ class Keeper(Sorter):
 def lower_rows(
     function: ir.Function, ranks: str, profile: Profile, limits: Limits
 ) -> tuple[k.Kernel, ...]:
-    """The kernels of what ranks put in order. Raises `UnsupportedError` where a limit of the target
-    is passed."""
+    """Kernels of rows sorted by ranks. Raises `UnsupportedError` if a limit of the target is
+    exceeded."""
     stage = function.stage(ranks)
     rows = None if stage is None else find_rows(function, stage, walks=profile.walks)
     if rows is None:

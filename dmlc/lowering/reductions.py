@@ -1,8 +1,8 @@
-"""The reductions of a nest, and the points that enter them.
+"""Lowering of a nest's reductions, and of the points that they combine.
 
-A reduction brings accumulators: in registers, or in arrays of an element for each output of a block
-and each lane of a vector. A part of one has accumulators of its own, which enter those of the
-whole. What work items share becomes one in shared memory.
+A reduction has accumulators: in registers, or in arrays with an element for each output of a block
+and each lane of a vector. A nested partial reduction has its own accumulators, which are combined
+with the outer ones. Accumulators of several work items are combined in shared memory.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from dmlc.loops.nodes import Kind, Loop, Nest, Node, Point, Reduce, Rescale, fin
 from dmlc.lowering.accumulators import (
     Accumulators,
     always,
+    combine_block,
+    combine_registers,
     copy_tile,
-    enter,
-    enter_block,
-    fill,
-    fill_tile,
     find_tile,
     flush,
-    have_at_hand,
+    initialize,
+    initialize_tile,
     join_lanes,
     join_vectors,
-    keep,
     load,
     make_arrays,
     make_tile,
+    publish_results,
+    store_back,
 )
 from dmlc.lowering.joins import join_items, join_tiles
 from dmlc.lowering.scope import Scope
@@ -42,7 +42,7 @@ from dmlc.source import InternalError
 
 
 class Reductions:
-    """Writes the reductions of one nest, and has `write` write what is inside them."""
+    """Lowers the reductions of one nest, and calls `write` for their bodies."""
 
     def __init__(
         self,
@@ -58,35 +58,35 @@ class Reductions:
         self._items = items
         self._write = write
         self._begun: dict[int, Accumulators] = {}
-        """The accumulators of reductions that one node begins and another ends."""
+        """Accumulators of reductions that one node begins and another ends."""
         loops = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LOOP]
         reduced = (n for loop in loops for n in walk(loop.body) if isinstance(n, Reduce))
         self._repeated = {node.phase for node in reduced}
-        """The phases that work items reduce again and again, in a loop around."""
+        """Phases that are reduced repeatedly, in an outer loop."""
 
     def write(self, node: Reduce, scope: Scope) -> list[k.Statement]:
-        """A reduction and all that is inside."""
+        """A reduction with its body."""
         number, frame = node.phase, self._frame
         if not node.body:
             return self._finish(node, self._begun[number], scope, is_blocked=False)
         accumulators = self._nest.phases[number].accumulators
         outer = scope.progress(number).state
         if outer is not None and not node.resumes and all(isinstance(n, Point) for n in node.body):
-            # A part of one point is that point, which enters the whole.
+            # A partial reduction of one point is that point.
             return self._write_inside(node, scope, is_first=False)
         loops = [n for n in walk(node.body) if isinstance(n, Loop)]
         is_blocked = any(n.dim is self._nest.block for n in loops)
         body: list[k.Statement] = []
         if node.tile is not None:
             state = make_tile(frame, accumulators, node.tile)
-            body = fill_tile(frame, state)
+            body = initialize_tile(frame, state)
             if outer is not None:
                 body = copy_tile(state, outer, scope.output, back=False)
         elif node.resumes and outer is not None:
             state, body = load(frame, outer, scope.output, scope.lanes)
         elif outer is None and number in self._begun:
             state = self._begun[number]
-            body = fill(frame, state)
+            body = initialize(frame, state)
         elif node.array:
             across = any(n.kind is Kind.VECTOR and n.dim is self._nest.block for n in loops)
             wide = next((n.step for n in loops if n.kind is Kind.VECTOR), 1)
@@ -96,7 +96,7 @@ class Reductions:
             state = make_arrays(
                 frame, accumulators, suffix, self._width() if is_blocked else 1, lanes
             )
-            body = fill(frame, state)
+            body = initialize(frame, state)
         else:
             nested = any(isinstance(n, Reduce) for n in walk(node.body))
             state = Accumulators(
@@ -117,7 +117,7 @@ class Reductions:
             self._begun[number] = state
             return body
         if node.resumes and outer is not None:
-            return body + keep(outer, state, scope.output)
+            return body + store_back(outer, state, scope.output)
         if outer is not None:
             if node.joins:
                 body += self._join(node, state, node.joins)
@@ -125,7 +125,7 @@ class Reductions:
         return body + self._finish(node, state, scope, is_blocked=is_blocked)
 
     def rescale(self, node: Rescale, scope: Scope) -> list[k.Statement]:
-        """What is inside, and then sums scaled by how far the maximum has grown."""
+        """The body, then the scaling of sums for the growth of the maximum."""
         frame, lanes, body = self._frame, scope.lanes, list[k.Statement]()
         state = scope.progress(node.phase).state
         if state is None:
@@ -137,7 +137,7 @@ class Reductions:
         def number(value: float) -> k.Expression:
             return widen(k.Literal(k.Type(own.type.dtype), value), lanes)
 
-        # Where it stays it may be infinite, and then is no distance from itself.
+        # An unchanged maximum may be infinite, and its difference with itself NaN.
         stays = operate("eq", before, own)
         grown = operate("exp", operate("sub", before, own))
         scale = frame.name(body, "scale", k.Select(stays, number(1.0), grown, own.type))
@@ -165,13 +165,13 @@ class Reductions:
             scaled.append(k.For(place, index(0), last, lanes, tuple(made), unroll=tile.registers))
         if lanes > 1:
             return body + scaled
-        # It seldom grows after the first few blocks.
+        # The maximum seldom grows after the first few blocks.
         return [*body, k.If(operate("ne", scale, number(1.0)), tuple(scaled))]
 
     def _finish(
         self, node: Reduce, state: Accumulators, scope: Scope, *, is_blocked: bool
     ) -> list[k.Statement]:
-        """What makes accumulators the outcome of their reductions."""
+        """Reduces accumulators over lanes and work items, and makes the results readable."""
         shared, body, frame, block = find_shared(node), list[k.Statement](), self._frame, None
         if is_blocked:
             block = self._nest.block
@@ -193,19 +193,19 @@ class Reductions:
                 state.accumulators, next(iter(state.registers.values())), strict=True
             )
             value = finish(each.reduction, own, each.reduction.dtype, in_order=state.serial)
-            return [*body, self._values.put(node.into, value, scope)]
-        have_at_hand(frame, state, body)
+            return [*body, self._values.store_value(node.into, value, scope)]
+        publish_results(frame, state, body)
         return body
 
     def _join(self, node: Reduce, state: Accumulators, axis: str) -> list[k.Statement]:
-        """The accumulators of the work items along an axis become one."""
-        # Others may still read what this one has shared before.
+        """Combines the accumulators of the work items along an axis."""
+        # Others may still read this item's previous shared values.
         before = [k.Barrier()] * (node.phase in self._repeated)
         lanes, items = self._nest.lanes, self._items
         return [*before, *join_items(self._frame, state, lanes, items, axis)]
 
     def _write_inside(self, node: Reduce, scope: Scope, *, is_first: bool) -> list[k.Statement]:
-        """What is inside a reduction, under the conditions that are known by then."""
+        """Body of a reduction, under the conditions that are known in its scope."""
         number, elements = node.phase, self._nest.phases[node.phase].elements
         if not is_first or not self._values.tests(number):
             return self._write(node.body, scope)
@@ -223,7 +223,7 @@ class Reductions:
         )
 
     def _width(self) -> int:
-        """The outputs of a block."""
+        """Outputs of a block."""
         block = self._nest.block
         if block is None:
             return 1
@@ -238,7 +238,7 @@ class Reductions:
         return min([*steps, size])
 
     def accumulate(self, number: int, scope: Scope) -> list[k.Statement]:
-        """A point, or as many as there are lanes, enters the accumulators."""
+        """Combines a point, or a vector of points, with the accumulators."""
         emitter, lanes = self._values.emitter(number, scope), scope.lanes
         state, masks = scope.progress(number).state, list[int]()
         if state is None:
@@ -251,7 +251,7 @@ class Reductions:
             guard: k.Expression | None = None
             if reduction.guard is not None and not self._values.tests(number):
                 guard = emitter.value(reduction.guard, lanes)
-            # Rows beyond the end come to nothing that is stored, but in the columns.
+            # Rows out of bounds are not stored, but must not enter reductions over rows.
             beyond = scope.is_own if self._nest.phases[number].is_across else scope.is_there
             if beyond is not None:
                 guard = beyond if guard is None else both(guard, beyond)
@@ -264,5 +264,5 @@ class Reductions:
             values = [emitter.value(n, lanes) for n in reduction.values]
             points.append(contribute(accumulator.slots, values, guard, place))
         if state.arrays:
-            return enter_block(self._frame, state, scope.output, points)
-        return enter(self._frame, state, lanes, points)
+            return combine_block(self._frame, state, scope.output, points)
+        return combine_registers(self._frame, state, lanes, points)

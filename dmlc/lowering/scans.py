@@ -1,12 +1,12 @@
-"""The kernels of scans: of what each element of a row and all before it come to.
+"""Kernels of prefix scans.
 
-A work group has a row, goes through it once, and keeps in registers what it scans. Of few rows
-groups have stretches: a kernel says what each stretch comes to, and the next one begins with those
-before. That is twice through memory for reading, and once for writing. In one kernel a group would
-have to wait for those of the stretches before (a decoupled look-back), and neither Vulkan nor D3D12
-says that these ever come to an end while another group waits for them.
+A work group owns a row, reads it once, and scans it in registers. If there are few rows, groups own
+chunks: one kernel reduces each chunk, and the next scans it, starting with the total of the chunks
+before. That reads memory twice and writes it once. A single kernel would need a decoupled look-back
+to preceding chunks, and neither Vulkan nor D3D12 guarantees forward progress of the groups that it
+waits for.
 
-Sizes that are left open are arguments. Rows have as many stretches then, however long they are.
+Open sizes are arguments. Rows then have a fixed number of chunks, however long they are.
 """
 
 from __future__ import annotations
@@ -25,22 +25,21 @@ from dmlc.transform.prefixes import Prefix, find_prefix
 
 _TEMPLATE = "scan.group.j2"
 _MOST_HELD = 16
-"""Elements that a work item scans at once, at most."""
+"""Largest number of elements that a work item scans at once."""
 _MOST_APART = 4
-"""The same where neighbours are moved one by one: work items that store side by side are so far
-apart in memory."""
+"""The same if elements are moved one by one, as adjacent work items then store that far apart."""
 _WIDE = 32
-"""Rows that lie side by side, and are scanned by one group."""
+"""Interleaved rows that one group scans."""
 _FEW = 4
-"""Tiles of a row, at most, that a group takes one after the other in any case: in two kernels, one
-would wait for the other."""
+"""Number of tiles of a row that one group always processes in sequence, as a second kernel would
+cost more."""
 _BUSY = 2
-"""Stretches of all rows, by the groups that keep a device busy: work items add up one of those
-before each."""
+"""Chunks of all rows per group that keeps a device busy: each sums the totals of the preceding
+chunks."""
 
 
 def find_group_prefix(function: ir.Function, group: Group) -> Prefix | None:
-    """How a group scans rows; None where it does not."""
+    """Scan that a group is; None if it is none."""
     stage = None if group.ranks is None else function.stage(group.ranks)
     return None if stage is None else find_prefix(stage)
 
@@ -48,8 +47,8 @@ def find_group_prefix(function: ir.Function, group: Group) -> Prefix | None:
 def lower_scan(
     function: ir.Function, stages: tuple[str, ...], profile: Profile, limits: Limits
 ) -> tuple[k.Kernel, ...]:
-    """The kernels of a scan, and of what stores it in another type where there are two stages.
-    Raises `UnsupportedError` where a limit of the target is passed."""
+    """Kernels of a scan, and of its conversion to another type if there are two stages. Raises
+    `UnsupportedError` if a limit of the target is exceeded."""
     stage, name = function.stage(stages[0]), stages[-1]
     prefix = None if stage is None else find_prefix(stage)
     if stage is None or prefix is None or stage.reduction is None:
@@ -66,18 +65,18 @@ def lower_scan(
     source = find_source(texts, prefix.stage, prefix.place(BodyBuilder()), profile, limits)
     fours = inner == 1 and is_multiple(length, 4) and not prefix.goes_back
     fours = fours and lanes > 1 and dtype.bytes == 4
-    # By sizes alone: what is added to what is the same in every language.
+    # Sizes alone decide, so that the order of summation is the same in every language.
     per = -(-per // 4) * 4 if fours else per if wide > 1 else min(per, _MOST_APART)
     per = per if lanes > 1 else 1
     vector = 4 if fours and source.dtype.compute is dtype and limits.vector_lanes != 1 else 1
-    # Halves are moved 16 bytes at a time, too.
+    # 16-bit elements are moved 16 bytes at a time, too.
     halves = vector > 1 and {source.dtype.bytes, function.tensors()[name].dtype.bytes} == {2}
     vector = 8 if halves and is_multiple(length, 8) and per % 8 == 0 else vector
     blocks, tiles = multiply((rows, columns)), divide_up(length, parts * per)
     busy, long = estimate(blocks, profile.taken), estimate(tiles, profile.taken)
     is_enough = busy >= profile.groups or long <= _FEW
     wanted = 1 if is_enough else max(1, _BUSY * profile.groups // busy)
-    # Of a size that is left open, there are as many as there are tiles, or always so many.
+    # For an open size, one chunk per tile, or a fixed number of chunks.
     size = divide_up(tiles, wanted) * (parts * per) if long > wanted else parts * per
     per_row: Measure = wanted
     if wanted > 1 and isinstance(size, int):

@@ -1,5 +1,5 @@
-"""The kernel of a reduction whose points say which element each belongs to: work items have rows of
-the result, and put the points of each there, one after the other."""
+"""Kernel of a sequential scatter: each work item owns rows of the result, and combines their points
+with the elements that these select, in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from dmlc.transform.scatter import Walk
 def lower_walk(
     function: ir.Function, walk: Walk, profile: Profile, limits: Limits, own: Sections
 ) -> k.Kernel:
-    """The kernel of a walk. Raises `UnsupportedError` where a limit of the target is passed."""
+    """Kernel of a sequential scatter. Raises `UnsupportedError` if a limit of the target is
+    exceeded."""
     stage = walk.stage
     view = View(stage.name, stage.dtype, known(tensor_strides(function, stage.name)))
     phases = (_start(walk, view), _collect_points(function, walk, view))
@@ -31,7 +32,7 @@ def lower_walk(
 
 
 def _start(walk: Walk, view: View) -> Phase:
-    """What elements are before any point."""
+    """Phase that stores the initial values of the elements."""
     stage, dtype = walk.stage, walk.stage.dtype.compute
     nothing = ir.Constant(dtype, combiner_identity(walk.combiner, dtype))
     elements = Elements(stage.extents, (nothing,), ((view, 0),))
@@ -39,7 +40,7 @@ def _start(walk: Walk, view: View) -> Phase:
 
 
 def _collect_points(function: ir.Function, walk: Walk, view: View) -> Phase:
-    """What a point has, and where it goes."""
+    """Phase of the points, with each point's value and element."""
     added = (walk.place, walk.value)
     known_to = dataclasses.replace(function, stages=(*function.stages, *added))
     elements = collect_elements(known_to, tuple(stage.name for stage in added))
@@ -53,5 +54,5 @@ def _collect_points(function: ir.Function, walk: Walk, view: View) -> Phase:
 
 
 def _share(elements: Elements, rows: Sequence[int]) -> Space:
-    """The dimensions as they are, of which these are rows."""
+    """Space with the dimensions as they are, of which `rows` are parallel."""
     return dataclasses.replace(keep_all(elements), parallel=tuple(rows))

@@ -1,4 +1,4 @@
-"""What is known at a place of a kernel in the making."""
+"""Static knowledge at a point of a kernel under construction."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from dmlc.schedules.streaming import Streams
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Span:
-    """The part of a dimension that the loops inside walk."""
+    """Range of a dimension that the inner loops iterate over."""
 
     start: k.Expression | None = None
-    """Where it starts; elsewhere that is 0."""
+    """Start; 0 if None."""
     stop: k.Expression | None = None
-    """Where it ends; elsewhere that is the end of the dimension."""
+    """Stop; the end of the dimension if None."""
     is_loose: bool = False
-    """Whether it may go beyond the end of the dimension."""
+    """Whether it may overrun the dimension."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Progress:
-    """What is written of a phase so far."""
+    """Emitted part of a phase."""
 
     opened: int = -1
-    """The innermost scope whose values are written."""
+    """Innermost scope whose values have been emitted."""
     emitter: Emitter | None = None
-    """In place of that of the whole phase."""
+    """Replacement for the phase's emitter."""
     conditions: tuple[int, ...] = ()
-    """What is still to be tested of what its reductions demand."""
+    """Conditions of its reductions that remain to be tested."""
     state: Accumulators | None = None
     streams: Streams | None = None
     based: frozenset[Dim] = frozenset()
-    """The dimensions along which `bases` are."""
+    """Dimensions included in `bases`."""
     bases: Mapping[View, k.Expression] = dataclasses.field(default_factory=dict[View, k.Expression])
-    """What positions come to that are known along some dimensions."""
+    """Offsets of views, as far as known along some dimensions."""
 
 
 _NO_SPAN, _NOTHING = Span(), Progress()
@@ -50,38 +50,38 @@ _NO_SPAN, _NOTHING = Span(), Progress()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scope:
-    """What is known in the body of a loop."""
+    """Static knowledge in the body of a loop."""
 
     depth: int = 0
-    """The loops around."""
+    """Number of enclosing loops."""
     lanes: int = 1
     spans: Mapping[Dim, Span] = dataclasses.field(default_factory=dict[Dim, Span])
     known: Mapping[Dim, k.Expression] = dataclasses.field(default_factory=dict[Dim, k.Expression])
-    """The point along each dimension that is settled."""
+    """Fixed index along each dimension."""
     output: k.Expression = ZERO
-    """Which output of a block it is."""
+    """Number of the output in its block."""
     work: Mapping[int, Progress] = dataclasses.field(default_factory=dict[int, Progress])
-    """By the numbers of phases."""
+    """State of each phase, by number."""
     used: frozenset[str] = frozenset()
-    """The axes of the work items that loops around have taken."""
+    """Axes of work items used by enclosing loops."""
     is_own: k.Expression | None = None
-    """Whether what is computed is this work item's to store; None where all is. Of a tile, whether
-    it is there at all."""
+    """Whether this work item stores the results; None if always. For a tile, whether the point is
+    in bounds."""
     is_there: k.Expression | None = None
-    """Whether the point is one, and not beyond the end; None where all are."""
+    """Whether the point is in bounds; None if always."""
     origins: Mapping[Dim, k.Expression] | None = None
-    """Where a tile starts that is put into a buffer."""
+    """Start of a tile that fills a buffer."""
     packs: Mapping[str, tuple[k.Local | str, k.Expression]] = dataclasses.field(
         default_factory=dict[str, "tuple[k.Local | str, k.Expression]"]
     )
-    """What is put together of what is stored: the word or array of each buffer, and the number of
-    the element in it."""
+    """Target of stores that are collected: the word or array of each buffer, and the element's
+    number in it."""
 
     def span(self, dim: Dim) -> Span:
         return self.spans.get(dim, _NO_SPAN)
 
     def start(self, dim: Dim) -> k.Expression:
-        """Where the part of a dimension starts that is walked here."""
+        """Start of a dimension's range."""
         return self.span(dim).start or ZERO
 
     def narrow(
@@ -92,7 +92,7 @@ class Scope:
         stop: k.Expression | None = None,
         is_loose: bool | None = None,
     ) -> Scope:
-        """The same where more is known of a span."""
+        """Scope with a narrower range of a dimension."""
         known = self.span(dim)
         is_loose = known.is_loose if is_loose is None else is_loose
         if start is None and stop is None and is_loose == known.is_loose:
@@ -100,18 +100,18 @@ class Scope:
         span = Span(start or known.start, stop or known.stop, is_loose)
         return dataclasses.replace(self, spans={**self.spans, dim: span})
 
-    def settle(self, points: Mapping[Dim, k.Expression]) -> Scope:
-        """The same with some dimensions settled."""
+    def fix(self, points: Mapping[Dim, k.Expression]) -> Scope:
+        """Scope with further dimensions fixed."""
         return dataclasses.replace(self, known={**self.known, **points})
 
     def progress(self, number: int) -> Progress:
         return self.work.get(number, _NOTHING)
 
     def note(self, number: int, **changes: Any) -> Scope:
-        """The same, further on with a phase."""
+        """Scope with changes to the state of a phase."""
         progress = dataclasses.replace(self.progress(number), **changes)
         return dataclasses.replace(self, work={**self.work, number: progress})
 
 
 Inside: TypeAlias = Callable[[Scope], list[k.Statement]]
-"""The statements inside others, from what is known there."""
+"""Statements of a body, given its scope."""

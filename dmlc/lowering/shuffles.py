@@ -1,6 +1,6 @@
-"""Vectors whose lanes lie apart: loads of what lies side by side, and shuffles of these.
+"""Vectors with non-contiguous lanes: contiguous loads, and shuffles of them.
 
-Which element each lane takes is `permute`'s business.
+`permute` determines the element of each lane.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dmlc.kernel.arithmetic import add, index, multiply, operate, widen, zero_of
 from dmlc.loops.permute import HALF, LANES, Pattern, Patterns
 
 Load = Callable[[k.Expression, int], k.Expression]
-"""So many elements side by side, from a place on."""
+"""Loads a number of contiguous elements from an offset on."""
 
 
 def load_patterns(
@@ -24,8 +24,8 @@ def load_patterns(
     load: Load,
     name: Callable[[str, k.Expression], k.Let],
 ) -> tuple[list[k.Let], dict[str, k.Expression]]:
-    """What is loaded where `place` is the output of the first lane, a whole number of vectors on,
-    and the vector of each pattern. Positions count from `base` and `front`."""
+    """Loads, and the vector of each pattern, where `place` is the output of the first lane, a
+    multiple of a vector. Offsets are relative to `base` and `front`."""
     shared = math.gcd(LANES, patterns.step)
     turn = place if shared == LANES else operate("div", place, index(LANES // shared))
     low, high = patterns.starts
@@ -52,8 +52,8 @@ def load_patterns(
 def spread_load(
     pattern: Pattern, first: k.Load, name: Callable[[str, k.Expression], k.Let]
 ) -> tuple[list[k.Let], k.Expression]:
-    """A vector whose lanes are so far from what the load of the first reads: the steps to it, and
-    itself."""
+    """A vector whose lanes are at given distances from the first load's element: its definitions,
+    and its value."""
 
     def load(place: k.Expression, lanes: int) -> k.Expression:
         return k.Load(first.buffer, place, k.Type(first.type.dtype, lanes))
@@ -73,8 +73,8 @@ def _shuffle(
     loaded: Sequence[k.Local],
     name: Callable[[str, k.Expression], k.Let],
 ) -> tuple[list[k.Let], k.Expression]:
-    """A vector of picked lanes of those that are loaded, and of zeros; and the steps to it, where
-    it takes more than one shuffle."""
+    """Vector of lanes picked from the loaded ones and from zeros, with the definitions of further
+    shuffles if it takes several."""
     whole = loaded[0].type
     lanes: list[tuple[int, int]] = []
     for lane, place in enumerate(pattern):
@@ -87,7 +87,7 @@ def _shuffle(
     vectors: list[k.Expression] = [*loaded, widen(zero, whole.lanes)]
     first, *others = sorted({source for source, _ in lanes})
     made, lets = vectors[first], list[k.Let]()
-    # What is not taken yet stays anything.
+    # Lanes not picked yet are arbitrary.
     taken = [further if source == first else n for n, (source, further) in enumerate(lanes)]
     if not others and taken != list(range(LANES)):
         made = k.Shuffle(made, made, tuple(taken), whole)

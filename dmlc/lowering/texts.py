@@ -1,4 +1,4 @@
-"""Kernels whose statements are text: templates of the kernel IR as it is written."""
+"""Kernels whose statements come from text: templates of the kernel IR's text form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dmlc.transform.traffic import count_bytes
 
 
 class Texts:
-    """Writes the kernels of a stage, and of what is computed with it."""
+    """Generator of the kernels of a stage and of its derived stages."""
 
     def __init__(self, function: ir.Function, stage: str, limits: Limits) -> None:
         self.function, self._stage, self._limits = function, stage, limits
@@ -34,13 +34,13 @@ class Texts:
         self.kernels: list[k.Kernel] = []
 
     def make_buffer(self, what: str, dtype: DataType, count: Measure) -> k.Buffer:
-        """Memory of so many elements between two kernels."""
+        """Memory of `count` elements between two kernels."""
         name = take_name(f"{self._stage}_{what}", self._names)
         size = count * dtype.bytes if isinstance(count, int) else None
         return k.Buffer(name, dtype, k.Access.READ, as_extent(count), size)
 
     def find_buffer(self, name: str) -> k.Buffer:
-        """The memory of a tensor of the function."""
+        """Memory of a tensor of the function."""
         tensor = self.function.tensors()[name]
         return k.Buffer(name, tensor.dtype, k.Access.READ, None, count_bytes(tensor))
 
@@ -49,9 +49,9 @@ class Texts:
         read: Sequence[k.Buffer], written: Sequence[k.Buffer], stages: tuple[str, ...],
         groups: Measure, lanes: int, most: Measure, words: tuple[str, ...],
     ) -> None:  # fmt: skip
-        """Adds a kernel of so many groups, with positions below the `most`. The template is told
-        the names of the arrays besides the `values`; sizes among these that are left open are
-        arguments. The `words` are the loops, and how it goes through them."""
+        """Adds a kernel of `groups` groups of `lanes` items, with indices below `most`. The
+        template gets the names of the arrays and the `values`; open sizes among these become
+        arguments. `words` describe the loops and the order of computation."""
         limits, (*loops, walk) = self._limits, words
         largest = most if isinstance(most, int) else 0
         buffers = tuple(
@@ -62,7 +62,7 @@ class Texts:
         names = Names(buffer.name for buffer in buffers)
         own = {what: dataclasses.replace(a, name=names.take(what)) for what, a in arrays.items()}
         place = find_index(largest, (0, 0), limits)
-        # The last row of groups may have more than there are.
+        # The last row of groups may have idle ones.
         row = lay_in_rows(groups, 1, limits.row) if isinstance(groups, int) else limits.row
         made = k.Kernel(
             self.function.name,
@@ -92,14 +92,14 @@ class Texts:
         self.kernels.append(run_passes(made, self.function, limits))
 
     def finish(self, apart: str) -> tuple[k.Kernel, ...]:
-        """All kernels, in the order they run, with why there are several, where there are."""
+        """All kernels, in execution order, with the reason if there are several."""
         if len(self.kernels) == 1:
             return tuple(self.kernels)
         return tuple(dataclasses.replace(kernel, apart=apart) for kernel in self.kernels)
 
 
 def _shorten(expression: k.Expression) -> k.Expression:
-    """The same without zeros that are added, and ones that are multiplied or divided by."""
+    """Expression without additions of 0 and multiplications or divisions by 1."""
     made = map_operands(expression, _shorten)
     if not isinstance(made, k.Operate) or made.type != k.INDEX:
         return made
@@ -116,15 +116,15 @@ def _shorten(expression: k.Expression) -> k.Expression:
 
 
 def show(size: Measure) -> str:
-    """A size for people to read."""
+    """A size for readers."""
     return f"{size:,}" if isinstance(size, int) else str(size)
 
 
 def find_source(
     texts: Texts, stage: ir.Stage, body: ir.Body, profile: Profile, limits: Limits
 ) -> k.Buffer:
-    """The memory of what a body says of each place of a stage's domain, in its order: that of the
-    tensor that it reads, or else between two kernels, of which the first one computes it."""
+    """Memory of a body's value over a stage's domain: that of the tensor that it reads in order, or
+    else memory between two kernels, of which the first computes it."""
     function, load = texts.function, body.instructions[body.result]
     own = ir.Stage(f"{stage.name}_numbers", body.dtype, stage.extents, body)
     if isinstance(load, ir.Load) and ir.reads_own_place(own, load):

@@ -1,7 +1,6 @@
-"""Squares of elements that an array has across: the lanes of each vector lie apart in it, and the
-same lane of one vector after the other lies side by side. They are transposed in registers, and
-stored in vectors. Lane by lane, each element would be a store of its own.
-"""
+"""Transposes of squares of elements in registers, for arrays accessed across: each vector's lanes
+are apart in memory, while equal lanes of consecutive vectors are contiguous. The transposed vectors
+are stored whole, instead of lane by lane."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from dmlc.lowering.pipelined import copy_statements
 
 
 def transpose_square(frame: Frame, loop: k.For) -> list[k.Statement]:
-    """The statements of a loop that stores a vector lane by lane in each of as many steps as that
-    has lanes; the loop itself where it does anything else."""
+    """Statements for a loop that stores a vector lane by lane in each of as many steps as it has
+    lanes; other loops unchanged."""
     steps, count = list_steps(loop), _count_lanes(loop)
     if count == 0 or len(steps) != count:
         return [loop]
@@ -35,8 +34,8 @@ def transpose_square(frame: Frame, loop: k.For) -> list[k.Statement]:
 
 
 def _count_lanes(loop: k.For) -> int:
-    """The lanes of the vector that a loop stores lane by lane, evenly far apart, where its
-    neighbour is stored beside it; 0 where it is no such loop."""
+    """Lanes of the vector that a loop stores lane by lane at a constant stride, with consecutive
+    steps contiguous; 0 for other loops."""
     known, places, vectors = dict[str, Sum](), list[Sum](), list[k.Expression]()
     for statement in loop.body:
         match statement:
@@ -62,8 +61,8 @@ def _count_lanes(loop: k.For) -> int:
 def _transpose(
     frame: Frame, rows: Sequence[k.Expression], made: list[k.Statement]
 ) -> list[k.Expression]:
-    """The columns of a square of vectors, whose number is a power of two: blocks of 1, 2, 4 and so
-    on change places."""
+    """Columns of a square of vectors, whose number is a power of two, by exchanges of blocks of 1,
+    2, 4 and so on."""
     square, count, side = list(rows), len(rows), 1
     while side < count:
         for one in (n for n in range(count) if not n & side):

@@ -1,8 +1,7 @@
-"""The values of a nest's phases, each written in the outermost loop in which all it depends on is
-known.
+"""Values of a nest's phases, each emitted in the outermost loop where its operands are known.
 
-The loops are `loops`' business; what is asked here is where a view is, which values a scope is
-the first to know, under which conditions, and where what phases keep for others lies.
+It determines the offset of a view, the values first known in a scope and the conditions they need,
+and the layout of buffers between phases. `loops` lowers the loops.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from dmlc.source import InternalError
 
 
 class Values:
-    """The values of the phases of one nest."""
+    """Emitter of the values of a nest's phases."""
 
     def __init__(self, nest: Nest, frame: Frame, streaming: Streaming) -> None:
         self._nest = nest
@@ -50,24 +49,24 @@ class Values:
         self._streaming = streaming
         self._named = {buffer.name: buffer for buffer in nest.buffers}
         self.arrays: dict[Buffer, str] = {}
-        """The name of each buffer's array."""
+        """Name of each buffer's array."""
         self.counts: dict[Dim, k.Expression] = {}
-        """The step that a loop around is at, of those whose steps have rows in buffers."""
+        """Iteration of each enclosing loop that has a row in a buffer per iteration."""
         numbers = range(len(nest.phases))
         loops = [(n, list_phases(n)) for n in walk(nest.body) if isinstance(n, Loop)]
         self.terms = [
             _find_terms(nest, number, [loop for loop, phases in loops if number in phases])
             for number in numbers
         ]
-        """For each phase and view the dimensions it moves along, each with its stride."""
+        """Strides of each view of each phase, by dimension."""
         self._paths = [_find_path(nest.body, number) for number in numbers]
         self._levels = [_find_levels(nest.dims[n], self._paths[n]) for n in numbers]
         self.serial = {n.phase for n in walk(nest.body) if isinstance(n, Reduce) and n.serial}
-        """The phases that reduce their points in order."""
+        """Phases that reduce their points sequentially."""
         self._emitters = [self.make_emitter(number, None) for number in numbers]
 
     def make_buffers(self) -> None:
-        """Makes the arrays of what phases keep for others."""
+        """Makes the arrays for values that phases store for others."""
         for buffer in self._nest.buffers:
             self._make_buffer(buffer)
 
@@ -84,7 +83,7 @@ class Values:
         vectors += [part for dim in vectors for part, _ in dim.parts[-1:]]
         tests, values = self.tests(number), find_levels(elements, depth)
         if tests:
-            # Reads that a guard protects come after all of its conditions.
+            # Loads protected by a guard come after all of its conditions.
             innermost = sum(isinstance(n, Loop) for n in path)
             outside = next(i for i, n in enumerate(path) if isinstance(n, Reduce))
             around = sum(isinstance(n, Loop) for n in path[:outside])
@@ -105,8 +104,8 @@ class Values:
         )
 
     def tests(self, number: int) -> bool:
-        """Whether the guard of a phase's reductions is tested before what it protects is read;
-        otherwise it chooses what a point adds, as in vectors along the points."""
+        """Whether the guard of a phase's reductions is tested before the loads that it protects;
+        otherwise it selects the added value, as in vectors along the points."""
         phase = self._nest.phases[number]
         if phase.has_several_guards:
             return False
@@ -116,13 +115,12 @@ class Values:
         return phase.tests_guard and not vectors
 
     def position(self, number: int, scope: Scope, *, partly: bool = False) -> Position:
-        """Where views of a phase are; `partly` where not all dimensions are settled yet that they
-        move along."""
+        """Offsets of a phase's views; `partly` if some of their dimensions are not fixed yet."""
         terms, progress = self.terms[number], scope.progress(number)
 
         def position(view: View) -> k.Expression:
             buffer = self._named.get(view.tensor)
-            # One that is linear is read wherever strides say.
+            # A linear view is read at the offset of its strides.
             if view.local and not (buffer is not None and buffer.linear):
                 own = buffer is None or buffer.dim is self._nest.block
                 return scope.output if own or buffer is None else scope.known[buffer.dim]
@@ -139,8 +137,8 @@ class Values:
         return scope.progress(number).emitter or self._emitters[number]
 
     def open(self, number: int, scope: Scope, within: Inside) -> list[k.Statement]:
-        """The values of a phase that are known by now and not written yet, and what is inside:
-        under the conditions that are known by now, too."""
+        """Emits the values of a phase that are known now and not emitted yet, and the body, under
+        the conditions that are known now."""
         progress = scope.progress(number)
         level = progress.opened + 1
         if level > scope.depth:
@@ -158,7 +156,7 @@ class Values:
         scope: Scope,
         write: Callable[[Sequence[Node], Scope], list[k.Statement]],
     ) -> list[k.Statement]:
-        """What is inside a node, where the value of a phase holds."""
+        """Body of a node, under the condition given by a phase's value."""
         number = node.phase
         ((_, root),) = self._nest.phases[number].elements.results
         tiled = (dim.within for dim in self._nest.dims[number] if dim.within is not None)
@@ -168,10 +166,10 @@ class Values:
             condition = self.emitter(number, inner).value(root)
             return [k.If(condition, tuple(write(node.body, scope)))]
 
-        return self.open(number, dataclasses.replace(scope.settle(starts), lanes=1), within)
+        return self.open(number, dataclasses.replace(scope.fix(starts), lanes=1), within)
 
     def _open_streams(self, number: int, scope: Scope, within: Inside) -> list[k.Statement]:
-        """Settles which results pass the caches by, once."""
+        """Determines once which results bypass the caches."""
         if number not in self._nest.streams or scope.progress(number).streams is not None:
             return within(scope)
         body: list[k.Statement] = []
@@ -189,8 +187,8 @@ class Values:
         conditions: Sequence[int],
         within: Callable[[], list[k.Statement]],
     ) -> list[k.Statement]:
-        """The values of a scope and what is inside, where some conditions hold. Each comes right
-        after the values it needs, and before all others; it is the same in all lanes."""
+        """Values of a scope and the body, under conditions that are uniform over lanes. Each
+        condition is tested right after the values it needs."""
         emitter, position = self.emitter(number, scope), self.position(number, scope)
         lanes = scope.lanes if level >= self._vector_level(number) else 1
         if not conditions:
@@ -208,14 +206,14 @@ class Values:
                 return [*before, k.If(condition, tuple(then))]
 
     def _vector_level(self, number: int) -> int:
-        """The scope of a phase's loop in vectors."""
+        """Scope of a phase's vectorized loop."""
         loops = [n for n in self._paths[number] if isinstance(n, Loop)]
         own = sum(isinstance(n, Loop) for n in _part_filling(self._paths[number]))
         wide = (i + 1 for i, n in enumerate(loops) if n.kind is Kind.VECTOR)
         return next((level for level in wide if level > len(loops) - own), len(loops) + 1)
 
     def _make_buffer(self, buffer: Buffer) -> None:
-        """The array of what phases make for others."""
+        """Makes the array of a buffer."""
         taken = self._frame.names.take(buffer.wanted)
         array = k.Array(taken, buffer.dtype, buffer.size, buffer.shared)
         self._frame.arrays.append(array)
@@ -228,21 +226,21 @@ class Values:
         self._frame.local[buffer.name] = read
 
     def _place(self, buffer: Buffer, place: k.Expression) -> k.Expression:
-        """Where in its array an element of a buffer's row is."""
+        """Offset of an element of a buffer's row in its array."""
         return add(self.offset(buffer), place, index(buffer.front))
 
     def offset(self, buffer: Buffer) -> k.Expression:
         row = index(0) if buffer.rows is None else self.counts.get(buffer.rows, index(0))
         return multiply(row, buffer.pitch)
 
-    def put(self, into: Into, value: k.Expression, scope: Scope) -> k.Statement:
-        """Puts a value into a buffer."""
+    def store_value(self, into: Into, value: k.Expression, scope: Scope) -> k.Statement:
+        """Stores a value to a buffer."""
         point = scope.output if into.dim is self._nest.block else scope.known[into.dim]
         place = add(multiply(point, into.step), index(into.offset))
         return k.StoreLocal(self.arrays[into.buffer], self._place(into.buffer, place), value)
 
-    def put_tile(self, into: Into, value: k.Expression, scope: Scope) -> list[k.Statement]:
-        """Puts a point of a tile, or as many as there are lanes, into a buffer."""
+    def store_tile(self, into: Into, value: k.Expression, scope: Scope) -> list[k.Statement]:
+        """Stores a point of a tile, or a vector of points, to a buffer."""
         origins, places, body = scope.origins or {}, list[k.Expression](), list[k.Statement]()
         for dim, step in into.tile:
             start, point = origins[dim], scope.known[dim]
@@ -264,7 +262,7 @@ class Values:
 
 
 def _find_path(nodes: Sequence[Node], number: int) -> tuple[Node, ...]:
-    """The nodes around a phase's point, outermost first."""
+    """Nodes around a phase's point, outermost first."""
     for node in nodes:
         if isinstance(node, Point | Where) and node.phase == number:
             return (node,)
@@ -275,44 +273,44 @@ def _find_path(nodes: Sequence[Node], number: int) -> tuple[Node, ...]:
 
 
 def _part_filling(path: Sequence[Node]) -> Sequence[Node]:
-    """The part of a path from where it fills tiles, which is no part of vectors around. Neither is
-    what a condition is of."""
+    """Part of a path that does not belong to enclosing vectors: from the node that fills tiles on,
+    or the node of a condition."""
     point = path[-1]
     tile = {d for i in point.into for d, _ in i.tile} if isinstance(point, Point) else set[Dim]()
     wide = [n.dim in tile for n in path if isinstance(n, Loop) and n.kind is Kind.VECTOR]
-    # Work items put what they have in vectors as it is.
+    # Work items store their vectors whole.
     inside = [p for p, node in enumerate(path) if isinstance(node, Stage) and not any(wide)]
     inside += [len(path) - 1] * any(isinstance(node, Where) for node in path[-1:])
     return path[inside[-1] :] if inside else path
 
 
 def _find_levels(dims: Sequence[Dim], path: Sequence[Node]) -> dict[Dim, int]:
-    """How many loops are around where a point of each dimension is settled."""
+    """Number of enclosing loops in which the index along each dimension is fixed."""
     levels = dict.fromkeys(dims, 0)
 
-    def settle(dim: Dim, level: int) -> None:
+    def fix(dim: Dim, level: int) -> None:
         levels[dim] = max(level, levels.get(dim, 0))
         for part, _ in dim.parts:
-            settle(part, level)
+            fix(part, level)
         if dim.within is not None:
-            settle(dim.within, level)
+            fix(dim.within, level)
 
     around = 0
     for node in path:
         if isinstance(node, Loop):
             around += 1
-            settle(node.dim, around)
+            fix(node.dim, around)
         elif isinstance(node, Turns):
-            settle(node.turn, around)
+            fix(node.turn, around)
     return levels
 
 
 def _find_terms(
     nest: Nest, number: int, loops: Sequence[Loop]
 ) -> dict[View, tuple[tuple[Dim, Measure], ...]]:
-    """For each view of a phase the dimensions it moves along, each with its stride; the phase's
-    points are in the `loops`. Along merged dimensions that it walks as one it moves along these,
-    and in a shared tile along those of the tile."""
+    """Strides of each view of a phase by dimension; the phase's points are in `loops`. A merged
+    dimension with a single stride is one term; in a shared tile, the dimensions are those of the
+    tile."""
     phase, dims = nest.phases[number], nest.dims[number]
     walked = dict.fromkeys(dim for n in loops for dim in (n.dim, n.dim.within) if dim is not None)
     merged = [dim for dim in walked if len(dim.parts) > 1]

@@ -1,11 +1,9 @@
-"""Kernels of sizes that are left open in versions: each is right for all sizes, and has the
-schedule that suits some. A host runs the one whose sizes it has, for the formulas of the others'
-groups come to none.
+"""Versions of kernels for open sizes: each is correct for all sizes, and scheduled for some. A host
+runs the version for its sizes, as the group-count formulas of the others give 0.
 
-What a version suits is how many outputs a reduction has, and how many points each: a few outputs of
-many points are cut into pieces, a few of less are reduced by one large group each, and so on. Which
-versions there are depends on what is left open and on the profile alone, and versions of one
-schedule are one.
+Versions differ in the assumed number of outputs, and of points per output: few outputs of many
+points are reduced in chunks, few of fewer points by one large group each, and so on. The versions
+depend on the open sizes and the profile alone; versions with equal schedules are merged.
 """
 
 from __future__ import annotations
@@ -49,23 +47,24 @@ from dmlc.transform.passes import Pass
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Typical:
-    """What sizes are taken for."""
+    """Assumed sizes of a class."""
 
     points: int
     outputs: int
     odd: int | None = None
-    """What points are taken for where they are no multiple of `VECTOR`; None where that is not told
-    apart."""
+    """Assumed number of points for those that are no multiple of `VECTOR`; None if these are not
+    distinguished."""
     most: int | None = None
-    """The most points that there are where they are a multiple, and a work item holds what it
-    reads of them; None where it reads again."""
+    """Largest number of points that are a multiple of it, if a work item keeps its elements in
+    registers; None if it reads them again."""
 
 
 _Table: TypeAlias = tuple[tuple[int | None, tuple[tuple[int | None, _Typical], ...]], ...]
-"""Points, each as less than a number; and with it, outputs alike, and what both are taken for."""
+"""Classes of the number of points, each by an exclusive upper bound (None: unbounded); in each,
+classes of outputs, with the assumed sizes."""
 
 _MIDDLE, _LONG = 4097, (1 << 20) + 1
-"""What many points are taken for. It is odd, so that nothing is taken to begin where vectors do."""
+"""Assumed values of large numbers of points; odd, so that no vector is assumed to be aligned."""
 _FEW, _MANY = _Typical(_MIDDLE, 65, _MIDDLE), _Typical(_MIDDLE, 4097, 129)
 _REDUCED: _Table = (
     (2, ((None, _Typical(1, 4097)),)),
@@ -83,15 +82,16 @@ _REDUCED: _Table = (
         ),
     ),
 )
-"""Reductions on a GPU. `python -m benchmarks.open_sizes` has what each row comes to."""
+"""Reductions on a GPU. `python -m benchmarks.open_sizes` measures each row."""
 _HELD = 1025, 4097
-"""Where classes of points end that a group's work items hold, a vector each, if several passes read
-them along one size."""
+"""Bounds of the classes of points that a group's work items keep in registers, a vector each, if
+several passes read them along one dimension."""
 _REDUCED_SERIALLY: _Table = (
     (1 << 16, ((None, _Typical(_MIDDLE, 4097)),)),
     (None, ((None, _Typical(_LONG, 4097)),)),
 )
-"""Reductions on a CPU. Its few work items are worth no more launches where outputs may be many."""
+"""Reductions on a CPU. With few work items, more launches do not pay if there may be many
+outputs."""
 _ROWS = _Typical(4096, 4, 4096)
 _SCANNED: _Table = (
     (2, ((None, _Typical(1, 4097)),)),
@@ -100,7 +100,7 @@ _SCANNED: _Table = (
     ((1 << 14) + 1, ((257, _Typical(4096, 4, 1 << 14)), (None, _ROWS))),
     (None, ((257, _Typical(1 << 17, 4, 1 << 14)), (None, _ROWS))),
 )
-"""Scans of rows, which lie one after the other."""
+"""Scans of contiguous rows."""
 _ACROSS = _Typical(4096, 1 << 17)
 _SCANNED_ACROSS: _Table = (
     (2, ((None, _Typical(1, 4097)),)),
@@ -109,28 +109,27 @@ _SCANNED_ACROSS: _Table = (
     (1 << 15, ((2049, _Typical(4096, 32)), (None, _ACROSS))),
     (None, ((2, _Typical(1 << 14, 1)), (2049, _Typical(1 << 17, 32)), (None, _ACROSS))),
 )
-"""Scans of rows that lie side by side, a group taking some of them."""
+"""Scans of interleaved rows, of which a group processes several."""
 _SCANNED_SERIALLY: _Table = (
     (_MIDDLE, ((16, _Typical(4096, 2)), (None, _Typical(4096, 4097)))),
     (None, ((16, _Typical(_LONG, 2)), (None, _Typical(_LONG, 4097)))),
 )
-"""Scans on a CPU: few rows are cut into pieces, and each of many is one work item's."""
+"""Scans on a CPU: few rows are cut into chunks, and each of many rows is one work item's."""
 _BESIDE = 4096
-"""Rows that lie side by side, at most; more are behind these."""
+"""Largest number of interleaved rows; further ones are outer rows."""
 _SKINNY = MOST + 1
-"""Rows, or columns, of a product that are not a few."""
+"""Smallest number of rows, or columns, of a product that is not skinny."""
 _SHALLOW, _DEEP = 768, 1 << 14
-"""Products in each sum of which there are no pieces, and of which there are always so many. Between
-them pieces have one length, and follow from the size."""
+"""Depths of products below which there are no chunks, and from which their number is fixed. Between
+them, chunks have a fixed length."""
 _TILES = ((1 << 16, 1 << 14), (1 << 19, 1 << 18), (1 << 22, 1 << 20), (None, 1 << 24))
-"""Outputs of a product without pieces, each as less than a number, and what they are taken for."""
+"""Classes of outputs of a product without chunks, with the assumed number of outputs."""
 _IN_PIECES = ((1 << 17, 1 << 14), (1 << 20, 1 << 18))
 _IN_DEEP_PIECES = ((1 << 13, 1 << 12), (1 << 17, 1 << 15), (1 << 20, 1 << 18))
-"""The same of one with pieces; more outputs have none."""
+"""Classes of outputs of a product with chunks; larger ones have none."""
 
 Lower: TypeAlias = Callable[[ir.Function, Group, Profile, Sections], tuple[k.Kernel, ...]]
-"""Makes the kernels that suit sizes as a profile takes them, of a function and one of its groups;
-sections have schedules for some."""
+"""Lowers a group of a function for a profile's assumed sizes, with user schedules."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -139,13 +138,13 @@ class _Case:
 
     taken: Taken = ()
     given: tuple[tuple[str, Measure], ...] = ()
-    """What symbols come to in this case: 1, or a multiple of `VECTOR`. A vector begins wherever
-    such a multiple ends."""
+    """Values of symbols in this case: 1, or a multiple of `VECTOR`, so that rows of that size are
+    aligned to vectors."""
     bounds: Taken = ()
-    """What symbols are at most in this case."""
+    """Upper bounds of symbols in this case."""
 
     def take(self, size: Measure, many: int) -> _Case:
-        """The case with a size taken for so many, as far as its symbols are not."""
+        """Case that assumes a value for a size, by its symbols that have none yet."""
         known = dict(self.taken)
         symbols = [s for s in list_measured(size) if s not in known]
         if not symbols:
@@ -155,13 +154,13 @@ class _Case:
         return dataclasses.replace(self, taken=(*self.taken, *((s, each) for s in symbols)))
 
     def give_one(self, size: Measure) -> _Case:
-        """The case of a size that is 1. A product is 1 where all its symbols are."""
+        """Case in which a size is 1; a product is 1 if all its symbols are."""
         (symbols, number), *others = size.terms if isinstance(size, Size) else [((), 0)]
         is_product = number == 1 and not others and all(s.isidentifier() for s in symbols)
         return functools.reduce(lambda c, s: c.give(s, 1), symbols if is_product else (), self)
 
     def give(self, symbol: str, size: Measure) -> _Case:
-        """The case with what a symbol comes to, unless it is known."""
+        """Case with a value for a symbol, unless it has one."""
         if symbol in dict(self.given):
             return self
         return dataclasses.replace(self, given=(*self.given, (symbol, size)))
@@ -169,7 +168,7 @@ class _Case:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Fork:
-    """Sizes of which a comparison holds, and others."""
+    """Decision by a comparison of a size."""
 
     of: Measure
     comparison: str
@@ -190,16 +189,16 @@ def lower_versions(
     lower: Lower,
     own: Sections,
 ) -> tuple[k.Kernel, ...]:
-    """The kernels of a group: all versions one after the other. Those after the first have numbers
-    in sections of `own`: `kernel Y.2`."""
+    """Kernels of a group, all versions in order. In sections of `own`, versions after the first are
+    numbered: `kernel Y.2`."""
     tree = _plan(function, group, profile, limits)
     versions: list[tuple[k.Kernel, ...]] = []
     texts: list[str] = []
     chosen: dict[_Case, int] = {}
-    # The first version is that of sections without a number: not one of a size that is 1.
+    # Sections without a number apply to the first version, which must not be one for size 1.
     cases = sorted(dict.fromkeys(_list_cases(tree)), key=_is_of_one)
     for case in cases:
-        # Which versions there are, schedules of a person's own do not change.
+        # User schedules do not affect the choice of versions.
         own_profile = dataclasses.replace(profile, taken=case.taken, bounds=case.bounds)
         make = functools.partial(lower, *_assume(function, group, case), own_profile)
         made = make(NONE)
@@ -227,7 +226,7 @@ def lower_versions(
 
 
 def _assume(function: ir.Function, group: Group, case: _Case) -> tuple[ir.Function, Group]:
-    """The function and the group with sizes as a case has them."""
+    """Function and group with the sizes of a case."""
     for symbol, by in case.given:
         function = replace_size(function, symbol, by)
         parallel, *inner = (
@@ -239,13 +238,13 @@ def _assume(function: ir.Function, group: Group, case: _Case) -> tuple[ir.Functi
             group, parallel=tuple(e for e in parallel if e != 1), passes=tuple(passes)
         )
         if find_group_prefix(function, group) is None:
-            # Rows of one element are not scanned.
+            # Rows of one element need no scan.
             group = dataclasses.replace(group, ranks=None)
     return function, group
 
 
 def _drop_ones(each: Pass, parallel: tuple[ir.Extent, ...], inner: tuple[ir.Extent, ...]) -> Pass:
-    """A pass of these dimensions without those of one element."""
+    """Pass over these dimensions without those of size 1."""
     kept = [number for number, extent in enumerate((*parallel, *inner)) if extent != 1]
     places = {number: place for place, number in enumerate(kept)}
     members = tuple(
@@ -256,7 +255,7 @@ def _drop_ones(each: Pass, parallel: tuple[ir.Extent, ...], inner: tuple[ir.Exte
 
 
 def _has_same_nests(some: Sequence[k.Kernel], others: Sequence[k.Kernel]) -> bool:
-    """Whether kernels do the same with vectors of as many lanes."""
+    """Whether kernels have equal schedules and vector loads."""
     return [_outline(kernel) for kernel in some] == [_outline(kernel) for kernel in others]
 
 
@@ -267,14 +266,14 @@ def _outline(kernel: k.Kernel) -> tuple[object, ...]:
 
 
 def _guard(kernel: k.Kernel, tree: _Tree, chosen: dict[_Case, int], number: int) -> k.Kernel:
-    """The kernel of a version, which has no groups where another one is chosen."""
+    """Kernel of a version, with 0 groups for sizes of another version."""
 
     def choose(size: int | str, otherwise: int, at: _Tree) -> int | str:
         if not isinstance(at, _Fork):
             return size if chosen[at] == number else otherwise
         first, second = (choose(size, otherwise, each) for each in (at.first, at.second))
         larger = at.second
-        # What is less than one number is less than the next, too.
+        # A size below one bound is also below the next.
         again = larger.first if isinstance(larger, _Fork) and _reaches(larger, at) else None
         if again is not None and choose(size, otherwise, again) == first:
             return second
@@ -289,7 +288,7 @@ def _guard(kernel: k.Kernel, tree: _Tree, chosen: dict[_Case, int], number: int)
 
 
 def _reaches(larger: _Fork, at: _Fork) -> bool:
-    """Whether all that is below the bound of a fork is below that of another one."""
+    """Whether a fork's range below its bound is within that of another fork."""
     ours, theirs = at.bound, larger.bound
     if not isinstance(ours, int) or not isinstance(theirs, int):
         return False
@@ -297,7 +296,7 @@ def _reaches(larger: _Fork, at: _Fork) -> bool:
 
 
 def _list_cases(tree: _Tree) -> Iterator[_Case]:
-    """The cases of a tree; those of any sizes before those of multiples."""
+    """Cases of a tree, those for any size before those for multiples."""
     if isinstance(tree, _Fork):
         sides = (tree.first, tree.second)
         for side in reversed(sides) if tree.comparison == "==" else sides:
@@ -311,14 +310,14 @@ def _is_of_one(case: _Case) -> bool:
 
 
 def _plan(function: ir.Function, group: Group, profile: Profile, limits: Limits) -> _Tree:
-    """The sizes that are told apart."""
+    """Decision tree of the cases."""
     prefix = find_group_prefix(function, group)
     if prefix is not None:
         rows, length, inner = map(multiply, prefix.part_extents())
         on_gpu = _SCANNED if inner == 1 else _SCANNED_ACROSS
         table, beside = (on_gpu, str(length)) if profile.lanes == 1 else (_SCANNED_SERIALLY, "")
         if isinstance(rows * inner, int):
-            # A known number of rows are not worth a version where each has one element.
+            # A known number of rows of one element each is not worth a version.
             table = tuple((bound, classes) for bound, classes in table if bound != 2)
         return _look_up(table, length, rows * inner, (inner, rows), beside)
     reduced = [each.inner for each in group.passes if each.reduces]
@@ -344,7 +343,8 @@ def _plan(function: ir.Function, group: Group, profile: Profile, limits: Limits)
 
 
 def _hold(limits: Limits) -> _Table:
-    """Reductions on a GPU whose groups hold the points of an output that they read again."""
+    """Table of reductions on a GPU whose groups keep the points of an output in registers, as they
+    read them again."""
     most = 0 if limits.vector_lanes == 1 else limits.group_size * VECTOR
     held = (
         (bound, tuple((o, dataclasses.replace(t, most=bound - 1)) for o, t in _REDUCED[3][1]))
@@ -356,8 +356,8 @@ def _hold(limits: Limits) -> _Table:
 def _look_up(
     table: _Table, points: Measure, outputs: Measure, parts: Sequence[Measure], symbol: str
 ) -> _Tree:
-    """The sizes that a table tells apart. Outputs are the product of some parts, of which the first
-    has `_BESIDE` at most; `symbol` is the size along which points lie side by side."""
+    """Decision tree by a table. `outputs` is the product of `parts`, of which the first is at most
+    `_BESIDE`; `symbol` is the size of the contiguous dimension of points."""
 
     def divide(number: int) -> _Tree:
         classes = table[number][1]
@@ -378,7 +378,7 @@ def _look_up(
             most = left if part is parts[-1] else min(left, _BESIDE)
             case = case.take(part, most)
             left = max(1, left // max(1, estimate(part, case.taken)))
-        # Less than 2 are told apart where one is taken for 1.
+        # Classes for a size of 1 have a bound of 2.
         case = case.give_one(points) if many == 1 else case
         return case.give_one(outputs) if each == 1 else case
 
@@ -386,14 +386,14 @@ def _look_up(
 
 
 def _plan_product(product: Contraction, last: str) -> _Tree:
-    """The sizes that are told apart of a product for tiles of a GPU. `last` is the extent along
-    which its results lie side by side."""
+    """Decision tree of a product's tiles on a GPU. `last` is the extent of the results' contiguous
+    dimension."""
     rows, columns, batches, depth = product.extents
     outputs, bounds = multiply((rows, columns, batches)), (_SKINNY, None)
 
     def take(case: _Case, many: int) -> _Case:
-        """The case of so many outputs, with sides as long as each other that are left open: however
-        many symbols one is the product of."""
+        """Case of `many` outputs, with open sides of equal length, whatever the number of their
+        symbols."""
         sides = (rows, columns, batches)
         for side in sides:
             known = dict(case.taken)
@@ -431,7 +431,7 @@ def _plan_product(product: Contraction, last: str) -> _Tree:
                 return take(_ANY, classes[number][1]).take(depth, deep)
             bound, many = whole[number - len(classes)]
             case = take(_ANY, many).take(depth, 256)
-            # Storing results takes as long as few products do.
+            # With few products, storing the results dominates.
             return case if bound is not None else _part_fours(last, case, case)
 
         return _divide(outputs, [bound for bound, _ in (*classes, *whole)], make)
@@ -442,7 +442,7 @@ def _plan_product(product: Contraction, last: str) -> _Tree:
         return _divide(columns, bounds, lambda n: share_out((few, n == 0)))
 
     tree = _divide(rows, bounds, lambda n: pair(n == 0))
-    # Where one side is known, a single row of the other is no product.
+    # If one side is known, a single row of the other is a reduction, no product.
     for side, other in ((rows, columns), (columns, rows)):
         if isinstance(side, Size) and isinstance(other, int):
             tree = _Fork(side, "<", 2, _ANY.give_one(side).take(depth, 4096), tree)
@@ -450,7 +450,7 @@ def _plan_product(product: Contraction, last: str) -> _Tree:
 
 
 def _part_fours(symbol: str, fours: _Case, others: _Case) -> _Tree:
-    """The cases of multiples of a size that is a symbol, and of other sizes."""
+    """Cases for multiples of `VECTOR` of a symbol, and for other sizes."""
     if not symbol.isidentifier():
         return fours
     size = Size.of(symbol)
@@ -459,7 +459,7 @@ def _part_fours(symbol: str, fours: _Case, others: _Case) -> _Tree:
 
 
 def _find_product(function: ir.Function, group: Group, profile: Profile) -> Contraction | None:
-    """The product of matrices that a group is, for tiles of a GPU."""
+    """Matrix product that a group is, for tiles on a GPU; None if it is none."""
     if profile.lanes > 1 or len(group.passes) > 2:
         return None
     try:
@@ -470,7 +470,7 @@ def _find_product(function: ir.Function, group: Group, profile: Profile) -> Cont
 
 
 def _divide(size: Measure, bounds: Sequence[int | None], make: Callable[[int], _Tree]) -> _Tree:
-    """What there is for each class of a size, by the number of the first bound that it is below."""
+    """Decision tree by the class of a size: `make` gets the number of the first bound above it."""
     if isinstance(size, int):
         return make(next(n for n, bound in enumerate(bounds) if bound is None or size < bound))
     tree = make(len(bounds) - 1)

@@ -355,14 +355,15 @@ class Arithmetic:
     # Reductions -------------------------------------------------------------------------------
 
     def identity(self, combiner: str, dtype: DataType) -> Value:
-        """What no points come to."""
+        """Identity of a reduction: its result if no point takes part."""
         number = combiner_identity(combiner, dtype)
         return self.literal(Constant(dtype, number))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Floats(Domain[Value]):
-    """Values of formulas are floats, and what compares them."""
+    """Evaluation domain of scalar formulas: FLOAT32 values of an ONNX graph, and their
+    comparisons."""
 
     arithmetic: Arithmetic
 

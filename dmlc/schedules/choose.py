@@ -1,7 +1,7 @@
-"""Chooses the nest of a kernel, and how a group's points are shared out among work items and
-kernels: by sizes and a profile alone, so that results have the same bits whatever runs in parallel.
+"""Choice of a kernel's nest, and of how a group's points are distributed over work items and
+kernels: by sizes and a profile alone, so that results are bit-identical whatever runs in parallel.
 
-What suits each kind of device, `cpu` and `gpu` say. Nothing else asks which one it is.
+`cpu` and `gpu` have the rules of each kind of device. Only this module asks which kind it is.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ from dmlc.schedules.tiles import choose_shape, choose_tiles, limit_shape
 from dmlc.source import InternalError
 
 _PIECES = {True: 8, False: 4}
-"""Groups of a reduction in pieces, by those that keep a device busy: a GPU, or a CPU."""
+"""Groups of a chunked reduction, as a multiple of those that keep a device busy: on a GPU, and on a
+CPU."""
 
 _LEAST_ROWS = {False: 6, True: 16}
-"""Rows of a contraction that is cut into tiles, at least, by whether it is for a GPU."""
+"""Smallest number of rows of a tiled contraction, by whether it is for a GPU."""
 _LEAST_COLUMNS = 16
 _FILL = 4
-"""Tiles of a contraction in pieces, by those that keep a CPU busy."""
+"""Tiles of a chunked contraction, as a multiple of those that keep a CPU busy."""
 _LEAST_DEPTH = 256
-"""Points of a piece of a contraction, at least."""
+"""Smallest number of points of a contraction's chunk."""
 _NEARLY = 4
-"""Work items that fill a GPU, by those that are enough in pieces along another axis."""
+"""Work items that fill a GPU, as a multiple of those that suffice for chunks along another axis."""
 _STRIPS = {True: 2048, False: 64}
-"""What the points of a piece are a multiple of where sizes are left open, by whether they lie side
-by side: what a group of a GPU reads before it adds the first. Less is left over for the end."""
+"""Number that divides the points of a chunk of open size, by whether they are contiguous: what a
+group of a GPU loads before it adds the first, so that less remains for the end."""
 _LEAST_PIECES = {False: 2, True: 3}
-"""Pieces of a contraction, at least, by whether it is for a GPU, where small tiles serve as well as
-two pieces, and a launch less."""
+"""Smallest number of a contraction's chunks, by whether it is for a GPU, where small tiles serve as
+well as two chunks, and save a launch."""
 
 
 def _is_gpu(p: Profile) -> bool:
@@ -50,7 +51,7 @@ def _is_gpu(p: Profile) -> bool:
 
 
 def find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
-    """The contraction that some phases are, where it is worth tiles."""
+    """Contraction of some phases, if it is worth tiles."""
     found = find_contraction(part_axes(phases))
     if found is None or (_is_gpu(p) and skinny.find_shape(found.settle(p.taken)) is not None):
         return found
@@ -68,9 +69,9 @@ def choose(
     serial: bool,
     count: k.Scalar | None,
 ) -> Nest:
-    """The nest of some phases: element-wise work, whose number of elements is an argument where
-    `count` stands for it, or reductions, which work items make by themselves (`serial`) or
-    together. The first of the `RULES` that applies makes it."""
+    """Nest of some phases: element-wise work, with the number of elements as argument `count` if
+    that is given, or reductions, by single work items (`serial`) or by several together. The first
+    of the `RULES` that applies makes it."""
     work = Work(function, tuple(phases), p, limits, streaming, serial, count)
     for rule in RULES:
         nest = rule(work)
@@ -100,16 +101,16 @@ RULES: tuple[Callable[[Work], Nest | None], ...] = (
     gpu.choose,
     cpu.choose,
 )
-"""What chooses a nest, the first that applies: a rule gives None for what it is not for."""
+"""Rules in the order they are tried; each returns None if it does not apply."""
 
 
 def arrange(
     function: ir.Function, collect: Callable[[bool], tuple[Phase, ...]], p: Profile
 ) -> tuple[tuple[Phase, ...], bool]:
-    """The phases that are collected in the order of memory, or as they are written where that is
-    asked for; and whether work items reduce outputs of their own, one after the other. That suits a
-    reduction, and what derives from it output by output, that depend on positions, as long as there
-    are outputs enough to share out; elsewhere work items share what they reduce."""
+    """Phases in memory order, or as written, from `collect`; and whether each work item reduces
+    its own outputs sequentially. That suits a reduction that depends on indices, with its
+    point-wise derived stages, if there are enough outputs to distribute; otherwise work items
+    share outputs."""
     phases = collect(False)
     if any(phase.space.is_open for phase in phases) or find_product(phases, p) is not None:
         return phases, False
@@ -123,7 +124,7 @@ def arrange(
 
 
 def suits_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> bool:
-    """Whether work items reduce outputs of their own though nothing depends on positions."""
+    """Whether each work item reduces its own outputs although nothing depends on indices."""
     return not _is_gpu(p) and cpu.reduces_small_windows(function, phases, p)
 
 
@@ -132,8 +133,7 @@ def _count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
 
 
 def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
-    """Whether one kernel has enough groups to share out, or so little work for each that more
-    would not pay."""
+    """Whether one kernel has enough groups, or so little work for each that more would not pay."""
     product = _find_product(phases, p)
     if product is not None:
         return _count_pieces(product, p) < 2
@@ -141,13 +141,13 @@ def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
     outputs = math.prod(phases[0].space.parallel_sizes)
     most = max(p.space.inner_count for p in phases)
     groups = _count_groups(phases, p, limits)
-    # What a reduction stores as well takes its time, wherever it is stored.
+    # Stages that a reduction also stores take time wherever they are stored.
     little = p.piece if phases[0].elements.results else 2 * p.piece
     return groups >= p.groups or outputs * most <= little * groups
 
 
 def _find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
-    """The contraction that is cut into tiles, with numbers for sizes known at run time only."""
+    """Contraction to be tiled, with numbers for open sizes."""
     if not _is_gpu(p) and any(phase.space.is_open for phase in phases):
         return None
     found = find_product(phases, p)
@@ -155,9 +155,9 @@ def _find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
 
 
 def _count_pieces(product: Contraction, p: Profile) -> int:
-    """The pieces that the points of a contraction are cut into, where it has too few tiles. Large
-    tiles and pieces read less than small tiles do, so that those are counted on a GPU. What the
-    pieces come to takes a fifth of the time of the products at the most, for each is deep."""
+    """Number of chunks of a contraction with too few tiles. On a GPU, small tiles are counted, as
+    large tiles in chunks read less than these. Combining the chunks takes a fifth of the products'
+    time at most, as each is deep."""
     shape = skinny.find_shape(product) if _is_gpu(p) else None
     if shape is not None:
         return skinny.count_pieces(product, shape, p)
@@ -171,8 +171,8 @@ def _count_pieces(product: Contraction, p: Profile) -> int:
 
 
 def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
-    """The call that cuts an inner axis of the first phase into pieces, the outermost one that is
-    long enough; None where one kernel does."""
+    """Call that cuts an inner axis of the first phase into chunks, the outermost one that is long
+    enough; None if one kernel suffices."""
     product, written = _find_product(phases, p), phases[0]
     phases = [phase.settle(p.taken) for phase in phases]
     space = phases[0].space
@@ -183,7 +183,7 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
         wanted = _count_pieces(product, p)
     long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
     if product is not None and _is_gpu(p) and long == [space.inner[-1]]:
-        # Points that lie side by side stay so, and are read in vectors, where pieces of others
+        # Contiguous points are not cut, so that they are read in vectors, if chunks of others
         # nearly fill a device.
         items = _NEARLY * limit_shape(product).count_items(product)
         full = -(-p.groups * p.group_size // items)
@@ -195,7 +195,7 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
         return None
     if not isinstance(written.space.extents[axis], int):
         return _cut_open(written, axis, size, pieces, product, p)
-    # Pieces of what lies side by side start on cache lines.
+    # Chunks of contiguous points start at cache lines.
     line = CACHE_LINE if axis == len(space.sizes) - 1 else 1
     length = -(-size // pieces)
     if _is_gpu(p):
@@ -208,8 +208,8 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
 def _cut_open(
     written: Phase, axis: int, size: int, pieces: int, product: Contraction | None, p: Profile
 ) -> Call:
-    """The call that cuts an axis whose size is left open, and taken for a number. A product has as
-    many pieces as it has points for, where these are fewer than would fill a device."""
+    """Call that cuts an axis of open size, given its assumed size. A product has only as many
+    chunks as it has enough points for."""
     if product is not None and pieces * _LEAST_DEPTH > size // 2:
         return make_cut(written, axis, -(-size // pieces))
     if not _is_gpu(p) or len(written.space.inner) > 1:
@@ -219,13 +219,14 @@ def _cut_open(
 
 
 def takes_neighbours(phases: Sequence[Phase], p: Profile, *, alone: bool) -> bool:
-    """Whether one work item reduces windows of neighbouring outputs, which read much in common:
-    where work items reduce outputs of their own anyway (`alone`), or there are few points."""
+    """Whether one work item reduces windows of neighbouring outputs, which share loads: if each
+    work item reduces its own outputs anyway (`alone`), or there are few points."""
     few = not any(phase.space.is_open for phase in phases) and gpu.reduces_few(phases[0])
     return _is_gpu(p) and (alone or few)
 
 
 def combines_again(phases: Sequence[Phase], p: Profile) -> bool:
-    """Whether each work group combines the partial results of a reduction again that it applies: a
-    few reads more, and a launch less. What applies it is cut up alike, which takes known sizes."""
+    """Whether each work group recombines the partial results of a reduction that it uses: this
+    takes a few more loads, and saves a launch. It requires known sizes, as its users are cut
+    alike."""
     return _is_gpu(p)

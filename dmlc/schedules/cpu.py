@@ -1,10 +1,10 @@
 """Schedules for CPUs: long runs of elements in vectors, one run per work item.
 
-Folded points that lie side by side in memory are added up in vectors; where outputs do, vectors
-run across a block of outputs, whose accumulators are arrays. Short rows of many outputs are taken
-in blocks too, so that a work item reads on in memory. Floating-point accumulators are flushed into
-totals every few thousand points, for precision's sake. A pass that applies what was reduced runs
-over the outermost dimension backwards: what was read last is still in the caches.
+Reduced points that are contiguous in memory are summed in vectors; if the outputs are, vectors run
+across a block of outputs, with accumulators in arrays. Short rows of many outputs are blocked too,
+so that a work item reads contiguous memory. Float accumulators are flushed into totals every few
+thousand points, for precision. A pass that uses a reduction runs over the outermost dimension
+backwards, as the elements read last are still cached.
 """
 
 from __future__ import annotations
@@ -25,54 +25,55 @@ from dmlc.schedules.rule import Rule, Work
 from dmlc.schedules.streaming import CACHE_LINE
 
 _MANY_READS = 12
-"""Reads at computed places of one element, from which on work items have fewer elements."""
+"""Number of loads at computed indices per element from which work items have fewer elements."""
 
 _TILE = 256, 8
-"""The rows and columns of a tile. Tall, since each column of it lies on pages of its own, and
-opening one costs more than reading on; narrow enough for its lines to stay near. Of 16 shapes tried
-on matrices of 3072 by 4000 and 4096 by 4096, 1.4 to 3 times as quick as 64 by 16 or 16 by 16."""
+"""Rows and columns of a tile. It is tall, since each of its columns is on pages of its own, and
+opening a page costs more than reading on; and narrow enough for its cache lines to stay cached. Of
+16 shapes measured on matrices of 3072 by 4000 and 4096 by 4096, it is 1.4 to 3 times as fast as 64
+by 16 or 16 by 16."""
 
 _COLUMNS = 256
-"""Neighbouring outputs in a block, at most, where vectors run across them."""
+"""Largest number of adjacent outputs in a block with vectors across them."""
 _WIDE_COLUMNS = 4096
-"""The same, where the reduction stores as well: whole rows then stream, two in half the time
-that blocks of 256 take, and the states still fit the first cache."""
+"""The same if the reduction stores as well: whole rows then stream, two in half the time of blocks
+of 256, and the accumulators still fit in the L1 cache."""
 _COLUMN_STEP = 64
-"""Blocks of columns hold a multiple of these: whole cache lines, whatever the type."""
+"""Number that divides the columns of a block: whole cache lines, whatever the type."""
 _SHORT_ROW = 200
-"""A row of no more points than this is read together with its neighbours' rows."""
+"""Largest number of points of a row that is reduced together with neighbouring rows."""
 _ROWS = 16
-"""Neighbouring outputs in a block of short rows."""
+"""Adjacent outputs in a block of short rows."""
 
 _SHORTEST_ROW = 4
-"""Elements of a row that a vector across rows reduces sooner than one along it, at most."""
+"""Largest number of elements of a row that is reduced faster by a vector across rows than by one
+along it."""
 _SMALL_WINDOW = 64
-"""Points of so few rows, at most."""
+"""Largest number of points of such rows."""
 
 _BAND = 4
-"""Rows walked side by side, where vectors run across outputs: rows lie far apart in memory, and
-reads of several are under way at once."""
+"""Rows processed side by side, with vectors across outputs: rows are far apart in memory, and
+several loads are in flight at once."""
 _STREAMING_BAND = 2
-"""The same, where points are reduced and stored at once: of more streams, memory keeps up with
-fewer. Measured: bands of four take 2.5 times as long, single rows 1.2 times."""
+"""The same if points are reduced and stored at once, as memory sustains fewer such streams.
+Measured: bands of four take 2.5 times as long, single rows 1.2 times."""
 
 _FLUSH_ROW, _FLUSH_COLUMN = 4096, 1024
-"""Points after which accumulators are flushed: of a vector of lanes, and of one lane."""
+"""Points after which accumulators are flushed: with vectors along points, and across outputs."""
 
 _LEAST_ROW, _LARGEST_ROW = 2048, 65536
-"""Bytes of a row that is prefetched: no longer than stays cached until it is read. Measured: a
+"""Smallest and largest size in bytes of a row that is prefetched, and stays cached. Measured: a
 reduction of rows of 16-bit elements takes a quarter less time for it where caches hold the tensors;
 one of 32-bit elements waits for memory with it and without, and a pass that stores finds what it
 reads where the reduction before left it."""
 
 _MOST_INTERLEAVED = 8
-"""Outputs that a work item takes in turn, at most, reducing each beside what it does with the one
-before. The first is reduced, and the last done with, by itself."""
+"""Largest number of outputs that a work item processes in turn, overlapping each reduction with the
+rest of the previous one."""
 
 
 def choose(work: Work) -> Nest:
-    """The nest of element-wise work, or of reductions, which work items make output by output
-    (`serial`) or in vectors."""
+    """Nest of element-wise work; or of reductions, output by output (`serial`) or in vectors."""
     phase = work.phases[0]
     if work.count is not None:
         return _choose_run(work)
@@ -87,8 +88,8 @@ def choose(work: Work) -> Nest:
 
 
 def _share_reads(phase: Phase, p: Profile) -> Profile:
-    """The profile with fewer elements for a work item, where each takes many reads at computed
-    places: such as bisect wait for one another."""
+    """Profile with fewer elements per work item if each takes many dependent loads at computed
+    indices, as a bisection does."""
     reads = sum(isinstance(value, Gather) for value in phase.elements.values)
     if reads < _MANY_READS:
         return p
@@ -97,7 +98,7 @@ def _share_reads(phase: Phase, p: Profile) -> Profile:
 
 
 def _choose_run(work: Work) -> Nest:
-    """A work item computes `per_item` adjacent elements of packed tensors."""
+    """Nest in which a work item computes `per_item` contiguous elements of packed tensors."""
     rule, phase = work.begin(), work.phases[0]
     p = _share_reads(phase, work.profile)
     (element,) = rule.outer
@@ -108,8 +109,9 @@ def _choose_run(work: Work) -> Nest:
 
 
 def _choose_rows(work: Work) -> Nest:
-    """Constant loops over the inner dimensions; the outer ones are shared out, and so are rows
-    longer than a work item's share. Stores may pass the caches by where the tensors are large."""
+    """Nest with constant loops over the inner dimensions; the outer ones are distributed, and so
+    are rows longer than a work item's share. Stores may bypass the caches if the tensors are
+    large."""
     rule, (phase,) = work.begin(), work.phases
     p, large = _share_reads(phase, work.profile), work.streaming.is_large()
     crossing, sizes = _find_crossing_axis(phase), phase.space.sizes
@@ -133,7 +135,8 @@ def _choose_rows(work: Work) -> Nest:
 
 
 def _share_blocks(rule: Rule, loops: Sequence[str], most: int) -> int:
-    """Work groups take the steps of some loops, so many each at most. Gives how many they take."""
+    """Distributes the steps of some loops over work groups, at most `most` each. Returns how many
+    each takes."""
     block = rule.fuse(loops, "block")
     (blocks,) = (loop.dim.size for loop in chain(rule.nest.body)[:1])
     count = blocks if isinstance(blocks, int) else 0
@@ -147,8 +150,8 @@ def _share_blocks(rule: Rule, loops: Sequence[str], most: int) -> int:
 def _walk_row(
     rule: Rule, phase: Phase, row: str, p: Profile, *, aligned: bool, in_pieces: bool
 ) -> None:
-    """The innermost loop: in vectors whose reads lie apart, in vectors, one by one but stored in
-    vectors, or one by one."""
+    """The innermost loop: vectorized with non-contiguous reads, vectorized, scalar with vector
+    stores, or scalar."""
     last = len(phase.space.sizes) - 1
     lanes = _find_lanes(rule.function, phase, last, aligned=aligned)
     if lanes is not None and not (in_pieces and lanes.first):
@@ -162,9 +165,10 @@ def _walk_row(
 
 
 def _choose_tiles(rule: Rule, sizes: Sequence[int], rows: int, p: Profile) -> Nest:
-    """Operands that lie across the others in memory take a new cache line for every element of a
-    row. The lines of a tile's first row hold the elements of the rows below it: walking a tile to
-    its end before the next uses each line up while it is near. A work item takes strips of rows."""
+    """Nest in tiles, for operands transposed against the others, which need a new cache line for
+    every element of a row. The lines of a tile's first row contain the elements of its other rows:
+    processing a whole tile before the next uses each line while it is cached. A work item takes
+    strips of rows."""
     height, columns = _TILE
     last, width = len(sizes) - 1, max(columns, p.per_item // height)
     outer = [name for axis, name in enumerate(rule.outer) if axis not in (rows, last)]
@@ -183,8 +187,7 @@ def _choose_tiles(rule: Rule, sizes: Sequence[int], rows: int, p: Profile) -> Ne
 
 
 def _find_crossing_axis(phase: Phase) -> int | None:
-    """The dimension along which some operand is dense that takes a new line for each element of
-    the innermost one; None where there is no such operand."""
+    """Dimension along which a transposed operand is dense; None if there is no such operand."""
     last = len(phase.space.sizes) - 1
     best: tuple[int, int] | None = None
     for view, strides in phase.space.known_strides.items():
@@ -197,7 +200,7 @@ def _find_crossing_axis(phase: Phase) -> int | None:
 
 
 def _streams(phase: Phase) -> bool:
-    """Whether some results start whole cache lines apart in rows."""
+    """Whether some result's rows start at multiples of a cache line."""
     views = (v for v, _ in phase.elements.results)
     strides = phase.space.known_strides
     rows = ((v, strides[v]) for v in views)
@@ -210,9 +213,8 @@ def _streams(phase: Phase) -> bool:
 def _find_lanes(
     function: ir.Function, phase: Phase, axis: int, *, aligned: bool
 ) -> Vectorization | None:
-    """How places along the innermost axis are vectorized, where not all is contiguous, or
-    depends on where it is. Of floats that are read at even steps, compilers make vectors as
-    good."""
+    """Vectorization of the innermost axis, if not all is contiguous, or values depend on the index.
+    Float loads at constant strides are left to compilers."""
     small = any(view.dtype.bytes < 4 for view in phase.elements.buffers())
     if not phase.has_positions and (not small or phase.lies_together(axis)):
         return None
@@ -220,8 +222,8 @@ def _find_lanes(
 
 
 def _narrows(phase: Phase, axis: int) -> bool:
-    """Whether results that lie side by side along an axis are stored in 16 bits: converting them
-    one by one takes longer than most of what they are computed from."""
+    """Whether results that are contiguous along an axis are stored in 16 bits: converting them one
+    by one takes longer than most of their computation."""
     results = [view for view, _ in phase.elements.results]
     beside = all(phase.space.strides[view][axis] == 1 for view in results)
     return beside and any(view.dtype.is_storage_only for view in results)
@@ -231,13 +233,13 @@ def _narrows(phase: Phase, axis: int) -> bool:
 
 
 def _choose_serial(work: Work) -> Nest:
-    """A work item has a run of outputs, each of which it reduces by itself; neighbouring ones go
-    together where they can."""
+    """Nest in which a work item reduces a run of outputs one by one; adjacent ones in vectors if
+    possible."""
     rule, phases, p = work.begin(), work.phases, work.profile
     parallel = phases[0].space.parallel_sizes
     outputs, share = rule.outer[: len(parallel)], _share_outputs(phases, p)
     if _lies_across(phases, p):
-        # Work items take a stretch of the innermost axis at least, however long an output takes.
+        # A work item takes at least part of the innermost axis, however long an output takes.
         width = min(parallel[-1], max(share // p.lanes, 1) * p.lanes)
         run = share_columns(rule, outputs, width, p, share // width)
         return rule.finish(f"each computes {run * width:,} outputs")
@@ -251,8 +253,8 @@ def _choose_serial(work: Work) -> Nest:
 
 
 def share_columns(rule: Rule, outputs: Sequence[str], width: int, p: Profile, most: int) -> int:
-    """Work items take stretches of so many neighbouring outputs, in vectors: each lane reduces the
-    points of an output of its own, one after the other. Gives how many stretches they take."""
+    """Distributes runs of `width` adjacent outputs over work items, in vectors whose lanes reduce
+    an output each, sequentially. Returns how many runs each takes."""
     *outer, last = outputs
     part = rule.do("split", last, width, name="part")
     rule.do("vectorize", last, p.lanes, name="i")
@@ -260,8 +262,8 @@ def share_columns(rule: Rule, outputs: Sequence[str], width: int, p: Profile, mo
 
 
 def _choose_walk(work: Work) -> Nest:
-    """A work item has rows of a result, whose points say which element each belongs to: it sets the
-    elements, and goes through the points in their order."""
+    """Nest of a sequential scatter: a work item owns rows of the result, initializes their
+    elements, and visits their points in order."""
     rule, p, first = work.begin(), work.profile, work.phases[0]
     rows, run, last = rule.outer, 1, len(first.space.extents) - 1
     if last in first.space.inner and first.lies_together(last):
@@ -279,18 +281,18 @@ def _choose_walk(work: Work) -> Nest:
 def arrange(
     function: ir.Function, phases: tuple[Phase, ...], written: tuple[Phase, ...], p: Profile
 ) -> tuple[tuple[Phase, ...], bool]:
-    """Of phases that depend on positions those in the order of memory or those as they are
-    `written`, and whether work items reduce outputs of their own."""
+    """Phases that depend on indices, in memory order or as `written`, and whether each work item
+    reduces its own outputs."""
     first = phases[0]
     outputs = math.prod(first.space.parallel_sizes)
-    # More points than one group is worth, and too few outputs to share out.
+    # More points than one group should reduce, and too few outputs to distribute.
     has_few = outputs < p.groups and outputs * first.points > p.piece
     if first.space.inner_count <= _SMALL_WINDOW and not has_few:
         return written, True
     in_vectors = _goes_in_vectors(phases, p)
     if has_few:
         return phases if in_vectors else written, False
-    # What a guard leaves out may be most of the points: loops of an output's own skip it.
+    # A guard may exclude most of the points: loops of each output skip these.
     alone = not in_vectors or first.tests_guard
     if alone or _find_together(function, written, p) is not None:
         return written, True
@@ -298,8 +300,8 @@ def arrange(
 
 
 def reduces_small_windows(function: ir.Function, phases: Sequence[Phase], p: Profile) -> bool:
-    """Whether each output reduces a few short rows, shorter than a vector, and neighbours go
-    together: vectors along the rows would stay all but empty."""
+    """Whether each output reduces a few rows shorter than a vector, and neighbours can be
+    vectorized: vectors along the rows would be nearly empty."""
     first, space = phases[0], phases[0].space
     if first.elements.results or not space.parallel or not space.inner:
         return False
@@ -313,8 +315,8 @@ def reduces_small_windows(function: ir.Function, phases: Sequence[Phase], p: Pro
 def _find_together(
     function: ir.Function, phases: Sequence[Phase], p: Profile
 ) -> Vectorization | None:
-    """How outputs of a work item are vectorized along the innermost of their axes; None where few
-    are, or where work items have no more than a part of the axis."""
+    """Vectorization of a work item's outputs along the innermost of their axes; None if few can be,
+    or if work items have only a part of the axis."""
     parallel = phases[0].space.parallel_sizes
     if not parallel or parallel[-1] > _share_outputs(phases, p):
         return None
@@ -322,8 +324,8 @@ def _find_together(
 
 
 def _lies_across(phases: Sequence[Phase], p: Profile) -> bool:
-    """Whether vectors run across outputs of which each reduces a stretch of points that elements
-    choose, the same for all of a vector."""
+    """Whether vectors run across outputs that each reduce a data-dependent segment, the same for
+    all lanes."""
     axes = {phase.space.parallel[-1] for phase in phases if phase.space.parallel}
     if not axes or not find_segments(phases[0]) or phases[0].space.parallel_sizes[-1] < p.lanes:
         return False
@@ -336,8 +338,7 @@ def _lies_across(phases: Sequence[Phase], p: Profile) -> bool:
 
 
 def _share_outputs(phases: Sequence[Phase], p: Profile) -> int:
-    """The outputs that a work item computes: enough to be worth it, few enough that all work
-    items have some."""
+    """Outputs per work item: enough to be worth it, few enough that all work items have some."""
     work = max(1, *(phase.points for phase in phases))
     outputs = math.prod(phases[0].space.parallel_sizes)
     return max(1, min(p.per_item // work, -(-outputs // p.groups)))
@@ -347,9 +348,9 @@ def _share_outputs(phases: Sequence[Phase], p: Profile) -> int:
 
 
 def _choose_vectors(work: Work) -> Nest:
-    """A work item reduces one output, or a block of neighbouring ones. Where the tensors are
-    large, it takes several outputs, and reduces each beside what it does with the one before:
-    reading and writing at once, memory moves more than in turns."""
+    """Nest in which a work item reduces one output, or a block of adjacent ones. For large tensors,
+    it takes several outputs, and overlaps each reduction with the rest of the previous one: memory
+    moves more when reading and writing at once."""
     phases, p = work.phases, work.profile
     width = _choose_width(phases, p)
     each = max(1, *(phase.space.inner_count for phase in phases)) * width
@@ -363,8 +364,8 @@ def _choose_vectors(work: Work) -> Nest:
 
 
 def _walk_phases(work: Work, most: int) -> tuple[Rule, str]:
-    """The loops of all phases, for work items that have so many blocks of outputs at most, and
-    words that say what each does."""
+    """Loops of all phases, for work items with at most `most` blocks of outputs each, and a
+    description of a work item's part."""
     rule, phases, p = work.begin(), work.phases, work.profile
     width = _choose_width(phases, p)
     outputs = rule.outer[: len(phases[0].space.parallel)]
@@ -385,8 +386,8 @@ def _walk_phases(work: Work, most: int) -> tuple[Rule, str]:
 
 
 def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> None:
-    """The loops of a phase, one of which goes over a `block` of outputs if there is one. Points
-    that lie side by side go in vectors; or the outputs of a block do, a few rows at a time."""
+    """Loops of a phase, one of which is over a `block` of outputs if there is one. Contiguous
+    points are vectorized; or else the outputs of a block, a few rows at a time."""
     phase, dims = rule.nest.phases[number], rule.nest.dims[number]
     inner, sizes = phase.space.inner, phase.space.sizes
     last = phase.space.parallel[-1] if block else -1
@@ -406,9 +407,9 @@ def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> 
         rule.do("reorder", block)
     strips = False
     if phase.accumulators:
-        # So many points make a part each.
+        # Each partial sum has this many points.
         most, first = (_FLUSH_COLUMN, 0) if across else (_FLUSH_ROW, outer)
-        # A row that has more by itself is walked in strips.
+        # A row with more points is processed in strips.
         own = [sizes[axis] for axis in inner[first:]]
         split, strips = _part(own, most, len(own) - 1), own[-1] > most
         if strips:
@@ -434,14 +435,14 @@ def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> 
 
 
 def _part(sizes: Sequence[int], most: int, start: int) -> int:
-    """From which axis on there are at most so many points, but not after `start`."""
+    """First axis, at most `start`, from which on there are at most `most` points."""
     while start > 0 and math.prod(sizes[start - 1 :]) <= most:
         start -= 1
     return start
 
 
 def _choose_width(phases: Sequence[Phase], p: Profile) -> int:
-    """The number of neighbouring outputs a work item reduces at once."""
+    """Number of adjacent outputs that a work item reduces at once."""
     space = phases[0].space
     if not space.parallel:
         return 1
@@ -462,7 +463,7 @@ def _choose_width(phases: Sequence[Phase], p: Profile) -> int:
 
 
 def count_items(phases: Sequence[Phase], p: Profile) -> int:
-    """The number of blocks of outputs, each of which one work item has to itself."""
+    """Number of blocks of outputs, one work item each."""
     return _count_blocks(phases[0].space.parallel_sizes, _choose_width(phases, p))
 
 
@@ -471,7 +472,7 @@ def _count_blocks(parallel: tuple[int, ...], width: int) -> int:
 
 
 def _goes_in_vectors(phases: Sequence[Phase], p: Profile) -> bool:
-    """Whether whole vectors reduce, along the innermost axis."""
+    """Whether the innermost axis is reduced by full vectors."""
     space = phases[0].space
     axis = len(space.sizes) - 1
     long = _choose_width(phases, p) if axis in space.parallel else space.sizes[axis]

@@ -1,10 +1,10 @@
-"""Schedules for GPUs: neighbouring work items on neighbouring elements.
+"""Schedules for GPUs: adjacent work items on adjacent elements.
 
-A group of element-wise work takes a stretch of elements, of which each work item has a few, a
-group's width apart. Of reductions the work items of a group stand in rows of columns: a column is
-one output, and its rows share the points reduced into it. Where outputs lie side by side in memory,
-neighbours read side by side across the columns; where the points do, across the rows. Points are
-dealt out by sizes alone.
+A group of element-wise work has a run of elements, of which each work item takes a few, with the
+group's width as stride. For reductions, the work items of a group form rows and columns: a column
+is one output, and its rows share the output's points. If outputs are contiguous in memory, adjacent
+items are in adjacent columns; if points are, in adjacent rows. Points are distributed by sizes
+alone.
 """
 
 from __future__ import annotations
@@ -25,40 +25,39 @@ from dmlc.sizes import Taken, find_most, is_multiple, multiply
 from dmlc.source import UnsupportedError
 
 _BYTES = 16
-"""What a work item loads at once: a vector of floats, or two of halves, side by side."""
+"""Bytes that a work item loads at once: a vector of floats, or two of halves."""
 _MOST_WRITTEN = 64
-"""Operations on vectors that are written out, at most: where there are more, computing takes longer
-than memory, whatever the loads, and compilers take long, too."""
+"""Largest number of unrolled vector operations: with more, arithmetic dominates, and compiling
+takes long."""
 _FUNCTION = 16
-"""Operations that a logarithm or a remainder comes to, about."""
+"""Approximate number of operations of a logarithm or a remainder."""
 _FEW_COLUMNS = 8
-"""Neighbouring outputs in a group, at most, where some of what is read lies along the points of
-each: a sector of floats, which is what memory moves at once."""
+"""Largest number of adjacent outputs in a group if some operands are contiguous along the points: a
+sector of floats."""
 _SECTOR = 32
-"""Bytes of neighbouring outputs in a group, at least, where there are few outputs."""
+"""Smallest number of bytes of adjacent outputs in a group if there are few outputs."""
 _MOST_POINTS = 16
-"""Points that a work item reads one by one before it adds the first, at most, while there are fewer
-groups than keep memory busy with those of the profile."""
+"""Largest number of points that a work item loads one by one before it adds the first, while there
+are too few groups to keep memory busy with fewer loads."""
 _BUSY = 512
-"""These groups."""
+"""Number of groups that keep memory busy."""
 _SERIAL_GROUPS = 64
-"""Groups that are enough where each work item reduces outputs of its own."""
+"""Number of groups that suffices if each work item reduces its own outputs."""
 _SERIAL_POINTS = 32
-"""Points of an output that no work items share, whatever else."""
+"""Largest number of points of an output that work items never share."""
 _PARTS = 8
-"""Partial results that a work item reads before it adds the first."""
+"""Partial results that a work item loads before it adds the first."""
 _FEW_PARTS = 64
-"""Partial results of an output that each work item combines by itself, at most."""
+"""Largest number of an output's partial results that one work item combines."""
 _HELD = 32
-"""Elements that a work item holds in registers from one pass over its points to the next, at
-most."""
+"""Largest number of elements that a work item keeps in registers between passes over its points."""
 _MOST_HELD = 1024
-"""Operations on what a work item holds that are written out, at most."""
+"""Largest number of unrolled operations on elements kept in registers."""
 
 
 def choose(work: Work) -> Nest | None:
-    """The nest of element-wise work, or of reductions, which work items make by themselves
-    (`serial`) or together; None where it is for a CPU."""
+    """Nest of element-wise work, or of reductions by single work items (`serial`) or by several
+    together; None if it is for a CPU."""
     if not work.is_gpu:
         return None
     phase, p, limits = work.phases[0], work.profile, work.limits
@@ -78,8 +77,8 @@ def choose(work: Work) -> Nest | None:
 
 
 def _list_paired(phase: Phase, limits: Limits) -> list[str]:
-    """The results that are stored two to a word. Raises `UnsupportedError` where one has gaps
-    between its elements, and half a word cannot be stored."""
+    """Results that are stored two to a word. Raises `UnsupportedError` if one has gaps between its
+    elements, and half a word cannot be stored."""
     types = (*limits.word_types, *limits.pair_types)
     paired = [view for view, _ in phase.elements.results if view.dtype in types]
     space = phase.space
@@ -96,25 +95,25 @@ def _list_paired(phase: Phase, limits: Limits) -> list[str]:
 
 
 def suits_serial(first: Phase, p: Profile) -> bool:
-    """Whether nothing is won where work items share the points of an output: there are outputs
-    enough, or no more points than these."""
+    """Whether sharing the points of an output gains nothing: there are enough outputs, or few
+    points."""
     outputs, points = math.prod(first.space.parallel_sizes), first.points
     return outputs >= _SERIAL_GROUPS * p.group_size or points <= max(outputs, _SERIAL_POINTS)
 
 
 def reduces_few(phase: Phase) -> bool:
-    """Whether an output has no more points than a work item may reduce by itself."""
+    """Whether an output has no more points than a single work item may reduce."""
     return 1 < phase.space.inner_count <= _SERIAL_POINTS
 
 
 def takes_vectors(phase: Phase, limits: Limits) -> bool:
-    """Whether four neighbouring elements are read and stored at once."""
+    """Whether four adjacent elements are loaded and stored at once."""
     return _weigh(phase) <= _MOST_WRITTEN and phase.begins_evenly(limits)
 
 
 def _weigh(phase: Phase) -> int:
-    """About how many operations a point takes, without what is the same for all points of an
-    output."""
+    """Approximate number of operations per point, without values that are the same for all points
+    of an output."""
     axes = phase.space.inner or range(len(phase.space.extents))
     moving = [any(each) for each in zip(*map(phase.find_moving, axes), strict=True)]
     values = zip(phase.elements.values, moving, strict=True)
@@ -123,8 +122,8 @@ def _weigh(phase: Phase) -> int:
 
 
 def choose_vectors(work: Work) -> Nest:
-    """Each work item takes a few vectors of elements, a group's width of vectors apart: all are
-    read before the first is stored."""
+    """Nest in which each work item takes a few vectors, with a group's width of vectors as stride:
+    all are loaded before the first is stored."""
     rule, p, (phase,) = work.begin(), work.profile, work.phases
     element, unit = _flatten(rule), _measure_unit((phase,))
     (whole,) = (loop.dim for loop in chain(rule.nest.body))
@@ -149,7 +148,7 @@ def _flatten(rule: Rule) -> str:
 
 
 def _measure_unit(phases: Sequence[Phase]) -> int:
-    """The neighbouring elements that a work item takes: 16 bytes of what is stored in fewest."""
+    """Adjacent elements per work item: 16 bytes of the narrowest stored type."""
     sizes = [
         view.dtype.bytes
         for phase in phases
@@ -160,7 +159,7 @@ def _measure_unit(phases: Sequence[Phase]) -> int:
 
 
 def _count_written(phase: Phase, most: int, unit: int) -> int:
-    """The steps that are written out, at most: fewer where much is computed in each."""
+    """Largest number of unrolled steps: fewer if each computes much."""
     weight = max(1, unit // VECTOR) * _weigh(phase)
     while most > 1 and most * weight > _MOST_WRITTEN:
         most //= 2
@@ -168,8 +167,8 @@ def _count_written(phase: Phase, most: int, unit: int) -> int:
 
 
 def choose_flat(work: Work, *, paired: bool = False) -> Nest:
-    """Each work item takes elements a group's width apart, or pairs of them where results are
-    stored two to a word."""
+    """Nest in which each work item takes elements with a group's width as stride, or pairs of them
+    for results stored two to a word."""
     rule, p = work.begin(), work.profile
     element, width = _flatten(rule), 1
     if paired:
@@ -183,7 +182,7 @@ def choose_flat(work: Work, *, paired: bool = False) -> Nest:
 
 
 def choose_serial(work: Work) -> Nest:
-    """Each work item has an output, whose points it reduces one after the other."""
+    """Nest in which each work item reduces the points of one output sequentially."""
     rule = work.begin()
     while (sparse := find_sparse(rule.nest.phases[0], even=False)) is not None:
         rule.do("thin", rule.nest.dims[0][sparse.axis].name, sparse.number)
@@ -197,11 +196,11 @@ def choose_serial(work: Work) -> Nest:
 
 
 def share_outputs(work: Work, rows: int, columns: int, taken: Taken = (), times: int = 0) -> Nest:
-    """A group has so many columns of work items, an output to each, whose points are shared by so
-    many rows of them. Each takes several of them, or of vectors, a row of work items apart, and has
-    read them all before it adds the first. Where outputs are cut into pieces, what reduces partial
-    results is done for each piece again, and what derives from them is stored once. Open sizes are
-    `taken` for numbers where steps are counted, unless a work item takes points so many `times`."""
+    """Nest of groups with `columns` columns of work items, one output each, whose points are shared
+    by `rows` rows of them. Each item takes several points, or vectors, with a row of work items as
+    stride, and loads them all before it adds the first. For chunked outputs, the combination of
+    partial results is repeated for each chunk, and derived values are stored once. Open sizes have
+    the values `taken` where steps are counted, unless a work item takes points `times` times."""
     rule, phases, limits, p = work.begin(), work.phases, work.limits, work.profile
     unit, most = find_unit(phases, limits), len(_find_widest(phases).space.parallel)
     held = times or _count_held(phases, rows, unit)
@@ -223,7 +222,7 @@ def share_outputs(work: Work, rows: int, columns: int, taken: Taken = (), times:
             rule.do("split", element, _PARTS, name="part")
             rule.do("unroll", element, name="part")
         else:
-            # What lies side by side where outputs are cut into pieces may not in their parts.
+            # Outputs that are contiguous may not be so in partial results of chunks.
             own = find_unit((phase,), limits) if again else unit
             times = 0 if again else held
             is_open, settled = phase.space.is_open, phase.settle(taken)
@@ -237,7 +236,7 @@ def share_outputs(work: Work, rows: int, columns: int, taken: Taken = (), times:
 def _count_times(
     phase: Phase, p: Profile, rows: int, unit: int, columns: int, *, is_open: bool
 ) -> int:
-    """How many times a work item takes that many points before it adds the first."""
+    """Number of times that a work item loads `unit` points before it adds the first."""
     if phase.tests_guard:
         return 1
     points = multiply(phase.space.extents[axis] for axis in phase.space.inner)
@@ -259,12 +258,12 @@ def _count_times(
 
 
 def _find_widest(phases: Sequence[Phase]) -> Phase:
-    """The phase with the most parallel dimensions: others may lack the number of a piece."""
+    """Phase with the most parallel dimensions; others may lack the chunk's number."""
     return max(phases, key=lambda phase: len(phase.space.parallel))
 
 
 def find_unit(phases: Sequence[Phase], limits: Limits) -> int:
-    """The points that a work item takes at once."""
+    """Points that a work item takes at once."""
     widest = len(_find_widest(phases).space.parallel)
     shared = [p for p in phases if not p.is_parallel and len(p.space.parallel) == widest]
     if not all(takes_vectors(phase, limits) for phase in shared):
@@ -275,15 +274,15 @@ def find_unit(phases: Sequence[Phase], limits: Limits) -> int:
 
 
 def _list_wide(phases: Sequence[Phase]) -> list[Phase]:
-    """The phases with the most parallel dimensions, which go over points."""
+    """Phases with points that have the most parallel dimensions."""
     widest = len(_find_widest(phases).space.parallel)
     return [p for p in phases if not p.is_parallel and len(p.space.parallel) == widest]
 
 
 def _find_held(phases: Sequence[Phase]) -> tuple[int, int]:
-    """The points of an output that several phases go over, and how many of them a work item may
-    hold: what is read again is then read once, and what is computed again computed once. 0 where
-    nothing is, or it is too much."""
+    """Points of an output that several phases use, and the number of them that a work item may keep
+    in registers, so that loads and arithmetic are not repeated. 0 if nothing is repeated, or it is
+    too much."""
     wide = _list_wide(phases)
     reads = [{view.tensor for view in phase.elements.buffers()} for phase in wide]
     again = {name for own in reads for name in own if sum(name in each for each in reads) > 1}
@@ -296,15 +295,15 @@ def _find_held(phases: Sequence[Phase]) -> tuple[int, int]:
 
 
 def _count_held(phases: Sequence[Phase], rows: int, unit: int) -> int:
-    """How many times a work item takes so many points at once (`unit`) where it holds all of its
-    points; 0 where it does not."""
+    """Number of times that a work item takes `unit` points if it keeps all of its points in
+    registers; 0 if it does not."""
     points, most = _find_held(phases)
     return 0 if points % (rows * unit) or points > rows * most else points // (rows * unit)
 
 
 def count_holding(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
-    """How many work items hold all points of an output whose number is left open, and bounded by
-    the profile: one vector each. 0 where a group does not, or nothing is read again."""
+    """Number of work items that keep all points of an output of open but bounded size in registers,
+    one vector each. 0 if a group cannot, or nothing is repeated."""
     wide, unit = _list_wide(phases), find_unit(phases, limits)
     sizes = {multiply(each.space.extents[axis] for axis in each.space.inner) for each in wide}
     (size, *others) = sizes
@@ -316,7 +315,7 @@ def count_holding(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
 
 
 def lies_across(phases: Sequence[Phase]) -> bool:
-    """Whether outputs lie side by side in memory, sooner than the points of each."""
+    """Whether outputs are contiguous in memory rather than the points of each."""
     space = _find_widest(phases).space
     last = len(space.extents) - 1
     beside = bool(space.parallel) and last == space.parallel[-1]
@@ -326,9 +325,9 @@ def lies_across(phases: Sequence[Phase]) -> bool:
 def choose_tile(
     phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = True, few: int = 1
 ) -> tuple[int, int]:
-    """The rows and columns of a group: powers of two. Few outputs of many points each are worth
-    groups so `is_narrow` that neighbours fill no cache line. Of outputs so `few`, one group each
-    may be large."""
+    """Rows and columns of a group: powers of two. For few outputs of many points each, groups may
+    be so narrow (`is_narrow`) that adjacent items fill no cache line. At most `few` outputs have
+    one group each, which may be large."""
     first = _find_widest(phases).space
     wide = [phase.space for phase in phases if len(phase.space.parallel) == len(first.parallel)]
     unit = find_unit(phases, limits)
@@ -359,11 +358,11 @@ def choose_tile(
     rows = max(rows, p.group_size // round_up(outputs), 1)
     rows = min(rows, p.group_size)
     if rows < holding and p.group_size < holding * widest <= limits.group_size:
-        # All points of an output are held by a group that is larger than others.
+        # A larger group keeps all points of an output in registers.
         return holding, widest
     alone = outputs == 1 or (outputs <= few and rows == p.group_size)
     if alone and max(space.inner_count for space in wide) > _SERIAL_POINTS:
-        # There is one group: it may be as large as any whose sums fit into shared memory.
+        # A single group may be as large as its accumulators in shared memory allow.
         slots = [slot for phase in phases for a in phase.accumulators for slot in a.slots]
         most = limits.shared_bytes // max(1, sum(max(4, s.dtype.bytes) for s in slots))
         rows = max(rows, min(limits.group_size, round_up(most + 1) // 2))
@@ -371,6 +370,6 @@ def choose_tile(
 
 
 def count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
-    """The groups that share out the outputs."""
+    """Number of groups that the outputs are distributed over."""
     _, columns = choose_tile(phases, p, limits, is_narrow=False)
     return -(-math.prod(_find_widest(phases).space.parallel_sizes) // columns)

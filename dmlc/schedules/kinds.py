@@ -1,4 +1,4 @@
-"""What some stages are to the schedule table: their kernel class, type and size."""
+"""Keys of stages in the schedule table: kernel class, type and size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmlc.schedules.gpu import lies_across
 
 
 def describe(function: ir.Function, stages: Sequence[str], kind: str) -> Subject:
-    """Stages of a class, by the largest tensor that they read or store."""
+    """Key of stages of a class, by the largest tensor that they read or store."""
     tensors, known = function.tensors(), dict[str, int | None]()
     for name in stages:
         stage = function.stage(name)
@@ -28,7 +28,7 @@ def describe(function: ir.Function, stages: Sequence[str], kind: str) -> Subject
 def describe_reduction(
     function: ir.Function, stages: Sequence[str], phases: Sequence[Phase], p: Profile
 ) -> Subject:
-    """Stages that reduce, in these phases."""
+    """Key of stages with reductions, in these phases."""
     plain = describe(
         function, stages, "column_reduction" if lies_across(phases) else "row_reduction"
     )
@@ -45,8 +45,7 @@ def describe_reduction(
 
 
 def _has_windows(function: ir.Function, phase: Phase) -> bool:
-    """Whether neighbours read in common: elements are read at more points than there are of
-    them."""
+    """Whether adjacent outputs share loads: there are more loads than elements."""
     if phase.has_positions:
         return True
     tensors, extents = function.tensors(), phase.space.extents
@@ -60,6 +59,6 @@ def _has_windows(function: ir.Function, phase: Phase) -> bool:
 
 
 def _count(extents: Sequence[object]) -> int | None:
-    """The elements of a tensor; None where they are known at run time only."""
+    """Number of elements of a tensor; None if known at run time only."""
     numbers = [extent for extent in extents if isinstance(extent, int)]
     return math.prod(numbers) if len(numbers) == len(extents) else None

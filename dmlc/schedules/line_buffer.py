@@ -1,11 +1,11 @@
-"""Line buffers: schedules that keep a row of one reduction, which another reduces along.
+"""Line buffers: schedules that keep one row of a reduction, which another reduction reduces.
 
-The reader of a reduction may walk along its last axis alone, as a resampling does that takes
-columns first and rows next. Then no more than one row of it is wanted at a time. A work item
-makes that row in an array of its own, in vectors where memory lies so; reduces along it output by
-output; and stores the outputs, with what derives from them point by point, in vectors again.
-Where either reduction takes the same few points of most outputs, these are written out (`unroll`),
-or the outputs are computed in vectors permuted out of the line buffer (`permute`).
+If a reduction is read along its last axis only, as in a resampling that takes columns first and
+rows next, one row of it is needed at a time. A work item computes that row into a private array,
+vectorized where memory is contiguous; reduces it output by output; and stores the outputs, with
+their derived values, in vectors again. If most outputs of either reduction have the same few
+points, these are unrolled (`unroll`), or the outputs are computed in vectors permuted out of the
+line buffer (`permute`).
 """
 
 from __future__ import annotations
@@ -56,28 +56,29 @@ from dmlc.source import InternalError
 from dmlc.transform.fuse import Group
 
 _ROWS_AT_ONCE = 4
-"""Rows that are made before they are reduced along, at most. Loads of what was only just stored
-have to wait, unless each has one store's elements."""
+"""Largest number of rows computed before they are reduced, as loads of recent stores must wait,
+unless each has the elements of one store."""
 
 _MOST_AT_ONCE = 4096
-"""Elements of the line buffers, at most, where there are several."""
+"""Largest number of elements of the line buffers, if there are several."""
 
 _VECTOR_GAIN = 4
-"""How many times quicker a term is that is computed in vectors, about."""
+"""Approximate speedup of a vectorized term."""
 
 _NOWHERE = Stretch(0, 0, ())
 
 
 def choose_line_buffer(function: ir.Function, group: Group, p: Profile) -> tuple[Nest, float]:
-    """The nest of a group that keeps a row of a reduction in a line buffer, and the bytes that its
-    terms come to, by those of the outputs."""
+    """Nest of a group with a line buffer, and its effort: bytes of its terms by bytes of the
+    outputs."""
     made = _RowNest(function, group, p)
     return made.choose(), made.measure_effort()
 
 
 class _RowNest:
-    """`row` is what reduces to a row, `total` reduces along it, and `stored` has what leaves. Each
-    runs over the outer axes and then, first of its inner ones, along a row."""
+    """Builder of the nest: `row` is the reduction kept in the line buffer, `total` reduces it, and
+    `stored` are stored. Each iterates over the outer axes and then along a row, its first inner
+    axis."""
 
     def __init__(self, function: ir.Function, group: Group, p: Profile) -> None:
         row, total = (function.stage(name) for name in group.stages[:2])
@@ -86,9 +87,9 @@ class _RowNest:
         self._function = function
         self._p = p
         self._lead = tuple(a for a in range(len(row.extents) - 1) if row.extents[a] != 1)
-        """The outer axes, of a stage's."""
+        """Outer axes of a stage."""
         self._copies: dict[View, Phase] = {}
-        """What copies parts of tables, by what is read of these."""
+        """Phases that copy parts of tables, by the views read."""
         self._find_written(row, total)
         plain = [self._collect_fold(row, None), self._collect_fold(total, row.name)]
         plain.append((self._collect_stored(group.stages[1:]), ()))
@@ -97,7 +98,7 @@ class _RowNest:
         self._is_uniform = len(first.stages) == 1 and (
             (first.first, first.last) == (0, row.extents[self._lead[-1]])
         )
-        """Whether every row reduces the same points."""
+        """Whether all rows reduce the same points."""
         apart = bool(first.stages) and not self._is_uniform
         spaces = arrange_rows([elements for elements, _ in work], len(self._lead), apart)
         phases = [Phase(e, space, g) for (e, g), space in zip(work, spaces, strict=True)]
@@ -113,11 +114,11 @@ class _RowNest:
     # What is computed ------------------------------------------------------------------------
 
     def _find_written(self, row: ir.Stage, total: ir.Stage) -> None:
-        """Finds the outputs of a row, and the rows, whose reductions are written out."""
+        """Finds the outputs of a row, and the rows, whose reductions are unrolled."""
         self._picks = find_permutation(self._function, total, row.name)
         self._stretch, self._along = _NOWHERE, list[Elements]()
-        """Outputs of a row, along which those of `total` stand in place of it, in turn; where they
-        are picked of the row, the position along it is the output, and elsewhere the turn."""
+        """Range of a row in which unrolled stages replace `total`, periodically. Their index along
+        the row is the output if vectors are permuted, and else the iteration."""
         if self._picks is not None:
             permutation, ragged = self._picks, self._picks.last % LANES != 0
             named = permutation.patterns.named
@@ -142,18 +143,18 @@ class _RowNest:
             signed = not _hides_zeros(total, row.name)
             over = unroll(self._function, row, self._lead[-1], signed_zeros=signed)
         self._over_stretch = over or _NOWHERE
-        """The same of rows along the innermost of the outer axes."""
+        """The same for rows, along the innermost of the outer axes."""
         self._over = [self._collect_written(stage) for stage in self._over_stretch.stages]
 
     def _name_axes(self, stage: ir.Stage) -> tuple[list[ir.Extent], dict[ir.Index, int]]:
-        """The outer axes of a stage and its last one."""
+        """Outer axes of a stage, and its last one, with the dimension of each index."""
         own = (*self._lead, len(stage.extents) - 1)
         return [stage.extents[a] for a in own], {ir.Index(a): n for n, a in enumerate(own)}
 
     def _collect_fold(
         self, stage: ir.Stage, row: str | None
     ) -> tuple[Elements, tuple[Accumulator, ...]]:
-        """A reduction as scalar work over the outer axes, the last one and what it reduces."""
+        """A reduction as scalar work over the outer axes, the last one and the reduced ones."""
         domain, axes = self._name_axes(stage)
         for label, extent in stage.reduction.axes if stage.reduction is not None else ():
             if extent != 1:
@@ -165,7 +166,7 @@ class _RowNest:
         return elements, make_accumulators(elements, [(stage.name, stage.dtype, 0)])
 
     def _collect_stored(self, stages: Sequence[str]) -> Elements:
-        """The second reduction as it leaves, where it does, and what derives from it."""
+        """Scalar work that stores the second reduction, if it is stored, and its derived stages."""
         function, total = self._function, self._function.stage(stages[0])
         if total is None:
             raise InternalError(f"a kernel names a stage that is not there: {stages[0]}")
@@ -185,9 +186,8 @@ class _RowNest:
         local: Mapping[str, DataType] | None = None,
         row: str | None = None,
     ) -> Elements:
-        """A reduction that is written out, as scalar work over the outer axes and the last one. Of
-        what is `local`, each output has an element in the line. Its result is in a register,
-        too."""
+        """An unrolled reduction as scalar work over the outer axes and the last one. Tensors in
+        `local` have one element per output in the line buffer. Its result is also in a register."""
         function, local = self._function, local or {}
         stages = tuple(stage if s.name == stage.name else s for s in function.stages)
         added = (ir.Parameter(name, dtype, stage.extents[-1:]) for name, dtype in local.items())
@@ -201,9 +201,9 @@ class _RowNest:
         return dataclasses.replace(made, results=results)
 
     def _copy_tables(self, elements: Elements, *, every: bool = False) -> Elements:
-        """The same scalar work with tables read from copies, where it takes one element for each
-        place along the last dimension, and these do not lie side by side; or with `every` such
-        table. Compilers make vectors of what reads them."""
+        """Scalar work with loads of tables replaced by loads of contiguous copies, for tables with
+        one element per index along the last dimension that are not contiguous; or with `every`, for
+        all such tables. Compilers vectorize loads of the copies."""
         tables = {table.name for table in self._function.tables}
         count, least = elements.domain[-1], 1 if every else 2
         values: list[Value] = []
@@ -212,7 +212,7 @@ class _RowNest:
                 view, dtype = value.view, value.dtype
                 *outer, along = known(view.strides)
                 if along >= least and not any(outer):
-                    # No tensor has such a name.
+                    # No tensor has this name.
                     name = f"{view.tensor}#{view.offset}+{along}"
                     copied = View(name, view.dtype, (*outer, 1), local=True)
                     self._copies.setdefault(view, _copy(copied, view, dtype, count))
@@ -221,8 +221,7 @@ class _RowNest:
         return dataclasses.replace(elements, values=tuple(values))
 
     def measure_effort(self) -> float:
-        """The bytes that terms come to, by those of the outputs; what is computed in vectors
-        counts for less."""
+        """Bytes of the terms by bytes of the outputs; vectorized terms count less."""
         row, total, stored = self._row.space, self._total.space, self._stored.space
         along = total.inner_count / (1 if self._picks is None else _VECTOR_GAIN)
         terms = row.inner_count / _VECTOR_GAIN + along
@@ -276,7 +275,7 @@ class _RowNest:
         )
 
     def _keep(self, phase: Phase, dim: Dim, size: int, **how: Any) -> Buffer:
-        """The buffer of a reduction, an element for each place along a row."""
+        """Buffer of a reduction, with one element for each index along a row."""
         stage, dtype = phase.accumulators[0].stages[0]
         made = Buffer(stage, dtype.compute, size, dim, f"{split_words(stage)}_row", **how)
         self._buffers.append(made)
@@ -292,26 +291,26 @@ class _RowNest:
         return Dim(f"{name}.{len(self._phases)}.{place}", size)
 
     def _loop(self, phase: Phase, dim: Dim, body: tuple[Node, ...]) -> Node:
-        """A loop along a row, in vectors where they can be."""
+        """A loop along a row, vectorized if possible."""
         elements, space = phase.elements, phase.space
         if _goes_in_vectors(elements, space.known_strides, len(space.parallel)):
             return in_vectors(dim, self._p.lanes, body)
         return Loop(dim, Kind.LOOP, 1, body, "x")
 
     def _reduce(self, phase: Phase, x: Dim, buffer: Buffer) -> tuple[Node, ...]:
-        """What one place of a row reduces."""
+        """Reduction of one point of a row."""
         sizes = phase.space.sizes[len(self._kept) + 1 :] or (1,)
         inner = [self._name("k", size, place) for place, size in enumerate(sizes)]
         axes = len(phase.space.sizes) - len(self._kept) - 1
         number = self._add(phase, *self._kept, x, *inner[:axes])
         node: Node = Point(number)
-        # Reads that a guard protects have a loop of their own, if need be one of a single point.
+        # Loads protected by a guard need a loop of their own, even of a single point.
         for dim in reversed(inner):
             node = Loop(dim, Kind.LOOP, 1, (node,), "k")
         return (Reduce(number, (node,), serial=True, into=Into(buffer, x)),)
 
     def _make_row(self, at_hand: Buffer) -> tuple[Node, ...]:
-        """The row that is reduced along."""
+        """Nodes that compute the line buffer."""
         begin, end, x = self._over_stretch.first, self._over_stretch.last, at_hand.dim
         turn = self._name("turn", max(1, end - begin))
         lead = self._kept if self._is_uniform else (*self._kept[:-1], turn)
@@ -327,7 +326,7 @@ class _RowNest:
         return (Turns(self._kept[-1], begin, end, turn, tuple(cases), others),) if cases else others
 
     def _reduce_row(self, at_hand: Buffer, x: Dim) -> tuple[Node, ...]:
-        """What is reduced along a line buffer, and stored."""
+        """Nodes that reduce the line buffer, and store the outputs."""
         begin, end, permutation = self._stretch.first, self._stretch.last, self._picks
         size, parallel, stored = self._stored.space.sizes[-1], self._kept, self._stored
         whole = permutation is not None and size % LANES == 0 and end - begin == size
@@ -339,7 +338,7 @@ class _RowNest:
             into = self._keep(self._total, x, size if permutation is None else _round_up(size))
         made: list[Node] = []
         if permutation is not None:
-            # Outputs leave as vectors, as soon as they are made of the row, where all are.
+            # Outputs are stored as vectors at once if all are made by permutation.
             number = self._add(self._written[0], *parallel, x)
             inner: tuple[Node, ...] = (Point(number, (Into(into, x),)),)
             if is_stored:
@@ -378,7 +377,7 @@ class _RowNest:
 
 
 def _copy(view: View, read: View, dtype: DataType, count: int) -> Phase:
-    """What copies every so many elements of a table to where they lie side by side."""
+    """Phase that copies every n-th element of a table to a contiguous array."""
     local = View(view.tensor, dtype, (1,), local=True)
     elements = Elements((count,), (Read(read, dtype),), ((local, 0),))
     strides = {read: read.strides[-1:], local: (1,)}
@@ -386,9 +385,8 @@ def _copy(view: View, read: View, dtype: DataType, count: int) -> Phase:
 
 
 def _hides_zeros(total: ir.Stage, row: str) -> bool:
-    """Whether it does not show if an element of the row is a positive or a negative zero: a sum
-    starts from a positive one, and stays so whichever is added, times a factor or not, unless a
-    product is too small for a number."""
+    """Whether the sign of a zero in the row does not affect the result: a sum starts from +0, and
+    stays +0 whichever zero is added, times a factor or not, unless a product underflows."""
     body, reduction = total.body, total.reduction
     if reduction is None or reduction.combiner != "sum" or not total.body.dtype.is_float:
         return False
@@ -403,15 +401,15 @@ def _hides_zeros(total: ir.Stage, row: str) -> bool:
 
 
 def _round_up(count: int) -> int:
-    """To a whole number of vectors."""
+    """Size rounded up to a multiple of a vector."""
     return -(-count // LANES) * LANES
 
 
 def _goes_in_vectors(
     elements: Elements, strides: Mapping[View, tuple[int, ...]], axis: int, *, ragged: bool = False
 ) -> bool:
-    """Whether places side by side along an axis can be computed at once; where they are `ragged`,
-    some are beyond its end, and no buffer is read there."""
+    """Whether adjacent indices along an axis can be computed at once; if `ragged`, some are out of
+    bounds, and no buffer may be loaded there."""
     moving = find_moving(elements, strides, axis)
     for value in elements.values:
         if not isinstance(value, Read | Place | Gather):

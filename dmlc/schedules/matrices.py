@@ -1,7 +1,7 @@
-"""Schedules of products of halves by matrix instructions: tiles of both factors in shared memory,
-as they are, and the sums of a tile in matrices of subgroups.
+"""Schedules of FLOAT16 products by matrix instructions: tiles of both factors in shared memory,
+unconverted, and a tile's accumulators in the subgroups' matrices.
 
-The numbers are for each instruction of `matrices.INSTRUCTIONS`. They go by sizes alone.
+The parameters are for each instruction of `matrices.INSTRUCTIONS`, and depend on sizes alone.
 """
 
 from __future__ import annotations
@@ -19,22 +19,21 @@ from dmlc.schedules.rule import Rule, Work
 from dmlc.schedules.tiles import look_at_factor, name_factor, take_apart
 
 _SIDES = 128, 64, 32
-"""Rows and columns of a tile: the first of which there are enough for a GPU to be busy. Of the
-largest the next points are read ahead."""
+"""Rows and columns of a tile: the first of which there are enough to keep a GPU busy. The largest
+is pipelined."""
 _SPARE = 1.25
-"""The outputs that the largest tiles have for each there is, at most: others are made for nothing.
-"""
+"""Largest ratio of the outputs that the largest tiles compute to those needed."""
 _STRIPS = {128: (32, 64), 64: (32, 32), 32: (32, 16)}
-"""Rows and columns of the strips in which the sums of a tile end up, at least: each subgroup has a
-matrix in one, so that this says how many subgroups there are, too."""
+"""Smallest numbers of rows and columns of the strips in which a tile's accumulators are stored.
+Each subgroup has a matrix in one, so that this determines the number of subgroups, too."""
 _DEPTHS = {128: 16, 64: 32, 32: 32}
-"""Points of a tile by its rows: of those that are read a step ahead there are two copies."""
+"""Points of a tile by its rows; pipelined tiles have two copies."""
 _PAD = 8
-"""Elements between the rows of a tile: instructions want these to begin at 16 bytes."""
+"""Padding of a tile's rows in elements, as instructions require alignment to 16 bytes."""
 
 
 def suits(found: Contraction, limits: Limits) -> bool:
-    """Whether the instruction of some limits makes a product: of halves as they lie in memory."""
+    """Whether the target's instruction computes a product: of FLOAT16 factors as loaded."""
     row = limits.instruction
     if row is None or found.dtype is not row.shape.sum.compute:
         return False
@@ -44,8 +43,7 @@ def suits(found: Contraction, limits: Limits) -> bool:
 
 
 def choose_matrices(work: Work, found: Contraction) -> Nest | None:
-    """The nest of a product of halves, and of what derives from it; None where the instruction is
-    not for it."""
+    """Nest of a FLOAT16 product and its derived phases; None if the instruction does not suit."""
     row, limits = work.limits.instruction, work.limits
     if row is None or not suits(found, limits):
         return None
@@ -77,7 +75,7 @@ def choose_matrices(work: Work, found: Contraction) -> Nest | None:
     if side == _SIDES[0]:
         rule.do("pipeline", k)
     axis = rule.nest.dims[1].index(dims[found.right.axes[-1]])
-    # Sums that are checked are so one by one, and what makes them once more is written once.
+    # Checked sums are tested one by one, and the code that recomputes them is emitted once.
     wide = not found.has_holes and takes_vectors(rule.nest.phases[1], axis, limits)
     loops, axes = ("strip_row", "strip_column"), ("rows", "columns")
     _share(rule, loops, axes, strip, items, wide, "own", rolled=found.has_holes)
@@ -85,7 +83,7 @@ def choose_matrices(work: Work, found: Contraction) -> Nest | None:
 
 
 def choose_side(found: Contraction, p: Profile) -> int:
-    """The rows, and columns, of a tile."""
+    """Rows, and columns, of a tile."""
     if found.phase.space.is_open:
         return _SIDES[1]
 
@@ -101,8 +99,8 @@ def choose_side(found: Contraction, p: Profile) -> int:
 
 
 def _share_out(row: Instruction, side: int) -> tuple[int, int]:
-    """How many subgroups stand one below the other in a tile, and side by side: each has one
-    matrix in a strip."""
+    """Number of subgroups along the rows and the columns of a tile: each has one matrix in a
+    strip."""
     rows, columns = _STRIPS[side]
     return max(1, rows // row.shape.m), max(1, columns // row.shape.n)
 
@@ -110,8 +108,8 @@ def _share_out(row: Instruction, side: int) -> tuple[int, int]:
 def _pad_sums(
     found: Contraction, side: int, strip: tuple[int, int], limits: Limits
 ) -> tuple[int, ...]:
-    """No elements between the rows of a strip of sums, where a group has no memory for them beside
-    the factors' tiles; nothing where it has."""
+    """`(0,)`, for unpadded rows of a strip of accumulators, if shared memory is short; else
+    empty."""
     depth, taken = _DEPTHS[side], 0
     for factor in (found.left, found.right):
         _, _, is_along = look_at_factor(found, factor, limits)
@@ -125,8 +123,8 @@ def _fill(
     rule: Rule, found: Contraction, factor: Factor, names: tuple[str, str, str],
     sizes: tuple[int, int],
 ) -> None:  # fmt: skip
-    """How the work items fill the tile of a factor: neighbours read side by side, four elements
-    each where that can be, and these lie side by side in the tile too."""
+    """Filling of a factor's tile by the work items: adjacent items load adjacent elements, four
+    each if possible, which are contiguous in the tile too."""
     (k, name, own), (side, items) = names, sizes
     _, wide, is_along = look_at_factor(found, factor, rule.limits)
     beside = "point" if is_along else own
@@ -143,9 +141,8 @@ def _share(
     rule: Rule, loops: tuple[str, str], axes: tuple[str, str], sizes: tuple[int, int],
     items: int, wide: bool, *whose: str, rolled: bool = False,
 ) -> None:  # fmt: skip
-    """The points of a block to all work items of a group: of the inner loop neighbours to
-    neighbours, as vectors where that can be; and no more of the outer one to each than is written
-    out."""
+    """Distributes the points of a block over all work items of a group: of the inner loop
+    cyclically, as vectors if possible; of the outer loop no more to each than is unrolled."""
     (outer, inner), (count, many) = loops, sizes
     width = VECTOR if wide else 1
     down = max(count // MOST_UNROLLED, items // min(many // width, items))

@@ -1,16 +1,16 @@
-"""The schedule of softmax-weighted sums that are computed online: attention in one kernel.
+"""Schedule of online softmax-weighted sums: attention in one kernel.
 
-A lane of a vector has a row of scores. It goes through the keys in blocks, which are the same for
-all rows of a group. A block takes the scores of its keys, the largest one, the weights, and what
-they add to the sums, which stay in registers. What is read of the rows is put into a tile first,
-where lanes lie side by side.
+Each lane of a vector has one row of scores, and visits the keys in blocks, which are the same for
+all rows of a group. A block computes the scores of its keys, their maximum, the weights, and their
+contributions to the sums, which stay in registers. Operands of the rows are first copied to a tile
+with lanes contiguous.
 
-On a GPU both products are shared out as those of matrices are: a work item has some rows by some
-keys of the scores, and the same rows by some columns of the sums. Several share the rows: they
-reduce the largest score together, and have the weights of each other from a tile.
+On a GPU, both products are distributed like matrix products: a work item has some rows by some keys
+of the scores, and the same rows by some columns of the sums. Items that share rows reduce the
+maximum together, and exchange weights through a tile.
 
-Where all weights are known, as in the gradient of attention, there is no largest score. Then the
-factor of each sum that is the same for all columns is what sums weigh by: one for each of them.
+If all weights are known, as in the gradient of attention, there is no maximum. The weights of each
+sum are then its factor that is the same for all columns.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ _SHAPES = (
     (96, Shape(4, 32, 32, 16, 4, 4)),
     (256, Shape(4, 16, 16, 16, 4, 4)),
 )
-"""Of GPUs: the first for which a group has memory, and where work items have no more scores and
-sums. RADV spills some of many more, and of those that longer strips are read into."""
+"""Shapes for GPUs: the first that fits in a group's memory, with no more scores and sums per work
+item. RADV spills registers with many more of these, and with longer strips."""
 _SHARED = 1 << 15
-"""Shared memory of a group, at most, in bytes. Direct3D promises it."""
+"""Largest shared memory of a group in bytes, which Direct3D guarantees."""
 
 
 def choose_online(function: ir.Function, group: Group, p: Profile, limits: Limits) -> Nest:
-    """The nest of a group whose sums are computed online."""
+    """Nest of a group whose sums are computed online."""
     found = group.online
     if found is None:
         raise InternalError(f"no group that is computed online: {', '.join(group.stages)}")
@@ -77,7 +77,7 @@ def choose_online(function: ir.Function, group: Group, p: Profile, limits: Limit
         shapes = [shape for most, shape in _SHAPES if _count_sums(found, shape) <= most]
     for shape in shapes:
         nest = _Nests(function, found, derived, local, shape, limits).choose()
-        # The largest scores, and sums that keep nothing besides rows, are joined there too.
+        # Maxima, and sums with only the rows as domain, are also combined there.
         plain = [m for m in found.totals if len(m.axes) == found.rows + 1]
         joined = 4 * len(plain) * shape.lanes * shape.items
         if measure_shared(nest.buffers) + joined <= _SHARED or shape is shapes[-1]:
@@ -86,14 +86,14 @@ def choose_online(function: ir.Function, group: Group, p: Profile, limits: Limit
 
 
 def _count_sums(found: Online, shape: Shape) -> int:
-    """The scores and sums that a work item has."""
+    """Number of scores and sums per work item."""
     columns = found.sizes[found.rows + 1 + len(found.scores) :]
     parts = sum(-(-size // shape.part) * VECTOR for size in columns)
     return shape.lanes * (len(found.scores) * shape.keys // shape.across + parts)
 
 
 class _Nests(Phases):
-    """A nest in the making."""
+    """A nest under construction."""
 
     def choose(self) -> Nest:
         """The nest."""
@@ -155,7 +155,7 @@ class _Nests(Phases):
         )
 
     def _write_scores(self, number: int, place: int) -> Node:
-        """The scores of the rows and keys that a work item has."""
+        """Computes the scores of a work item's rows and keys."""
         shape, d = self._shape, self._dims[place]
         tile = Tile(shape.keys // shape.across, *(shape.lanes,) * 3, registers=True)
         if not self._sides:
@@ -167,7 +167,7 @@ class _Nests(Phases):
         return Reduce(number, (node,), array=True, tile=tile)
 
     def _write_sum(self, number: int, extra: int | None) -> Node:
-        """What a block adds to a sum: of the columns that a work item has, where it has some."""
+        """Adds a block's contribution to a sum, for the work item's columns if it has some."""
         lanes = self._shape.lanes
         if extra is None:
             return self._keys(Point(number), counted=bool(self._sides))
@@ -189,15 +189,15 @@ class _Nests(Phases):
         return Loop(self._key, Kind.LOOP, shape.turn, (*filled, node), "strip", many)
 
     def _take_columns(self, side: Dim, nodes: tuple[Node, ...]) -> Node:
-        """The columns of a part of a tile that a work item has."""
+        """Loop over a work item's columns of a part of a tile."""
         return Loop(side, Kind.UNROLL, 1, nodes, "column", VECTOR, output=self._shape.lanes)
 
     def _write_out(self, dim: Dim, node: Node) -> Node:
-        """What is done for all points of a tile."""
+        """Loop over all points of a tile."""
         return Loop(dim, Kind.UNROLL, 1, (node,), dim.name, count_points(dim))
 
     def _take_rows(self, nodes: tuple[Node, ...]) -> Node:
-        """What is done for the rows that a work item has, or those of a vector."""
+        """Loop over a work item's rows, or over those of a vector."""
         shape = self._shape
         node: Node = Loop(self._row, Kind.VECTOR, shape.lanes, nodes, "row", 1)
         if not self._sides:
@@ -207,7 +207,7 @@ class _Nests(Phases):
     # What leaves: work items put it into a tile, and store that side by side --------------------
 
     def _write_ends(self) -> list[Node]:
-        """What leaves on a GPU."""
+        """Stores of the results on a GPU."""
         found, shape, ends = self._found, self._shape, self._finish()
         made: list[Node] = []
         extras = dict.fromkeys(d for m in found.sums for _, d in m.axes if d > found.rows)
@@ -234,7 +234,7 @@ class _Nests(Phases):
         return made
 
     def _keep(self, member: Member, buffer: Buffer, extra: int | None) -> Node:
-        """Puts what a work item has of a sum into a tile."""
+        """Stores a work item's part of a sum to a tile."""
         shape, numbers = self._shape, self._own(*([] if extra is None else [extra]))
         collector = self._collect(numbers, {}, 0)
         steps = (*(1 for _ in numbers), 1, 0)
@@ -256,7 +256,7 @@ class _Nests(Phases):
         return self._take_rows((node,))
 
     def _write_copies(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        """What leaves on a CPU, after some nodes."""
+        """Stores of the results on a CPU, after some nodes."""
         after: list[Node] = []
         for number, extra, member in self._finish():
             dim = None if extra is None else self._dims[extra]
@@ -269,13 +269,13 @@ class _Nests(Phases):
         return (self._take_rows(nodes), *after)
 
     def _measure(self, dim: Dim) -> int:
-        """The size of a dimension."""
+        """Size of a dimension."""
         return self._found.sizes[self._dims.index(dim)]
 
     def _keys(
         self, node: Node, around: Callable[[Node], Node] | None = None, *, counted: bool = True
     ) -> Node:
-        """What is done for each key of a block that a work item has."""
+        """Loop over a work item's keys of a block."""
         shape = self._shape
         each, output = shape.keys // shape.across, shape.lanes if counted else 0
         node = Loop(self._key, Kind.UNROLL, 1, (node,), "key", each, output=output)
@@ -285,7 +285,8 @@ class _Nests(Phases):
         return Loop(self._key, Kind.LANE, each, (node,), "columns", shape.across)
 
     def _copy(self, number: int, extra: Dim | None, member: Member) -> tuple[Point, Node]:
-        """A point that puts what leaves into a tile, lanes side by side, and what copies that."""
+        """Point that stores a result to a tile with lanes contiguous, and the node that copies that
+        to memory."""
         phase, axes = self._phases[number], self._axes[number]
         ((view, root),) = phase.elements.results
         dtype = phase.elements.values[root].dtype

@@ -1,7 +1,7 @@
-"""What the schedule of softmax-weighted sums computes: its phases, and the tiles that they read.
+"""Phases of the schedule of online softmax-weighted sums, and the tiles that they read.
 
-What is read of the rows is put into a tile, where the lanes of vectors lie side by side; on a GPU
-what is read of the keys is, too. Phases that read tiles alone have the axes of these alone.
+Operands of the rows are copied to a tile in which the lanes of vectors are contiguous; on a GPU, so
+are operands of the keys. Phases that read only tiles have the tiles' axes alone.
 """
 
 from __future__ import annotations
@@ -50,43 +50,43 @@ from dmlc.transform.passes import Member
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
-    """How rows and keys are shared out."""
+    """Distribution of rows and keys."""
 
     lanes: int
-    """Rows of a vector, which a work item has."""
+    """Rows per vector of a work item."""
     rows: int
-    """Of a group."""
+    """Rows per group."""
     keys: int = KEYS
-    """Of a block."""
+    """Keys per block."""
     across: int = 1
     """Work items that have the same rows, and share keys and columns of sums."""
     depth: int = 0
-    """Elements of queries and keys that are in shared memory at once; 0: there is none."""
+    """Elements of queries and keys in shared memory at once; 0: none."""
     turn: int = 0
-    """Keys of whose values that is so."""
+    """Keys whose values are in shared memory at once."""
 
     @property
     def items(self) -> int:
-        """The work items of a group."""
+        """Work items of a group."""
         return self.rows // self.lanes * self.across
 
     @property
     def part(self) -> int:
-        """Columns of sums that the work items have which share rows, a few neighbours each."""
+        """Columns of sums per work items that share rows, a few adjacent ones each."""
         return VECTOR * self.across
 
 
 PAD = 4
-"""Elements between the rows of a tile whose columns are put there side by side."""
+"""Padding in elements of a tile's rows whose columns are stored contiguously."""
 
 
 def _none(number: int) -> Reduction:
-    """What keeps a value."""
+    """Reduction that returns a value unchanged."""
     return Reduction("sum", (number,), None, None, DataType.FLOAT32)
 
 
 class Phases:
-    """The phases of a nest in the making."""
+    """Phases of a nest under construction."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Phases:
         self._tensors, self._shape = function.tensors(), shape
         count = found.rows
         self._inner = range(count + 1, count + 1 + len(found.scores))
-        """The dimensions that scores reduce."""
+        """Dimensions that scores reduce."""
         names = [f"i{n}" for n in range(count)] + ["k"]
         names += [f"d{n or ''}" for n in range(len(self._inner))]
         names += [f"e{n or ''}" for n in range(len(found.sizes) - len(names))]
@@ -112,7 +112,7 @@ class Phases:
         self._key = Dim("key", shape.keys, within=self._k)
         self._turn = Dim("turn", shape.turn, within=self._key)
         self._sides: dict[int, Dim] = {}
-        """Of queries and keys, and of sums: the tile of what they have besides rows, on a GPU."""
+        """Tiles, on a GPU, of the dimensions other than rows of queries and keys, and of sums."""
         for number, dim in enumerate(self._dims if shape.depth else ()):
             if number in self._inner:
                 self._sides[number] = Dim(f"point{dim.name[1:]}", shape.depth, within=dim)
@@ -123,29 +123,29 @@ class Phases:
         self._axes: list[tuple[Dim, ...]] = []
         self._buffers: list[Buffer] = []
         self._tiles: dict[tuple[Elements, int], View] = {}
-        """What stands for what is read of rows, and of keys, by the dimension besides."""
+        """Tile that replaces an operand of rows or keys, by the operand and its other dimension."""
         self._weights: dict[Elements | None, tuple[View, int, Into]] = {}
-        """What sums weigh by: what is read, the phase that puts it there, and where. None: the
+        """Weights of sums: the view read, the phase that stores it, and the target. None: the
         weight of all sums."""
         self._before: list[tuple[Buffer, Node]] = []
-        """What fills tiles once, for each block of keys, and, by the dimension of a product, for
-        some elements of queries and keys, or with the weights of a block."""
+        """Nodes that fill tiles: once, for each block of keys, and, by the dimension of a product,
+        for some elements of queries and keys, or with a block's weights."""
         self._within: list[tuple[Buffer, Node]] = []
         self._strips: dict[int, list[tuple[Buffer, Node]]] = {}
         self._kept: dict[Member, Buffer] = {}
-        """The tiles of what leaves."""
+        """Tiles of the results."""
 
     # What is computed ------------------------------------------------------------------------
 
     def _own(self, *further: int) -> tuple[int, ...]:
-        """The numbers of the dimensions of rows, and of some others."""
+        """Numbers of the row dimensions, and of some others."""
         return (*range(self._found.rows), *further)
 
     def _collect(
         self, numbers: Sequence[int], local: Mapping[str, DataType], parallel: int
     ) -> Collector:
-        """For work over some dimensions, and then over rows and keys of a block, and a tile of the
-        last dimension."""
+        """Collector for work over some dimensions, then over rows and keys of a block, and a tile
+        of the last dimension."""
         domain = (
             *(self._found.sizes[n] for n in numbers),
             *(count_points(d) for d in self._list_tiles(numbers)),
@@ -153,7 +153,7 @@ class Phases:
         return Collector(self._function, domain, local, parallel)
 
     def _list_tiles(self, numbers: Sequence[int]) -> tuple[Dim, ...]:
-        """The tiles that work over some dimensions has besides."""
+        """Further tiles of work over some dimensions."""
         side = self._sides.get(numbers[-1])
         if side is None:
             return (self._row, self._key)
@@ -161,7 +161,7 @@ class Phases:
         return (self._row, self._key, side, *turn)
 
     def _place(self, member: Member, numbers: Sequence[int]) -> dict[ir.Index, int]:
-        """The axis of some work that each index of a stage is."""
+        """Axis of some work for each index of a stage."""
         return {i: numbers.index(d) for i, d in member.axes if d in numbers}
 
     def _add(
@@ -171,14 +171,14 @@ class Phases:
         states: tuple[Accumulator, ...] = (),
         tiles: Mapping[Dim, Dim] = MappingProxyType({}),
     ) -> int:
-        """A phase over some dimensions; gives its number. It may go over other tiles."""
+        """Adds a phase over some dimensions, perhaps over other tiles; returns its number."""
         found, side = self._found, self._sides.get(numbers[-1])
         dims = [self._dims[n] for n in numbers]
         dims += [tiles.get(d, d) for d in self._list_tiles(numbers)]
         dims = dims[: len(elements.domain)]
         kept = {*self._dims[: found.rows], self._row}
         if states and side is not None:
-            # Neither scores nor sums are shared by the work items that have them.
+            # Each score and sum belongs to a single work item.
             kept.add(self._key if numbers[-1] in self._inner else side)
         tiled = self._sides and all(
             v.view.local and self._is_linear(v.view)
@@ -187,7 +187,7 @@ class Phases:
             for v in elements.values
         )
         if tiled and states:
-            # What tiles have beyond the end is 0.
+            # Tiles are 0 out of bounds.
             elements = _keep_axes(elements, range(len(numbers), len(dims)))
             dims = dims[len(numbers) :]
         strides = {view: view.strides for view in elements.views()}
@@ -201,7 +201,7 @@ class Phases:
         return any(b.name == view.tensor and b.linear for b in self._buffers)
 
     def _read_lanes(self, elements: Elements, numbers: Sequence[int]) -> Elements:
-        """The same with what is at hand read lane by lane: it differs from row to row."""
+        """Work with local values read lane by lane, as they differ from row to row."""
         along, row = self._found.along, len(numbers)
 
         def change(view: View) -> View:
@@ -213,9 +213,8 @@ class Phases:
         return _map_views(elements, change)
 
     def _stage(self, elements: Elements, numbers: Sequence[int]) -> Elements:
-        """The same with tiles in place of what is read of rows, and on a GPU of keys; each is
-        filled by a phase. What is computed from either alone is computed once, as the tile is
-        filled."""
+        """Work with tiles in place of operands of rows, and on a GPU of keys, each filled by a
+        phase. Values computed from either alone are computed once, as the tile is filled."""
         strides = {view: view.strides for view in elements.views()}
         moving = {n: find_moving(elements, strides, axis) for axis, n in enumerate(numbers)}
         along, keys = moving[self._found.along], moving.get(self._found.rows)
@@ -227,14 +226,14 @@ class Phases:
                     for n in range(len(elements.values))
                 ]
                 elements = self._replace(elements, fits, numbers)
-        # A tile has no flags, but what they choose.
+        # Tiles do not hold BOOL, but the values that they select.
         own = [isinstance(v, Read | ir.Select) and along[n] for n, v in enumerate(elements.values)]
         return self._replace(elements, own, numbers)
 
     def _replace(
         self, elements: Elements, fits: Sequence[bool], numbers: Sequence[int]
     ) -> Elements:
-        """The same with tiles for the largest of some values made of what is read alone."""
+        """Work with tiles for the largest suitable values that depend on loads alone."""
         plain: list[bool] = []
         for value in elements.values:
             own = isinstance(value, ir.Constant | ir.Apply | ir.Select | ir.Cast)
@@ -254,11 +253,11 @@ class Phases:
                 if key not in self._tiles:
                     self._tiles[key] = self._fill(work, numbers)
                 values[number] = Read(self._tiles[key], value.dtype)
-        # Those that stand for nothing any longer keep their numbers until here.
+        # Replaced values keep their numbers until here.
         return prune(dataclasses.replace(elements, values=tuple(values)))
 
     def _fill(self, elements: Elements, numbers: Sequence[int]) -> View:
-        """The tile of the last value of some work, for which a phase is made that fills it."""
+        """Tile of the last value of some work, and the phase that fills it."""
         count, dtype = len(self._tiles), elements.values[-1].dtype
         (first, *_) = elements.buffers()
         own = f"{first.tensor}{count or ''}"
@@ -266,7 +265,7 @@ class Phases:
         moves = [n for axis, n in enumerate(numbers) if find_moving(elements, strides, axis)[-1]]
         size, places = 1, [0] * len(elements.domain)
         sides: list[tuple[Dim, int]] = []
-        """Of the tile, each with its extent; neighbours along the first lie side by side."""
+        """Dimensions of the tile with their extents; the first is contiguous."""
         tile: list[tuple[Dim, int]] = []
         for number, dim, axis in self._list_sides(numbers):
             if number not in moves:
@@ -307,9 +306,8 @@ class Phases:
         return made
 
     def _list_sides(self, numbers: Sequence[int]) -> list[tuple[int, Dim, int]]:
-        """The dimensions that tiles of some work have, each with the number of what it is a tile
-        of, and the axis that it is. What work items read at once lies side by side: rows, and keys
-        or columns."""
+        """Dimensions of a tile: each with the number of its dimension, and its axis. Elements that
+        work items read together are contiguous: rows, and keys or columns."""
         found, last, row = self._found, numbers[-1], len(numbers)
         rows, keys = (found.along, self._row, row), (found.rows, self._key, row + 1)
         if last <= found.rows:
@@ -324,8 +322,8 @@ class Phases:
         self, number: int, sides: Sequence[tuple[Dim, int]], own: str,
         into: tuple[Buffer, Sequence[tuple[Dim, int]]] | None = None,
     ) -> Node:  # fmt: skip
-        """How the work items of a group go over a tile, to fill it, or to read it: neighbours side
-        by side in memory, in vectors where they can."""
+        """Loops of the work items over a tile, to fill or read it: adjacent items on adjacent
+        elements in memory, in vectors if possible."""
         phase, axes = self._phases[number], self._axes[number]
         places = {dim: axes.index(dim.whole) for dim, _ in sides}
         views = [v for v in phase.elements.buffers() if not v.local]
@@ -361,7 +359,7 @@ class Phases:
         return node
 
     def _reduce(self, member: Member, numbers: Sequence[int], local: Mapping[str, DataType]) -> int:
-        """A phase that reduces one stage."""
+        """Phase that reduces one stage."""
         collector = self._collect(numbers, local, self._found.rows + 1)
         collector.add_reduction(member.stage, self._place(member, numbers))
         elements = self._stage(self._read_lanes(collector.elements(), numbers), numbers)
@@ -369,8 +367,8 @@ class Phases:
         return self._add(elements, numbers, make_accumulators(elements, [(member.stage, dtype, 0)]))
 
     def _find_reached(self) -> int | None:
-        """The phase that says whether any score of a block and the rows of a group counts; None
-        where that may be so of all."""
+        """Phase that computes whether any score of a block and a group's rows matters; None if
+        every block may."""
         found, numbers = self._found, self._own(self._found.rows)
         collector = self._collect(numbers, self._list_local(found.scores), found.rows + 1)
         for member in found.totals if found.largest is None else [found.largest]:
@@ -380,11 +378,11 @@ class Phases:
         return None if reached is None else self._add(reached, numbers)
 
     def _list_local(self, members: Sequence[Member]) -> dict[str, DataType]:
-        """The types of what is at hand."""
+        """Types of the local values."""
         return {m.stage: self._tensors[m.stage].dtype for m in members}
 
     def _weigh(self, local: Mapping[str, DataType]) -> list[tuple[int, int | None]]:
-        """The phases of the sums, each with the dimension that it keeps besides rows."""
+        """Phases of the sums, each with its dimension other than rows."""
         found = self._found
         scores = {member.stage for member in found.scores}
         made: list[tuple[int, int | None]] = []
@@ -399,8 +397,8 @@ class Phases:
                 elements = self._keep_weight(elements, weight, numbers, found.largest is not None)
                 elements = prune(elements)
             for number, value in enumerate(elements.values):
-                # What a sum reads of a point has a place of its own for each key, as weights have,
-                # but where the work item that has the score sums it.
+                # Operands of a sum have one element per key, as weights have, unless the work item
+                # that has the score sums it.
                 alone = self._sides and not extra
                 if isinstance(value, Read) and value.view.tensor in scores and not alone:
                     elements = self._keep_weight(elements, number, numbers, False)
@@ -413,8 +411,8 @@ class Phases:
     def _keep_weight(
         self, elements: Elements, weight: int, numbers: Sequence[int], is_one: bool
     ) -> Elements:
-        """The same with a value read that a phase puts into a tile before, for each key of a block;
-        `is_one` where it is the weight of all sums."""
+        """Work that reads a weight which a phase stores to a tile before, for each key of a block;
+        `is_one` if it is the weight of all sums."""
         plain, shape = self._own(self._found.rows), self._shape
         work = prune(dataclasses.replace(elements, results=(), reductions=(_none(weight),)))
         places = [*map(numbers.index, plain), len(numbers), len(numbers) + 1]
@@ -442,11 +440,11 @@ class Phases:
         return dataclasses.replace(elements, values=tuple(values))
 
     def _list_extras(self, member: Member) -> list[int]:
-        """The dimensions that a stage keeps besides rows: one at most."""
+        """Dimensions of a stage other than rows: at most one."""
         return [d for _, d in member.axes if d > self._found.rows]
 
     def _finish(self) -> list[tuple[int, int | None, Member]]:
-        """The phases of what leaves."""
+        """Phases that store the results."""
         found = self._found
         local = self._list_local(found.totals)
         stored = [m for m in found.totals if m.stage not in self._local]
@@ -474,8 +472,8 @@ class Phases:
         return made
 
     def _lose_empty(self, elements: Elements, own: str, local: Mapping[str, DataType]) -> Elements:
-        """The same where sums are NaN of rows all of whose scores are negative infinities, which
-        are no distance from the largest one."""
+        """Work in which sums are NaN for rows whose scores are all negative infinity, as these have
+        no difference from the maximum."""
         values: list[Value] = []
         numbers: dict[int, int] = {}
         for number, value in enumerate(elements.values):
@@ -495,7 +493,7 @@ class Phases:
         return dataclasses.replace(elements, values=tuple(values), results=results)
 
     def _read_kept(self, view: View, numbers: Sequence[int]) -> View:
-        """What is read in place of sums that a work item has."""
+        """View read in place of a work item's sums."""
         if not view.local:
             return view
         found, row = self._found, len(numbers)
@@ -509,7 +507,7 @@ class Phases:
             dtype, size = self._tensors[member.stage].dtype, self._shape.rows * steps[row]
             name, wanted = f"{member.stage}#kept", f"{member.stage}_kept"
             made = Buffer(name, dtype, size, self._row, wanted, linear=True, shared=True)
-            # Weights are of no use any longer, nor what has left before.
+            # Weights, and results stored before, are no longer needed.
             free = [into.buffer for *_, into in self._weights.values()] + [*self._kept.values()]
             taken = [b for m, b in self._kept.items() if self._list_extras(m) in ([], extra)]
             free = [b for b in free if extra and b not in taken and b.size >= size]
@@ -520,7 +518,7 @@ class Phases:
         return View(name, view.dtype, tuple(steps), local=True)
 
     def _tile_ends(self, member: Member, numbers: Sequence[int]) -> dict[Dim, Dim]:
-        """The tiles that work items store."""
+        """Tiles that work items store."""
         tiles = {self._row: Dim(f"{member.stage}_row", self._shape.rows, within=self._x)}
         if numbers[-1] in self._sides:
             whole = self._dims[numbers[-1]]
@@ -530,8 +528,8 @@ class Phases:
 
 
 def _find_weight(elements: Elements, found: Online, numbers: Sequence[int]) -> int | None:
-    """The value of some work that is the weight of a point: where all are known, the factor that
-    is the same for all that a sum keeps besides rows. None where the sum keeps nothing."""
+    """Value that is the weight of a point: if all are known, the factor that does not vary along a
+    sum's further dimension. None if the sum has no such dimension."""
     if found.largest is None:
         strides = {view: view.strides for view in elements.views()}
         moves = find_moving(elements, strides, len(numbers) - 1)
@@ -549,7 +547,7 @@ def _find_weight(elements: Elements, found: Online, numbers: Sequence[int]) -> i
 
 
 def _map_views(elements: Elements, change: Callable[[View], View]) -> Elements:
-    """The same with other views read."""
+    """Work with other views read."""
     values = [
         dataclasses.replace(v, view=change(v.view)) if isinstance(v, Read) else v
         for v in elements.values
@@ -558,7 +556,7 @@ def _map_views(elements: Elements, change: Callable[[View], View]) -> Elements:
 
 
 def _keep_axes(elements: Elements, places: Sequence[int]) -> Elements:
-    """Work over some axes as over those of them alone along which it changes."""
+    """Work restricted to the axes along which it varies."""
 
     def change(view: View) -> View:
         return dataclasses.replace(view, strides=tuple(view.strides[n] for n in places))

@@ -1,10 +1,10 @@
-"""Schedules for sizes that are known at run time only: one fixed shape each, right for all sizes.
+"""Schedules for open sizes: a fixed shape each, correct for all sizes.
 
-Which work item computes what, and in which order points are reduced, depends on sizes alone, as it
-does elsewhere; no number here is chosen by one. On a GPU the work items of a group share the points
-of an output that reads its own ones, and take an output each where outputs read the same elements,
-as in a product of matrices, or at computed positions. On a CPU a work item takes a run of outputs,
-in vectors where they are neighbours, and else one after the other.
+The distribution of work and the order of points depend on sizes alone, as elsewhere; no parameter
+here is chosen by one. On a GPU, the work items of a group share the points of an output with its
+own operands, and take an output each if outputs share loads, as in a matrix product, or load at
+computed indices. On a CPU, a work item takes a run of outputs, in vectors if these are contiguous,
+and sequentially otherwise.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dmlc.schedules.rule import Work
 from dmlc.source import UnsupportedError
 
 _RUN = 64
-"""Outputs of a work item of a CPU, where they are reduced from the same elements."""
+"""Outputs of a CPU's work item if they are reduced from the same elements."""
 _ROWS = 16
-"""Rows of elements of a work item of a CPU."""
+"""Rows of elements of a CPU's work item."""
 
 
 def choose(work: Work) -> Nest | None:
-    """The nest of some phases of open sizes; None of others. Raises `UnsupportedError` for results
-    that are stored two to a word."""
+    """Nest of phases of open sizes; None for others. Raises `UnsupportedError` for results that are
+    stored two to a word."""
     if not work.is_open:
         return None
     phases, p, limits = work.phases, work.profile, work.limits
@@ -59,13 +59,13 @@ def choose(work: Work) -> Nest | None:
 
 
 def _settle(phase: Phase, p: Profile) -> Phase:
-    """The phase as it would be if its sizes were what they are taken for."""
+    """Phase with assumed values for its open sizes."""
     found = phase.settle(p.taken)
     return dataclasses.replace(found, space=found.space.drop_ones())
 
 
 def _shares_reads(first: Phase) -> bool:
-    """Whether outputs are reduced from the same elements, or at computed positions."""
+    """Whether outputs are reduced from the same elements, or load at computed indices."""
     if first.has_positions:
         return True
     strides = first.space.strides
@@ -73,7 +73,7 @@ def _shares_reads(first: Phase) -> bool:
 
 
 def _lies_across(phases: Sequence[Phase]) -> bool:
-    """Whether outputs lie side by side, and what they are reduced from does, or is the same."""
+    """Whether outputs are contiguous, and their operands are contiguous or constant along them."""
     for phase in phases:
         space = phase.space
         axis = space.parallel[-1] if space.parallel else None
@@ -85,8 +85,8 @@ def _lies_across(phases: Sequence[Phase]) -> bool:
 
 
 def _choose_runs(work: Work) -> Nest:
-    """Each work item has a run of outputs, or of rows of elements. It goes through the points of
-    each in vectors where they lie side by side."""
+    """Nest in which each work item has a run of outputs, or of rows of elements. Contiguous points
+    of each are vectorized."""
     rule, phases = work.begin(), work.phases
     alone = len(phases) == 1 and not phases[0].accumulators
     output = rule.fuse(rule.outer[:-1] if alone else rule.outer, "output")

@@ -1,4 +1,4 @@
-"""Schedules of contractions for CPUs: how large the tiles are whose panels `panel` packs."""
+"""Schedules of contractions for CPUs: tile sizes for the primitive `panel`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dmlc.loops.panels import BLOCK, Panels
 from dmlc.schedules.rule import Work
 
 _LEAST_ROWS = 4 * BLOCK
-"""Rows of a tile, at least, where tiles are made smaller for more work items."""
+"""Smallest number of rows of a tile that is made smaller for more work items."""
 
 
 def count_panels(found: Contraction, p: Profile) -> int:
-    """The work items that have tiles."""
+    """Number of work items that have tiles."""
     return _choose(found, p)[1].count
 
 
 def choose_panels(work: Work, found: Contraction) -> Nest:
-    """The nest of a contraction, and of what derives from it."""
+    """Nest of a contraction and its derived phases."""
     rule, p = work.begin(), work.profile
     numbers, panels = _choose(found, p)
     rule.do("panel", *numbers, p.lanes)
@@ -26,7 +26,7 @@ def choose_panels(work: Work, found: Contraction) -> Nest:
 
 
 def _choose(found: Contraction, p: Profile) -> tuple[tuple[int, int, int], Panels]:
-    """The rows, columns and points of a tile, at most, and what is packed of it."""
+    """Largest rows, columns and points of a tile, and its packing."""
     most, columns, depth = p.panel
     made = Panels(found, most, columns, depth, p.lanes)
     while made.count < p.groups and most > _LEAST_ROWS:

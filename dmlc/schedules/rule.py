@@ -1,5 +1,5 @@
-"""What rules are given, and what they write their scripts with: each step goes through the door, as
-anybody's does."""
+"""Input of rules, and the builder of their scripts, which calls primitives by `apply` like everyone
+else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dmlc.schedules.streaming import Streaming
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Work:
-    """What a rule chooses the nest of: see `choose`."""
+    """Input of a rule: see `choose`."""
 
     function: ir.Function
     phases: tuple[Phase, ...]
@@ -45,7 +45,7 @@ class Work:
 
 
 class Rule:
-    """A nest in the making."""
+    """A nest under construction by a script."""
 
     def __init__(
         self,
@@ -59,12 +59,12 @@ class Rule:
 
     @property
     def outer(self) -> list[str]:
-        """The loops that stand one in the other and have nothing beside them, outermost first."""
+        """Loops nested one in the other without siblings, outermost first."""
         return [loop.name for loop in chain(self.nest.body)]
 
     def do(self, verb: str, *arguments: str | int, name: str = "") -> str:
-        """A step of the script. Gives the name of the loop that it makes, or else of the one that
-        it is applied to: what is wanted, or that and a number, which tells it from another loop."""
+        """Calls a primitive. Returns the name of the new loop, or of the one it is applied to:
+        `name`, with a number if another loop has it."""
         loop = str(arguments[0]) if arguments else ""
         if name and (name != loop or verb == "split"):
             taken = {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
@@ -75,20 +75,20 @@ class Rule:
         return name or loop
 
     def offers(self, verb: str, *arguments: str | int, name: str = "") -> bool:
-        """Takes a step if it is legal, and says whether it is."""
+        """Calls a primitive if that is legal, and returns whether it is."""
         with contextlib.suppress(ScheduleError):
             self.do(verb, *arguments, name=name)
             return True
         return False
 
     def find_block(self, number: int) -> str:
-        """The loop of a phase over a block of outputs; empty where there is none."""
+        """Loop of a phase over a block of outputs; empty if there is none."""
         loops = list_loops(self.nest.body, self.nest.block) if self.nest.block else []
         return next((loop.name for loop in loops if number in list_phases(loop)), "")
 
     def fuse(self, loops: Sequence[str], name: str) -> str:
-        """Loops that stand one in the other as one, whose steps are counted; or a loop of one step,
-        where there are none."""
+        """Merges nested loops into one whose steps are counted; without loops, adds a loop of one
+        step."""
         if not loops:
             return self.do("once", name=name)
         first, *others = loops
@@ -99,14 +99,14 @@ class Rule:
         return first
 
     def merge(self, loops: Sequence[str], name: str) -> str:
-        """Loops that stand one in the other as one; a single one stays as it is."""
+        """Merges nested loops into one; a single loop is unchanged."""
         return self.fuse(loops, name) if len(loops) > 1 else loops[0]
 
     def take(
         self, loop: str, axis: str, count: int, items: int, *whose: str, rolled: bool = False
     ) -> None:
-        """So many steps of a loop over a tile, to so many work items along an axis, neighbours to
-        neighbours; what each of them has is written out, or `rolled`."""
+        """Distributes `count` steps of a loop over a tile cyclically over `items` work items along
+        an axis; each item's steps are unrolled, or `rolled`."""
         if count == items:
             self.do("bind", loop, axis, *whose)
             return
@@ -115,7 +115,7 @@ class Rule:
         self.do("roll" if rolled else "unroll", loop)
 
     def put_in_order(self, loops: Sequence[str]) -> None:
-        """Reorders loops that stand one in the other, with nothing between them."""
+        """Reorders loops nested one in the other without siblings."""
         nodes = walk(self.nest.body)
         now = [n.name for n in nodes if isinstance(n, Loop) and n.name in loops]
         for place, wanted in enumerate(loops):
@@ -124,5 +124,5 @@ class Rule:
                 now[before : before + 2] = reversed(now[before : before + 2])
 
     def finish(self, words: str) -> Nest:
-        """The nest; `words` say for a person what a work item does."""
+        """The nest; `words` describe a work item's part for readers."""
         return dataclasses.replace(self.nest, words=words)

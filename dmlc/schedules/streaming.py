@@ -1,5 +1,5 @@
-"""How much memory a kernel touches, and when its stores pass the caches by: where that is more than
-caches keep."""
+"""Memory footprint of a kernel, and the condition under which its stores bypass the caches: if the
+footprint exceeds these."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from dmlc.sizes import known
 from dmlc.transform.traffic import count_bytes
 
 CACHE_LINE = 64
-"""Bytes."""
+"""Size of a cache line in bytes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Streams:
-    """The stores that pass the caches by: of which buffers, and when."""
+    """Stores that bypass the caches: buffers, and conditions."""
 
     flags: dict[str, k.Expression]
     lead: k.Expression | None = None
-    """How many elements of a run stand before the first aligned vector."""
+    """Number of elements of a run before the first aligned vector."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Streaming:
-    """What one kernel touches, and from how many bytes on stores pass the caches by; None: never.
+    """Footprint of one kernel, and the footprint in bytes from which stores bypass the caches
+    (None: never).
 
     A streaming store needs an aligned vector.
     """
@@ -40,22 +41,22 @@ class Streaming:
     threshold: int | None
 
     def is_large(self, times: int = 1) -> bool:
-        """Whether so many times the memory that the kernel touches is more than caches keep."""
+        """Whether `times` times the kernel's footprint exceeds the caches."""
         touched = sum(b.bytes or 0 for b in self.buffers)
         return self.threshold is not None and times * touched >= self.threshold
 
     def open(
         self, phase: Phase, count: k.Scalar | None, frame: Frame, body: list[k.Statement]
     ) -> Streams:
-        """When the results of a phase may pass the caches by. `count` is that of a packed run, of
-        which the size is known at run time."""
+        """Conditions under which results of a phase bypass the caches. `count` is the size of a
+        packed run, if known at run time only."""
         if count is not None:
             return self._open_run(phase, count, frame, body)
         return self._open_rows(phase, frame, body)
 
     def _open_rows(self, phase: Phase, frame: Frame, body: list[k.Statement]) -> Streams:
-        """The kernel's own steps keep vectors aligned where rows start on cache lines; whether the
-        buffer does is seen at run time."""
+        """Conditions if rows start at cache lines: vectors stay aligned, and the buffer's alignment
+        is tested at run time."""
         if not self.is_large():
             return Streams({})
         flags: dict[str, k.Expression] = {}
@@ -70,8 +71,8 @@ class Streaming:
     def _open_run(
         self, phase: Phase, count: k.Scalar, frame: Frame, body: list[k.Statement]
     ) -> Streams:
-        """Stores are aligned where vectors start at the first aligned element. The first result
-        decides where that is; the others stream where they agree."""
+        """Conditions if vectors start at the first aligned element of the first result; other
+        results are streamed if they agree."""
         views = _list_streamed(phase)
         if self.threshold is None or not views:
             return Streams({})
@@ -86,7 +87,7 @@ class Streaming:
         return Streams(flags, lead)
 
     def _least_count(self, phase: Phase, threshold: int) -> int:
-        """The number of elements of a packed run from which on stores may pass the caches by."""
+        """Number of elements of a packed run from which stores may bypass the caches."""
         walked = {view.tensor for view, steps in phase.space.strides.items() if any(steps)}
         fixed = sum(b.bytes or 0 for b in self.buffers if b.name not in walked)
         each = sum(b.dtype.bytes for b in self.buffers if b.name in walked)
@@ -94,19 +95,18 @@ class Streaming:
 
 
 def _list_streamed(phase: Phase) -> Sequence[View]:
-    """The results in memory that may be streamed: a mask is a vector only once it is narrowed to
-    bytes."""
+    """Results in memory that may be streamed; not BOOL, whose vectors must be narrowed to bytes
+    first."""
     results = [v for v, _ in phase.elements.results if not v.local]
     return [v for v in results if v.dtype is not DataType.BOOL]
 
 
 def measure_footprint(function: ir.Function, passes: Iterable[Phase]) -> dict[str, int | None]:
-    """The bytes that passes touch of each tensor, by its name; None where a size is known at run
-    time only.
+    """Bytes of each tensor that passes access, by name; None if a size is known at run time only.
 
-    Each element of a view counts once. Several views of a tensor in one pass add up, to no more
-    than the tensor; the next pass is taken to come by the same elements, if it does not come by
-    more. What is read at computed positions may be all of a tensor.
+    Each element of a view counts once. Several views of a tensor in one pass add up, to at most the
+    tensor; later passes are assumed to access the same elements, up to their number. Loads at
+    computed indices may access all of a tensor.
     """
     tensors = function.tensors()
     touched: dict[str, int | None] = {}

@@ -1,4 +1,4 @@
-"""The schedule table: numbers of the rules by kernel class, type and size, for classes of devices.
+"""The schedule table: parameters of rules by kernel class, type and size, for classes of devices.
 
     device nvidia.sm_90              // what follows is for it, and wins over what is for nvidia
       fact subgroup 32               // what is known of the device: the model of times takes it
@@ -6,13 +6,13 @@
       tile 128 128 8 8 ahead         // and the numbers that rules take for them
     row column_reduction any any reorders; columns 16
 
-`table.txt` beside this module is the table that ships; a file of a user's own is read by the same
-rules, and its rows go first. A device has the rows of the classes above it, too: `nvidia.sm_90`
-those of `nvidia`, then those of `gpu`. One row serves a kernel: of the nearest class, that for its
-type sooner than one for `any`, and that for fewer sizes sooner than one for more.
+`table.txt` beside this module ships with dmlc; a user's file has the same syntax, and its rows go
+first. A device also has the rows of the classes above it: `nvidia.sm_90` those of `nvidia`, then
+those of `gpu`. One row applies to a kernel: that of the nearest class; then one for its type rather
+than for `any`; then that for the narrower range of sizes.
 
-A row whose numbers may change the order of a sum says `reorders`. Nothing here asks a device: the
-same input and the same table make the same bytes.
+A row whose parameters may change the order of a sum says `reorders`. No device is queried: the same
+input and table make the same bytes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ KINDS = {
     "scan": "cumulative sums and products",
     "sort": "sorts and top-k",
 }
-"""The kernel classes, in words."""
+"""Descriptions of the kernel classes."""
 CLASSES = ("nvidia", "amd", "intel", "qualcomm", "apple")
-"""The classes of GPUs. Architectures have names below these: `nvidia.sm_90`."""
+"""Classes of GPUs. Names of architectures have these as prefix: `nvidia.sm_90`."""
 _ROOTS = tuple(profile.name for profile in PROFILES)
 _SUMS = frozenset(KINDS) - {"elementwise", "sort"}
 _FOLDS = frozenset({"row_reduction", "column_reduction"})
@@ -49,23 +49,23 @@ _PRODUCTS = frozenset({"product", "convolution"})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Number:
-    """A number, or several, that rules take: a field of `Profile`."""
+    """A parameter of rules: a field of `Profile`."""
 
     name: str
     kinds: Mapping[str, frozenset[str]]
-    """The kernel classes that it matters to, by profile."""
+    """Kernel classes that it affects, by profile."""
     least: int
     most: int
     reorders: frozenset[str]
-    """The classes of which it may change the order of sums."""
+    """Kernel classes in which it may change the order of sums."""
     usage: str = "N"
     read: Callable[[Sequence[str]], tuple[int, ...]] | None = None
-    """Reads what is no single power of two. Raises `ValueError`, with what is wrong."""
+    """Parser of values other than a single power of two. Raises `ValueError` with the reason."""
 
 
 _ANY_SIDE = {4, 8}
 _SHARED_BYTES = 1 << 14
-"""Shared memory of a group that every device has."""
+"""Shared memory of a group that every device has, in bytes."""
 _LEAST_ITEMS, _MOST_ITEMS = 32, 256
 
 
@@ -135,7 +135,7 @@ NUMBERS = {
         Number("groups", _both(frozenset(KINDS), _SUMS - {"skinny_product"}), 1, 4096, _SUMS),
     )
 }  # fmt: skip
-"""The numbers that rows give."""
+"""Parameters of rows."""
 
 FACTS = {
     "subgroup": "work items that run together",
@@ -147,7 +147,7 @@ FACTS = {
     "cached": "bytes of the cache that all units share",
     "rate": "10^9 instructions of a lane a second, of all units",
 }
-"""What a table says of a device, in words."""
+"""Descriptions of the facts about a device."""
 
 _DEVICE, _FACT, _ROW, _REORDERS, _ANY = "device", "fact", "row", "reorders", "any"
 _TYPES = {dtype.name: dtype for dtype in TENSOR_TYPES}
@@ -157,16 +157,16 @@ _SIZES = re.compile(r"2\^(?P<first>[0-9]{1,2})(?P<on>\.\.(2\^(?P<last>[0-9]{1,2}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Table:
-    """A table as it is read."""
+    """A parsed table."""
 
     devices: tuple[str, ...]
-    """Those that it has lines for."""
+    """Devices that it has lines for."""
     rows: tuple[Row, ...]
     facts: Mapping[str, Mapping[str, int]]
-    """By device, and then by name."""
+    """Facts by device, then by name."""
 
     def find_facts(self, device: str) -> dict[str, int]:
-        """What is known of a device: its own facts, and else those of the class above it."""
+        """Facts about a device: its own, or else those of the class above it."""
         found: dict[str, int] = {}
         for level in list_levels(device):
             found = {**self.facts.get(level, {}), **found}
@@ -181,31 +181,31 @@ def read_table() -> Table:
 
 
 def list_devices() -> tuple[str, ...]:
-    """The device classes that the table has, and the architectures below them."""
+    """Device classes of the table, with their architectures."""
     return read_table().devices
 
 
 def list_levels(device: str) -> tuple[str, ...]:
-    """A device, and the classes above it, the nearest first: `nvidia.sm_90`, `nvidia`, `gpu`."""
+    """A device and the classes above it, the nearest first: `nvidia.sm_90`, `nvidia`, `gpu`."""
     first, _, below = device.partition(".")
     own = (device, first) if below else (device,)
     return own if first in _ROOTS else (*own, "gpu")
 
 
 def find_root(device: str) -> str:
-    """The profile of a device class."""
+    """Profile of a device class."""
     return list_levels(device)[-1]
 
 
 def choose_profile(
     name: str | None, usual: str, gpu_class: str | None, own: Source | None
 ) -> Profile:
-    """The profile of that name, or else the one of a device class, or else the `usual` one, with
-    the rows of the table that are for the class; those of a caller's `own` table go first. Without
-    a class, they are those for its profile.
+    """Profile named `name`, or else that of a device class, or else the `usual` one, with the rows
+    of the table for the class; rows of the caller's table `own` go first. Without a class, the rows
+    are those for the profile.
 
-    Raises `UnknownNameError` for a profile, and `ScheduleError` for a class, that there is none of,
-    or that is for another profile, and for a table with mistakes or with nothing for the class.
+    Raises `UnknownNameError` for an unknown profile, and `ScheduleError` for a class that is
+    unknown or for another profile, and for a table with mistakes or without lines for the class.
     """
     given = None if own is None else parse_table(own)
     if gpu_class is not None:
@@ -240,7 +240,7 @@ def choose_profile(
 
 
 def _order(rows: Sequence[Row], device: str) -> list[Row]:
-    """The rows for a device, those that win first."""
+    """Rows for a device, in order of precedence."""
     levels = list_levels(device)
 
     def rank(row: Row) -> tuple[int, bool, int, int]:
@@ -254,7 +254,8 @@ def _order(rows: Sequence[Row], device: str) -> list[Row]:
 
 
 def parse_table(source: Source) -> Table:
-    """The table in a text. Raises `ScheduleError` with the place and the cure of each mistake."""
+    """Table from its text. Raises `ScheduleError` with the location and the cure of each
+    mistake."""
     return _Reader(source).read()
 
 
@@ -270,7 +271,7 @@ class _Draft:
 
 
 class _Reader:
-    """One pass over the lines of a table."""
+    """Parser of a table's lines."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -279,7 +280,7 @@ class _Reader:
         self._facts: dict[str, dict[str, int]] = {}
         self._drafts: list[_Draft] = []
         self._draft: _Draft | None = None
-        """The row that numbers are for."""
+        """Row that the current lines belong to."""
         self._wrong: list[Diagnostic] = []
 
     def read(self) -> Table:
@@ -369,7 +370,7 @@ class _Reader:
         draft.numbers[name] = value, line, line.text
 
     def _finish(self, draft: _Draft, before: Sequence[Row]) -> Row:
-        """The row of all of its lines."""
+        """Row from all of its lines."""
         row = draft.row
         if not draft.numbers:
             raise _refuse(row.span, "the row has no numbers", "give some below it, or delete it")
@@ -396,7 +397,7 @@ class _Reader:
 
 
 def _read_sizes(text: str, line: Span) -> tuple[int, int | None]:
-    """The powers of two from which, and up to which, sizes are meant."""
+    """Powers of two at which a range of sizes starts and ends."""
     if text == _ANY:
         return 0, None
     match = _SIZES.fullmatch(text)
@@ -427,7 +428,7 @@ def _refuse(line: Span, message: str, cure: str) -> ScheduleError:
 
 
 def print_row(row: Row) -> str:
-    """A row as a file has it, without its device."""
+    """Row as in a file, without its device."""
     head, _, numbers = row.text.partition(": ")
     said = numbers.removesuffix(f" ({_REORDERS} sums)")
     _, *words = head.split()
@@ -437,5 +438,5 @@ def print_row(row: Row) -> str:
 
 
 def name_type(dtype: DataType | None) -> str:
-    """A row's type as a table has it."""
+    """A row's type as in a table."""
     return _ANY if dtype is None else dtype.name

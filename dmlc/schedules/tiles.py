@@ -1,8 +1,8 @@
-"""Schedules of contractions: tiles of both factors are put into memory that a group shares, where
-each element serves all outputs of a row or a column.
+"""Schedules of contractions for GPUs: tiles of both factors in shared memory, where each element
+serves all outputs of a row or a column.
 
 Each work item has four rows by four columns of outputs in registers, or eight by eight. Sizes alone
-decide how large tiles are. Every output is one sum, whose points are added in their order.
+determine the tiles. Every output is one sum, in order of the points.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from dmlc.loops.tiling import takes_vectors
 from dmlc.schedules.rule import Rule
 
 _AT_ONCE = 4
-"""Points whose factors are read before any of them is added. More take registers, and no fewer
+"""Points whose factors are loaded before any of them is added. More take registers, and do not save
 instructions."""
 _BYTES = 16
-"""What a work item reads of memory at once, at most."""
+"""Largest number of bytes that a work item loads from memory at once."""
 _WRITTEN = 1024
-"""Products of a work item that a compiler writes out, at most; half as many are text. What a loop
-around fewer takes was two hundredths of what RADV makes of a product."""
+"""Largest number of a work item's products that a compiler unrolls, twice those unrolled in the
+text. Measured in RADV's code for a product: a loop around fewer takes two hundredths of it."""
 _PAD = 4
-"""Elements between the rows of a tile in shared memory, so that those of a column lie in several
-banks, and vectors still begin where vectors do."""
+"""Padding of a tile's rows in shared memory in elements, so that a column is spread over several
+banks, and vectors stay aligned."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
-    """How outputs are shared out. A group has so many rows and columns of them, and a work item
-    `each` of both: fewer reads of shared memory for each product, and more registers."""
+    """Distribution of outputs. A group has some rows and columns of them, and a work item `each` of
+    both: more of these take fewer loads from shared memory per product, and more registers."""
 
     rows: int
     columns: int
@@ -46,20 +46,20 @@ class Shape:
     depth: int = 16
     """Points of a tile."""
     ahead: bool = False
-    """Whether the next tiles are read before the present ones are used. It takes registers, and the
-    last step reads its tiles twice."""
+    """Whether the loop is pipelined: it takes registers, and the last step loads its tiles
+    twice."""
 
     @property
     def items(self) -> int:
-        """The work items of a group."""
+        """Work items of a group."""
         return self.rows // self.each * (self.columns // self.each)
 
     def count_tiles(self, found: Contraction) -> int:
-        """The groups."""
+        """Number of groups."""
         return found.batches * -(-found.rows // self.rows) * -(-found.columns // self.columns)
 
     def count_items(self, found: Contraction) -> int:
-        """The work items of all groups."""
+        """Work items of all groups."""
         return self.count_tiles(found) * self.items
 
 
@@ -73,19 +73,18 @@ _SHAPES = (
     (Shape(64, 64, 4, ahead=True), 1, math.inf),
     (_SMALL, 0, math.inf),
 )
-"""The first suits of which there are enough tiles for each group that keeps a GPU busy: with fewer,
-most of it is idle. The last number is that of the points they have for each output, at most: those
-beyond the end are computed for nothing."""
+"""Shapes in order of preference: the first with enough tiles to keep a GPU busy is chosen. The last
+number is the largest ratio of computed to needed outputs."""
 
 
 def limit_shape(found: Contraction) -> Shape:
-    """The tiles that suit the rows and columns where there are enough of them."""
+    """Shape for the rows and columns, if there are enough of them."""
     return _SMALL if min(found.rows, found.columns) <= _SMALL.rows else _LARGE
 
 
 def choose_shape(found: Contraction, p: Profile) -> Shape:
-    """The tiles of a product of many rows and columns: those of a row of the schedule table, or
-    else those that suit the sizes."""
+    """Shape for a product of many rows and columns: that of a row of the schedule table, or else
+    the one that suits the sizes."""
     if p.tile:
         rows, columns, each, depth, ahead = p.tile
         return Shape(rows, columns, each, depth, bool(ahead))
@@ -103,8 +102,8 @@ def choose_shape(found: Contraction, p: Profile) -> Shape:
 def choose_tiles(
     function: ir.Function, phases: Sequence[Phase], found: Contraction, shape: Shape, limits: Limits
 ) -> Nest:
-    """The nest of a contraction, and of what derives from it. What is `found` has the groups of a
-    convolution, and the like, as axes of their own."""
+    """Nest of a contraction and its derived phases. In `found`, the groups of a convolution and the
+    like are axes of their own."""
     rule, each = Rule(function, limits, phases), shape.each
     take_apart(rule)
     dims, pieces = rule.nest.dims[0], found.phase.space.pieces
@@ -132,7 +131,7 @@ def choose_tiles(
     rule.do("unroll", "point")
     _, wide, is_along = look_at_factor(found, found.right, limits)
     if each > VECTOR and wide and is_along and not shape.ahead:
-        # Columns whose points lie side by side are read one part after the other: registers.
+        # Columns with contiguous points are loaded part by part, to save registers.
         rule.do("reorder", "point")
     _fill(rule, found, found.left, (k, "left", "row"), shape.rows, shape, taps)
     _fill(rule, found, found.right, (k, "right", "column"), shape.columns, shape, taps)
@@ -148,9 +147,9 @@ def choose_tiles(
 
 
 def find_taps(found: Contraction, last: int, depth: int) -> tuple[int, int]:
-    """How many neighbours the innermost axis of the points has, where a window lies along it, or
-    else 1; and how many of so many points a tile takes. They are whole rows of windows, so that a
-    work item knows which of their elements it reads before kernels run."""
+    """Window length along the innermost axis of the points (1 without windows); and the points of a
+    tile, at most `depth`, in whole rows of windows, so that the elements each work item loads are
+    known at compile time."""
     conditions = (*found.left.conditions, *found.right.conditions)
     space, moving = found.phase.space, found.phase.find_moving(last)
     size = space.extents[last]
@@ -163,8 +162,8 @@ def find_taps(found: Contraction, last: int, depth: int) -> tuple[int, int]:
 
 
 def take_apart(rule: Rule) -> None:
-    """The axes of a product as it is found: without points that strides leave out, and the groups
-    of a convolution, and the like, on their own."""
+    """Gives a product its own axes: without the points that strides exclude, and with the groups of
+    a convolution and the like separate."""
     while (sparse := find_sparse(rule.nest.phases[0])) is not None:
         rule.do("thin", rule.nest.dims[0][sparse.axis].name, sparse.number)
     while (divided := find_divided(rule.nest.phases[0])) is not None:
@@ -173,8 +172,8 @@ def take_apart(rule: Rule) -> None:
 
 
 def _share_out(rule: Rule, shape: Shape) -> None:
-    """Some rows and columns of a tile for each work item, a few neighbours at a time, and so far
-    apart that work items side by side read side by side."""
+    """Distributes the rows and columns of a tile over work items, a few adjacent ones at a time,
+    with a stride such that adjacent items load adjacent elements."""
     has_parts = shape.each > VECTOR
     for name, items, side in (("column", "columns", shape.columns), ("row", "rows", shape.rows)):
         if has_parts:
@@ -198,12 +197,12 @@ def _fill(
     rule: Rule, found: Contraction, factor: Factor, names: tuple[str, str, str], side: int,
     shape: Shape, taps: int,
 ) -> None:  # fmt: skip
-    """How the work items fill the tile of a factor: neighbours read side by side, four elements
-    each where that can be, and these lie side by side in the tile too. Of a row of a window, which
-    has so many `taps`, one work item reads all."""
+    """Filling of a factor's tile by the work items: adjacent items load adjacent elements, four
+    each if possible, which are contiguous in the tile too. One work item loads all `taps` of a
+    window's row."""
     (k, name, own), items = names, shape.items
     phase, wide, is_along = look_at_factor(found, factor, rule.limits)
-    # Eight rows or columns of points side by side take registers that two groups of 256 lack.
+    # Eight rows or columns with contiguous points take more registers than two groups of 256 have.
     beside = "point" if wide and is_along and not (shape.ahead and shape.each > VECTOR) else own
     pad = 0 if shape.ahead else _PAD
     rule.do("stage", k, name_factor(found, factor), "shared", beside, pad, name=name)
@@ -228,7 +227,7 @@ def _fill(
 
 
 def look_at_factor(found: Contraction, factor: Factor, limits: Limits) -> tuple[Phase, bool, bool]:
-    """The phase that makes a factor, whether four neighbours are read at once, and whether these
+    """Phase that computes a factor, whether four neighbours are loaded at once, and whether these
     are points."""
     phase = stage_value(found.phase, factor.value, factor.conditions, "factor")
     pieces = found.phase.space.pieces
@@ -238,13 +237,13 @@ def look_at_factor(found: Contraction, factor: Factor, limits: Limits) -> tuple[
 
 
 def _find_unit(phase: Phase, many: int) -> int:
-    """The neighbours of so many that a work item reads at once: 16 bytes of the smallest elements,
-    or a vector where these would be all there are."""
+    """Adjacent elements that a work item loads at once: 16 bytes of the narrowest type, or a vector
+    if there are no more."""
     sizes = [view.dtype.bytes for view in phase.elements.buffers() if not view.local]
     return max(VECTOR, min(_BYTES // min(sizes, default=_BYTES), many // 2))
 
 
 def name_factor(found: Contraction, factor: Factor) -> str:
-    """What the primitive that stages a factor calls it."""
+    """Name of a factor for the primitive `stage`."""
     (reduction,) = found.phase.elements.reductions
     return FACTORS[reduction.values.index(factor.value)]

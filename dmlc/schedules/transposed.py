@@ -1,10 +1,10 @@
-"""Schedules of element-wise work for GPUs where some operands lie across others in memory.
+"""Schedules of element-wise work for GPUs with transposed operands.
 
-Neighbouring work items take neighbours along the axis along which results lie side by side. An
-operand that lies so along another axis would be read from a sector of memory for each element. A
-tile of it goes through shared memory instead: it is put there along its own axis, and read from
-there across. A result that lies along the other axis is computed in that order too, from the same
-tiles. Tiles are cut by sizes alone.
+Adjacent work items take elements along the axis along which results are contiguous. An operand that
+is contiguous along another axis would need a sector of memory for each element. A tile of it goes
+through shared memory instead: stored along its own axis, and read across. A result that is
+contiguous along the other axis is computed in that order, from the same tiles. Sizes alone
+determine the tiles.
 """
 
 from __future__ import annotations
@@ -34,27 +34,29 @@ from dmlc.schedules.rule import Work
 from dmlc.source import InternalError
 
 _SECTOR = 32
-"""Bytes that memory moves at least."""
+"""Smallest number of bytes that memory moves."""
 _WORTH = 4
-"""How many times as many bytes an element moves across as along, at least, to go through a tile."""
+"""Smallest ratio of bytes moved per element across to those along for which an operand goes through
+a tile."""
 _SIDE = 32
-"""Elements of a row, and of a column, of a tile: a cache line of floats. Where one axis is shorter,
-tiles are longer along the other."""
+"""Elements of a tile's row and column: a cache line of floats. If one axis is shorter, tiles are
+longer along the other."""
 _LEAST = 8
-"""Elements along each axis, at least: of fewer, a group takes whole sectors anyway."""
+"""Smallest number of elements along each axis: with fewer, a group accesses whole sectors
+anyway."""
 _SHARED_BYTES = 1 << 14
-"""Memory of a group's tiles, at most: several groups share a unit."""
+"""Largest size of a group's tiles in bytes, so that several groups fit on a compute unit."""
 _BANKS = 32
-"""Of shared memory, each of which answers one work item at a time."""
+"""Banks of shared memory, each of which serves one work item at a time."""
 _ELEMENT = 4
 """Bytes of an element of a tile."""
 _MOST_TILES = _SHARED_BYTES // (_ELEMENT * _SIDE * (_SIDE + 1))
 _BESIDE = 8
-"""Work items that take a line, in vectors."""
+"""Work items that access a cache line together, in vectors."""
 _BYTES = 16
-"""What a work item reads and stores at once, where it can."""
+"""Bytes that a work item loads and stores at once, if possible."""
 Steps: TypeAlias = tuple[int, ...]
-"""How many bytes it is to the neighbour along each axis."""
+"""Distance in bytes between neighbours along each axis."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,23 +65,23 @@ class _Staged:
 
     value: int
     along: int
-    """The axis along which it is read."""
+    """Axis along which it is read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Crossing:
-    """Two axes of element-wise work, along each of which something lies side by side."""
+    """Two axes of element-wise work along each of which some operand or result is contiguous."""
 
     row: int
     column: int
-    """The one along which the first result does."""
+    """Axis along which the first result is contiguous."""
     staged: tuple[_Staged, ...]
     turned: tuple[int, ...] = ()
-    """The results that lie along the other one."""
+    """Results that are contiguous along the other axis."""
 
 
 def choose_transposed(work: Work) -> Nest | None:
-    """The nest of element-wise work some of which lies across; None where tiles help nothing."""
+    """Nest of element-wise work with transposed operands; None if tiles do not help."""
     (phase,) = work.phases
     if phase.space.is_open or len(phase.space.sizes) < 2:
         return None
@@ -88,8 +90,9 @@ def choose_transposed(work: Work) -> Nest | None:
 
 
 def lies_both_ways(phase: Phase) -> bool:
-    """Whether some of what a phase reads and stores lies along outputs, and some along the points
-    of one. Work items then stand along both, a sector's width or so: each is moved once."""
+    """Whether some operands of a phase are contiguous along outputs, and some along the points of
+    an output. Work items then extend along both, about a sector each, so that each sector is moved
+    once."""
     space = phase.space
     if space.is_open or not space.inner or not space.parallel:
         return False
@@ -139,8 +142,8 @@ def _find_crossing(phase: Phase) -> _Crossing | None:
 
 
 def _measure_reads(phase: Phase) -> dict[int, Steps]:
-    """How far each read of memory moves; one at computed positions as if each of them moved by
-    one where it moves, and anywhere where elements of tensors say so."""
+    """Byte strides of each load; a load at computed indices counts as stride 1 per varying index,
+    and data-dependent ones as scattered."""
     strides = phase.space.known_strides
     found: dict[int, Steps] = {}
     moving: list[tuple[bool, ...]] = []
@@ -168,13 +171,14 @@ def _in_bytes(strides: Sequence[int], size: int) -> Steps:
 
 
 def _find_side(steps: Steps, column: int) -> int | None:
-    """The axis along which something lies that the columns take a sector of for each element."""
+    """Axis along which an operand is contiguous that takes a sector per element along the
+    columns."""
     axes = [axis for axis in range(len(steps)) if _crosses(steps, column, axis)]
     return min(axes, key=lambda axis: steps[axis], default=None)
 
 
 def _crosses(steps: Steps, walked: int, along: int) -> bool:
-    """Whether memory moves much more for elements along one axis than along another."""
+    """Whether memory moves much more per element along one axis than along another."""
     return steps[along] > 0 and _WORTH * steps[along] <= min(steps[walked], _SECTOR)
 
 
@@ -183,8 +187,9 @@ def _is_stageable(phase: Phase, number: int) -> bool:
 
 
 def _join_across(phase: Phase, across: Sequence[int], column: int) -> list[int]:
-    """The values that come of what is read across, and of nothing that the columns move: these go
-    through tiles in place of what is read. All of what is read, where some have another type."""
+    """Values that depend only on transposed operands, and not on the column otherwise: these go
+    through tiles instead of their operands. The operands themselves if some values have another
+    type."""
     values, moving = phase.elements.values, phase.find_moving(column)
     joins: list[bool] = []
     for number, value in enumerate(values):
@@ -202,7 +207,7 @@ def _join_across(phase: Phase, across: Sequence[int], column: int) -> list[int]:
 
 
 def _cut(phase: Phase, row: int, column: int) -> tuple[int, int] | None:
-    """The rows and columns of a tile; None where the axes are too short for one."""
+    """Rows and columns of a tile; None if the axes are too short."""
     lengths = [round_up(phase.space.sizes[axis]) for axis in (row, column)]
     rows, columns = (min(_SIDE, length) for length in lengths)
     points = _SIDE * _SIDE
@@ -215,13 +220,12 @@ def _cut(phase: Phase, row: int, column: int) -> tuple[int, int] | None:
 
 
 def _find_pitch(rows: int, columns: int) -> int:
-    """From one row of a tile in shared memory to the next: what lies in a column lies in several
-    banks."""
+    """Row stride of a tile in shared memory, such that a column is spread over several banks."""
     return columns + max(1, _BANKS // rows)
 
 
 class _Tiles:
-    """The tiles of a group, and how its work items go over them."""
+    """Tiles of a group, and their distribution over its work items."""
 
     def __init__(self, work: Work, found: _Crossing) -> None:
         self._rule, self._phase, self._found = work.begin(), work.phases[0], found
@@ -230,7 +234,7 @@ class _Tiles:
         self._sides = {found.row: rows, found.column: columns}
 
     def _choose_sides(self) -> tuple[int, int]:
-        """The rows and columns of a tile: twice as many rows where there are groups enough."""
+        """Rows and columns of a tile: twice as many rows if there are enough groups."""
         found, sizes = self._found, self._phase.space.sizes
         cut = _cut(self._phase, found.row, found.column)
         if cut is None:
@@ -269,7 +273,7 @@ class _Tiles:
         return rule.finish(f"a group computes a tile of {rows} by {columns} elements")
 
     def _name(self, elements: Elements, number: int) -> str:
-        """What the tile of a value is called: after a tensor that it comes of."""
+        """Stem of a tile's name: a tensor that its value depends on."""
         needed = (elements.values[n] for n in sorted(list_needed(elements, number)))
         tensor = next(v.view.tensor for v in needed if isinstance(v, Read | Gather))
         taken = {buffer.wanted for buffer in self._rule.nest.buffers}
@@ -277,17 +281,17 @@ class _Tiles:
         return next(name for name in names if f"{name}_tile" not in taken)
 
     def _go_over(self, number: int, axis: int, name: str, own: str = "", copy: str = "") -> None:
-        """The points of a tile, to the work items of a group, neighbours along an axis. Its loops
-        are called after a buffer that they fill, or are a `copy`; the axes that work items stand
-        along are its `own` where there are other loops."""
+        """Distributes the points of a tile over the work items of a group, with adjacent ones along
+        an axis. Its loops are named after a buffer that they fill, or are a `copy`; its work-item
+        axes are its `own` if there are other loops."""
         found, rule, is_fill = self._found, self._rule, bool(name)
         beyond = found.column if axis == found.row else found.row
         names = {found.row: f"{name}row{copy}", found.column: f"{name}column{copy}"}
         along, other = names[axis], names[beyond]
-        # What is read from a tile as a vector lies in a row of it.
+        # Vectors are read from a row of a tile.
         reads_row = is_fill or axis == found.column
         width = self._measure_width(rule.nest.phases[number], axis) if reads_row else 1
-        # What is further on than a line shares the banks of its beginning.
+        # Elements beyond a cache line share the banks of its start.
         across = min(self._sides[axis], max(_SIDE, _BESIDE * width)) // width
         across = min(across, MOST_UNROLLED * self._items // self._sides[beyond])
         across = max(across, self._items // self._sides[beyond])
@@ -305,7 +309,7 @@ class _Tiles:
         rule.take(neighbours, f"{own or name}columns", *sizes, *whose)
 
     def _measure_width(self, phase: Phase, axis: int) -> int:
-        """The neighbours along an axis that a work item takes at once."""
+        """Adjacent elements along an axis that a work item takes at once."""
         if not takes_vectors(phase, axis, self._rule.limits):
             return 1
         views, strides = phase.elements.buffers(), phase.space.strides

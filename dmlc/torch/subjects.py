@@ -303,8 +303,7 @@ class FunctionSubject:
     def bind(
         self, tensors: Mapping[str, TensorDesc], settings: Settings, outputs: Sequence[TensorDesc]
     ) -> ir.Function:
-        """The function for the strides at hand: those that it was made for are nothing of its
-        values."""
+        """Function with the strides of these tensors, on which its values do not depend."""
         given = self.function.parameters, self.function.results
         taken = tuple(
             dataclasses.replace(p, strides=tensors[p.name].stored_strides) for p in given[0]

@@ -1,6 +1,6 @@
-"""What the bodies of gradients are made of: values at an own place, sums of adjoints, conditions.
+"""Building blocks of gradient bodies: loads at the stage's own index, sums of adjoints, conditions.
 
-`differentiate` says what goes where; here are the values themselves.
+`differentiate` decides where each adjoint goes.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from dmlc.transform.derivatives import Adjoint, Condition, list_leading
 
 
 def find_moving(body: Body, moving: Iterable[str], span: Span | None = None) -> list[bool]:
-    """Which values of a body depend on tensors that move, through what has a derivative. `span` is
-    where the body was written. Raises `DmlcError` where the way leads through an operation without
-    a derivative."""
+    """Whether each value of a body depends differentiably on tensors in `moving`. `span` is the
+    body's source. Raises `DmlcError` if a value depends on them through an operation without a
+    derivative."""
     tensors, found = set(moving), list[bool]()
     for instruction in body.instructions:
         match instruction:
@@ -54,7 +54,7 @@ def find_moving(body: Body, moving: Iterable[str], span: Span | None = None) -> 
 
 
 def is_stopped(stages: Iterable[Stage], tensor: str) -> bool:
-    """Whether `stop_gradient` is given what depends on a tensor, in whatever way."""
+    """Whether an operand of `stop_gradient` depends on a tensor, directly or not."""
     reached = {tensor}
     for stage in stages:
         values = stage.body.instructions
@@ -71,13 +71,13 @@ def is_stopped(stages: Iterable[Stage], tensor: str) -> bool:
 
 
 def load_own(builder: BodyBuilder, name: str, tensor: Tensor, dtype: DataType) -> int:
-    """The element of a tensor like another at the own place of a body over its axes."""
+    """Element of a tensor at the own index of a stage over the same axes."""
     places = tuple(builder.index(axis) for axis in range(len(tensor.extents)))
     return builder.add(Load(name, places, dtype))
 
 
 def number_point(builder: BodyBuilder, stage: Stage) -> int:
-    """The number of a point of a reduction, as `argmax` gives it."""
+    """Linear index of a reduction's point, as `argmax` gives it."""
     total: int | None = None
     for label, extent in stage.axes:
         place = builder.reduced(label)
@@ -88,8 +88,9 @@ def number_point(builder: BodyBuilder, stage: Stage) -> int:
 
 
 def add_adjoints(builder: BodyBuilder, parts: Sequence[Adjoint], given: Instruction) -> Adjoint:
-    """The sum of several adjoints of a value, under the conditions that they share; and that one of
-    the others holds, where there is more to compute from it: what none chose may be infinite."""
+    """Sum of several adjoints of a value, under their common conditions. If computing it takes
+    more, also under the condition that one of the others holds, as an adjoint that none selects may
+    be infinite."""
     sums: dict[tuple[Condition, ...], int] = {}
     for part in parts:
         before = sums.get(part.conditions)
@@ -118,12 +119,12 @@ def add_adjoints(builder: BodyBuilder, parts: Sequence[Adjoint], given: Instruct
 
 
 def _hold(builder: BodyBuilder, conditions: Sequence[Condition]) -> int | None:
-    """Whether all conditions hold; None where there are none."""
+    """Conjunction of conditions; None if there are none."""
     return builder.join(c if holds else builder.apply("not", c) for c, holds in conditions)
 
 
 def choose(builder: BodyBuilder, conditions: Sequence[Condition], value: int) -> int:
-    """A value where conditions hold, and 0 elsewhere."""
+    """`value` if the conditions hold, and 0 otherwise."""
     condition = _hold(builder, conditions)
     if condition is None:
         return value
@@ -134,7 +135,7 @@ def choose(builder: BodyBuilder, conditions: Sequence[Condition], value: int) ->
 def copy_values(
     body: Body, wanted: Sequence[int], replaced: Mapping[int, int], builder: BodyBuilder
 ) -> dict[int, int]:
-    """Some values of a body in another, with others in the place of some."""
+    """Copies values of a body into another, some of them `replaced`; returns their new numbers."""
     numbers = dict(replaced)
     for value in reach_back(body, wanted, replaced):
         instruction = body.instructions[value]
@@ -149,7 +150,7 @@ def drop_certain(
     domain: Sequence[Extent],
     axes: tuple[tuple[int, Extent], ...],
 ) -> list[int]:
-    """Conditions without those that hold at every place, by the extents of the axes."""
+    """Conditions that are not true at every index, given the extents of the axes."""
     body = Body(tuple(builder.instructions), 0)
     reduction = Reduction("sum", axes) if axes else None
     stage = Stage("", DataType.FLOAT32, tuple(domain), body, reduction)

@@ -1,13 +1,14 @@
-"""Values of stages as sums of products, in which equal values are equal objects.
+"""Computer algebra on stages: their elements as polynomials, in which equal values are equal
+objects.
 
-`Normal` writes what a stage computes as a polynomial: of elements of tensors, of functions of other
-polynomials, and of sums over axes. Stages are computed where they are read, whatever constant
-factors a sum has stand before it, powers of one thing are one power. So a gradient that is 0 by
-algebra is seen to be: a softmax does not move with the maximum that it subtracts.
+`Normal` expresses a stage as a polynomial in elements of tensors, functions of other polynomials,
+and sums over axes. Stages are substituted where they are read, constant factors are moved out of
+sums, and powers of one base are combined. A gradient that is 0 algebraically is found to be 0: a
+softmax does not depend on the maximum that it subtracts.
 
-This is the algebra of real numbers, which floats do not keep. It serves to know what a derived
-formula is, before there is any; what is written down stays as it was written, unless `write` says
-otherwise, which multiplies and divides in another order, and expands no product.
+This is real arithmetic, which floats do not obey. It serves to analyse derived formulas before they
+are written. Formulas that users wrote are not changed by it, except by `write`, which reorders
+products and quotients, and expands no product.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ from dmlc.scalars import DataType
 from dmlc.sizes import Size, measure
 
 _MOST_TERMS = 64
-"""The most terms of a sum of products; beyond, it is one thing."""
+"""Largest number of terms of an expanded sum; a larger one is one atom."""
 
 _MOST_VALUES = 200
-"""The most values of bodies that are looked at to know one tensor: a few stages cancel, or none."""
+"""Largest number of body values examined for one tensor, as cancellation involves few stages."""
 
 _MOST_NESTED = 8
-"""How many stages are computed where others read them, one in the other."""
+"""Depth to which stages are substituted where they are read."""
 
 
 class TooLargeError(Exception):
-    """What is asked for takes more values than are looked at."""
+    """A polynomial exceeds the limits of this module."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """The position along an axis of the tensor that is looked at."""
+class OwnIndex:
+    """Index along an axis of the tensor whose elements are expressed."""
 
     axis: int
     extent: Extent
@@ -57,9 +58,8 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bound:
-    """The position along an axis that a sum runs over: how many sums deep that is, counted from
-    inside, and which of its axes. While a sum is being found, its depth is a number below 0 that
-    no other has."""
+    """Bound variable of a sum: how many enclosing sums outwards that sum is, and which of its axes
+    it runs over. While a sum is being built, its depth is a unique negative number."""
 
     depth: int
     number: int
@@ -67,7 +67,7 @@ class Bound:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Element:
-    """An element of a tensor."""
+    """Element of a tensor."""
 
     tensor: str
     places: tuple[Polynomial, ...]
@@ -76,19 +76,19 @@ class Element:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Made:
-    """What an operation gives: one of the table, `select`, or `cast`; or a number that no
-    polynomial has."""
+    """Result of an operation: one of the table, `select` or `cast`; or a constant that polynomials
+    cannot represent."""
 
     name: str
     operands: tuple[Polynomial, ...]
     dtype: DataType
     source: DataType
-    """The type of what it is given; of a choice, that of its branches."""
+    """Type of the operands; of the branches for `select`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Total:
-    """A sum over axes of what varies along them. Sums in it are of smaller depths."""
+    """Sum over axes of a polynomial that depends on them. Sums inside it have smaller depths."""
 
     given: Polynomial
     guard: Polynomial | None
@@ -104,14 +104,14 @@ class Whole:
     given: Polynomial
 
 
-Atom: TypeAlias = "Place | Bound | Element | Made | Total | Whole | Symbol"
+Atom: TypeAlias = "OwnIndex | Bound | Element | Made | Total | Whole | Symbol"
 
 
 Change: TypeAlias = "Callable[[Atom], Polynomial | None]"
 
 
 class Product:
-    """Powers of things: equal to another with the same, in any order."""
+    """Product of powers of atoms; order does not matter for equality."""
 
     __slots__ = ("_set", "factors", "free", "height")
 
@@ -119,9 +119,9 @@ class Product:
         self.factors = tuple(factors)
         self._set = frozenset(self.factors)
         self.free: frozenset[int] = frozenset().union(*(find_free(a) for a, _ in self.factors))
-        """The depths of the sums that it stands in, and depends on axes of."""
+        """Depths of the enclosing sums whose variables it contains."""
         self.height = max((_find_height(atom) for atom, _ in self.factors), default=0)
-        """The depth of the deepest sum in it."""
+        """Depth of the deepest sum in it."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Product) and self._set == other._set
@@ -140,7 +140,7 @@ class Product:
 
 
 def find_free(atom: Atom) -> frozenset[int]:
-    """The depths of the sums that something stands in, and depends on axes of."""
+    """Depths of the enclosing sums whose variables an atom contains."""
     if isinstance(atom, Bound):
         return frozenset((atom.depth,))
     found = frozenset[int]().union(*(inner.free for inner in list_inner(atom)))
@@ -156,7 +156,7 @@ ONE = Product(())
 
 
 class Polynomial:
-    """Products with coefficients: equal to another with the same, in any order."""
+    """Sum of products with coefficients; order does not matter for equality."""
 
     __slots__ = ("_set", "free", "height", "terms")
 
@@ -200,7 +200,7 @@ class Polynomial:
         return Polynomial(numbers.items())
 
     def as_factor(self) -> Polynomial:
-        """The same as one term."""
+        """The same value as a single term."""
         return self if len(self.terms) <= 1 else Polynomial.of(Whole(self))
 
 
@@ -208,13 +208,13 @@ ZERO = Polynomial(())
 
 
 def list_places(extents: Sequence[Extent]) -> tuple[Polynomial, ...]:
-    """The own place along each axis of a tensor."""
+    """Own index along each axis of a tensor."""
     axes = enumerate(extents)
-    return tuple(ZERO if e == 1 else Polynomial.of(Place(axis, e)) for axis, e in axes)
+    return tuple(ZERO if e == 1 else Polynomial.of(OwnIndex(axis, e)) for axis, e in axes)
 
 
 def list_atoms(given: Polynomial | Product) -> Iterator[Atom]:
-    """What a polynomial is made of, what that is made of, and so on: each once."""
+    """Atoms of a polynomial, nested ones too, each once."""
     seen: dict[Atom, None] = {}
     pending = [given]
     while pending:
@@ -228,7 +228,7 @@ def list_atoms(given: Polynomial | Product) -> Iterator[Atom]:
 
 
 def list_inner(atom: Atom) -> tuple[Polynomial, ...]:
-    """The polynomials that something is made of."""
+    """Polynomials inside an atom."""
     match atom:
         case Element(places=places):
             return places
@@ -238,12 +238,12 @@ def list_inner(atom: Atom) -> tuple[Polynomial, ...]:
             return (given,) if guard is None else (given, guard)
         case Whole(given=given):
             return (given,)
-        case Place() | Bound() | Symbol():
+        case OwnIndex() | Bound() | Symbol():
             return ()
 
 
 def read_size(text: str) -> Polynomial:
-    """A size that is known at run time only, over the symbols that it is made of."""
+    """Run-time size as a polynomial in its symbols."""
     size, total = measure(text), ZERO
     for symbols, number in size.terms if isinstance(size, Size) else (((), size),):
         term = Polynomial.number(Fraction(number))
@@ -254,10 +254,10 @@ def read_size(text: str) -> Polynomial:
 
 
 class Normal:
-    """Knows the stages of a function as polynomials.
+    """Polynomials of a function's stages.
 
-    With `expands`, products of sums are multiplied out, as it takes to see that two are equal; else
-    each stays one factor. Tensors in `opaque` are not computed where they are read.
+    With `expands`, products of sums are multiplied out, which is needed to detect equality;
+    otherwise each stays one factor. Tensors in `opaque` are not substituted where they are read.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class Normal:
         self._done: dict[tuple[str, tuple[Polynomial, ...]], Polynomial] = {}
 
     def find(self, stage: Stage) -> Polynomial:
-        """The elements of a stage, over its places. Raises `TooLargeError`."""
+        """Polynomial of a stage's element at its own index. Raises `TooLargeError`."""
         self._left, self._nested = _MOST_VALUES, 0
         return self._compute(stage, list_places(stage.extents))
 
@@ -335,7 +335,7 @@ class Normal:
     def _calculate(
         self, name: str, given: Sequence[Polynomial], dtype: DataType
     ) -> Polynomial | None:
-        """What an operation comes to as a polynomial; None where it is none."""
+        """Polynomial of an operation's result; None if it has none."""
         match name, *given:
             case (("add" | "sub"), left, right):
                 made = left.plus(right, Fraction(1 if name == "add" else -1))
@@ -383,7 +383,7 @@ def add_up(
     extents: tuple[Extent, ...],
     dtype: DataType,
 ) -> Polynomial:
-    """A sum over the axes of a depth, with what does not vary along them before it."""
+    """Sum of a polynomial over the axes of a depth, with constant factors moved out."""
     total = ZERO
     for product, number in given.terms:
         inside = Product(f for f in product.factors if depth in find_free(f[0]))
@@ -398,7 +398,7 @@ def add_up(
         own = 1 + max(part.height for part in within)
 
         def rename(atom: Atom, own: int = own) -> Polynomial | None:
-            """Gives the axes of the sum its depth."""
+            """Replaces the sum's unique number by its depth."""
             if isinstance(atom, Bound) and atom.depth == depth:
                 return Polynomial.of(Bound(own, atom.number))
             return None if depth in find_free(atom) else Polynomial.of(atom)
@@ -411,8 +411,8 @@ def add_up(
 
 
 def replace_atoms(given: Polynomial, change: Change) -> Polynomial:
-    """A polynomial with some of what it is made of replaced, from the outside in: `change` gives
-    what stands for a thing, or None where that stays, with what it is made of changed."""
+    """Polynomial with some atoms replaced, outermost first: `change` returns an atom's replacement,
+    or None to keep it and change its inner polynomials."""
 
     done: dict[Atom, Polynomial] = {}
 
@@ -435,7 +435,7 @@ def replace_atoms(given: Polynomial, change: Change) -> Polynomial:
                 made = dataclasses.replace(atom, given=whole(given), guard=guard)
             case Whole(given=given):
                 made = Whole(whole(given))
-            case Place() | Bound() | Symbol():
+            case OwnIndex() | Bound() | Symbol():
                 made = atom
         return Polynomial.of(made)
 
@@ -452,7 +452,7 @@ def replace_atoms(given: Polynomial, change: Change) -> Polynomial:
 
 
 def raise_power(given: Polynomial, power: Fraction) -> Polynomial:
-    """A power of a polynomial. That of several terms is one of the whole of them."""
+    """Power of a polynomial; of several terms, the power of them as one factor."""
     product, number = given.single or (Product([(Whole(given), Fraction(1))]), Fraction(1))
     if power.denominator != 1 and number != 1:
         product, number = Product([(Whole(given), Fraction(1))]), Fraction(1)
@@ -460,7 +460,7 @@ def raise_power(given: Polynomial, power: Fraction) -> Polynomial:
 
 
 def exponential(given: Polynomial, dtype: DataType) -> Polynomial:
-    """`exp(a + n * log(b))` is `exp(a) * b ** n`."""
+    """Exponential of a polynomial, with `exp(a + n * log(b))` as `exp(a) * b ** n`."""
     before, rest = Polynomial.number(Fraction(1)), ZERO
     for product, number in given.terms:
         match product.factors:

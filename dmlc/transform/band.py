@@ -1,9 +1,9 @@
-"""The band of a guard: the places of an axis at which it may hold, position by position.
+"""Band of a guard: for each index `i` along one axis, the interval of another axis where it may
+hold.
 
-A window covers few of the places of a long axis, other ones at each position. There are too many
-positions and places to look at every pair of them. So blocks are looked at, with interval
-arithmetic: from where to where conditions may hold in one. Blocks are halved until all that is left
-is little enough to be evaluated.
+A window covers a small part of a long axis, which shifts with `i`. There are too many pairs to
+evaluate all of them. Interval arithmetic bounds the band over blocks of `i` instead, and blocks are
+halved until the band is small enough to be evaluated.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from dmlc.ir.ranges import Ranges
 from dmlc.scalars import Array, DataType
 
 _CUTS = 4
-"""An end of a block is known to a part of its places: to one in two to the power of this."""
+"""Bisections of a block's interval per end, so that the end is exact to 1 / 2**_CUTS of it."""
 
 _MOST_BLOCKS = 1 << 12
-"""Blocks that positions are cut into, at most: each takes a tenth of a millisecond."""
+"""Largest number of blocks: each takes a tenth of a millisecond."""
 
 _TRIED = 16
-"""Of so many blocks the widest is halved by itself first, down to the last: where it stays too
-wide, there is no band, and the others need not be looked at."""
+"""Number of blocks at which the widest alone is halved to the end: if it stays too wide, there is
+no band, and the others need not be halved."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Block:
-    """Positions from `first` to below `last`, and the places from `low` to below `high` at which
+    """Rows from `first` to below `last`, with the interval from `low` to below `high` in which
     conditions may hold there."""
 
     first: int
@@ -58,17 +58,16 @@ def find_band(
     size: int,
     most: int = MOST_POINTS,
 ) -> Array | None:
-    """The places at which index-only conditions may all hold, of the `size` along an axis `own`: a
-    row for each position along `index`, in which they stand one by one. None where they are too
-    many: `most` for all positions together. Where all places of the axis are not, they are given,
-    in one row for all."""
+    """Indices along axis `own`, of size `size`, at which index-only conditions may all hold: one
+    row of ascending indices for each index along `index`. If all pairs are at most `most`, it is
+    one row with the whole axis. None if the band has more than `most` entries."""
     rows = 1 if index is None else stage.extent(index)
     if not isinstance(rows, int):
         return None
     if rows * size <= most:
         return np.arange(size, dtype=np.int64)[None, :]
     blocks, width = [_Block(0, rows, 0, size)], size
-    # A stage that computes whether conditions hold, and nothing else.
+    # A stage whose value is the conjunction of the conditions.
     builder = BodyBuilder()
     numbers = builder.copy(stage.body)
     holds = builder.join(numbers[c] for c in conditions)
@@ -94,8 +93,8 @@ def find_band(
 def _find_least_width(
     stage: Stage, block: _Block, halvings: int, index: Index | None, own: Index
 ) -> int:
-    """The places of the widest half of a block, of the widest half of that one, and so on: the
-    band has as many at least, however far blocks are halved."""
+    """Lower bound of the band's width: that of a block after halving it and its widest half
+    repeatedly."""
     for _ in range(halvings):
         halves = (_trim(stage, half, index, own) for half in block.halve())
         block = max(halves, key=_Block.count_places)
@@ -103,7 +102,7 @@ def _find_least_width(
 
 
 def _trim(stage: Stage, block: _Block, index: Index | None, own: Index) -> _Block:
-    """A block without places at its ends at which a condition cannot hold."""
+    """Block with its interval narrowed at the ends where the conditions are false."""
     low, high = block.low, block.high
 
     def may_hold(first: int, last: int) -> bool:

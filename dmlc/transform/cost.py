@@ -1,13 +1,13 @@
-"""The cost model that decides whether an element-wise stage is computed again wherever it is read,
-or stored once.
+"""Cost model of fusion: whether an element-wise stage is recomputed where it is read, or stored
+once.
 
-Both cost bytes: those that are moved, and for arithmetic as many as could be moved in its time. A
-stage is weighed where paths part, since a stage that another alone reads is best stored as that
-one, or where it is read by more points than it has. Which stages share a kernel is not decided
-yet: readers are taken to share one where they run over the same points, after as many reductions.
+Costs are in bytes: bytes moved, and for arithmetic the bytes that could be moved in its time. A
+stage is weighed if several stages read it, or one with more points; a stage with a single reader is
+best stored as that reader. Grouping is not known yet: readers are assumed to share a kernel if they
+have the same points and the same number of reductions before them.
 
-What memory and arithmetic cost, and how large a kernel may get, are plain numbers: a caller takes
-them from a device profile and an output language.
+Machine parameters and kernel limits are plain numbers, which callers take from a device profile and
+an output language.
 """
 
 from __future__ import annotations
@@ -39,65 +39,66 @@ from dmlc.transform.simplify import is_inlinable
 from dmlc.transform.traffic import count_bytes
 
 _UNKNOWN = 1 << 20
-"""Elements of an axis that is sized at run time, for weighing."""
+"""Assumed number of elements of an axis of run-time size."""
 
 _MOST_PASSES = 8
 _MOST_NAMES = 64
-"""What is counted of the passes that want a stage, and of the stages that it is computed from."""
+"""Largest number of recorded passes that read a stage, and of stages that it is computed from."""
 
 _TILE = 64
-"""Outputs along a row, or a column, of a product's tile, which reads what they share once."""
+"""Outputs along a row or column of a product's tile, which share one read of an operand."""
 
 _MANY = 16
-"""Rows and columns of a product that is worth tiles, at least."""
+"""Smallest number of rows and columns of a product that is worth tiles."""
 
 _SHARED_SIZE = 12
-"""Instructions from which on a stage that several of one kernel want is told apart from them."""
+"""Smallest number of instructions of a stage that is tracked as shared by stages of one kernel."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Budget:
-    """What fusion may spend. Costs are in bytes: of so much traffic as takes the same time."""
+    """Parameters of fusion. Costs are in bytes of equivalent memory traffic."""
 
     bytes_per_operation: float = 0.25
-    """One addition."""
+    """Cost of one addition."""
     launch_bytes: int = 1 << 18
-    """One more kernel."""
+    """Cost of one more kernel."""
     cached_bytes: int = 1 << 18
-    """What is read again is still cached where no more than this was read in between."""
+    """Data is still cached if no more bytes than this were read since."""
     most_buffers: int = 120
-    """Tensors that one kernel reads and writes, at most."""
+    """Largest number of tensors that one kernel reads and writes."""
     most_repeated: int = 64
-    """Instructions of a stage that are written out again for further places, at most."""
+    """Largest number of a stage's instructions that are duplicated for further readers."""
     most_instructions: int = 2048
-    """Instructions of the stages of one kernel, at most; a single stage may have more."""
+    """Largest number of instructions of the stages of one kernel; a single stage may have more."""
     lanes: int = 1
-    """Neighbouring elements that are computed at once."""
+    """Vector lanes."""
     has_positions: bool = False
-    """Whether a reduction's loops may compute positions: vectors along rows of any length do not
-    come by them."""
+    """Whether a reduction's loops may compute with indices, which vectors along rows of any length
+    do not provide."""
     held: int = 0
-    """Elements that a work group holds in registers, at most, from one pass over a row to the
-    next, and from row to row; 0 where none are held."""
+    """Largest number of elements that a work group keeps in registers between passes over a row,
+    and between rows; 0 if none."""
     paired_types: tuple[DataType, ...] = ()
     """Types that are stored two elements at a time."""
     walks: bool = False
-    """Whether work items go through whole rows, and may put these in order."""
+    """Whether a work item may process whole rows, and sort them."""
     least_rows: int = 0
-    """Rows of scores, at least, that a kernel reduces online: see `online`; 0 where none does."""
+    """Smallest number of rows of scores that a kernel reduces online (see `online`); 0 if none
+    does."""
     least_run: int = 1
-    """And as many of them, at least, that read the same keys."""
+    """Smallest number of these rows that read the same keys."""
     most_again: int = 128
-    """Elements of a query, or of a value, at most, where several kernels compute scores again."""
+    """Largest number of elements of a query or value for which several kernels recompute scores."""
 
 
 _LOOKED_UP = 4
-"""The time of a read whose place is read itself, in additions: it waits for that."""
+"""Cost in additions of a load whose index is loaded, as it waits for that."""
 
 
 def count_operations(body: Body) -> int:
-    """The time that a body's arithmetic takes, in additions; that of positions is free, but for
-    those that are read themselves."""
+    """Time of a body's arithmetic, in additions. Index arithmetic is free, but loads at loaded
+    indices are not."""
     known = find_index_only(body)
     waiting = [load for load in body.loads() if not all(known[i] for i in load.indices)]
     count = _LOOKED_UP * len(waiting)
@@ -107,15 +108,15 @@ def count_operations(body: Body) -> int:
         elif isinstance(instruction, Select) and instruction.dtype is not DataType.INDEX:
             count += 1
         elif isinstance(instruction, Cast):
-            # A position as a whole number of another type is the same number.
+            # Conversions between INDEX and other integers cost nothing.
             source = value_type(body.instructions[instruction.operand])
             count += DataType.INDEX not in (source, instruction.dtype)
     return count
 
 
 def is_product(stage: Stage) -> bool:
-    """Whether a stage sums products of two factors, for many rows that differ in the one factor
-    alone, and many columns that differ in the other."""
+    """Whether a stage is a matrix product: a sum of products of two factors, with at least `_MANY`
+    rows on which only one factor depends, and columns on which only the other does."""
     value = stage.body.instructions[stage.body.result]
     if isinstance(value, Cast):
         value = stage.body.instructions[value.operand]
@@ -131,18 +132,17 @@ def is_product(stage: Stage) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """What was found."""
+    """Outcome of the cost model."""
 
     stored: Mapping[str, str]
     """Stages to store, each with the reason."""
     shared: Mapping[str, bool]
-    """Stages that several others want at their own places: no memory is needed, should these be
-    in one kernel. Each with whether that depends on nothing but how large kernels may get."""
+    """Stages that several others read at their own index: they need no memory if all of these are
+    in one kernel. The value is whether only limits on kernel size may prevent that."""
 
 
 def decide_stored(function: Function, budget: Budget) -> Decision:
-    """Which of the inlinable stages had better be stored, and which are shared. Linear in the
-    size of the function."""
+    """Inlinable stages to store, and those that are shared. Linear in the size of the function."""
     results = {r.name for r in function.results}
     inlinable = {s.name: s for s in function.stages if is_inlinable(s)}
     passes = _find_passes(function)
@@ -151,8 +151,8 @@ def decide_stored(function: Function, budget: Budget) -> Decision:
     def weigh(stage: Stage, want: _Want) -> str | None:
         return costs.weigh(stage, want, passes[stage.name] if stage.name in results else None)
 
-    # First every stage is weighed as though no reader were stored, and then, from the results
-    # backwards, those found too dear once more, for the readers that there are in the end.
+    # First every stage is weighed as if no reader were stored; then, from the results backwards,
+    # those found too expensive are weighed again with their actual readers.
     wants = _find_wants(function, passes, lambda stage, want: False)
     ends = _find_ends(function)
     dear: set[str] = set()
@@ -185,16 +185,16 @@ def decide_stored(function: Function, budget: Budget) -> Decision:
 
 
 class _Pass(NamedTuple):
-    """Stages that probably run over their points together."""
+    """Stages that are assumed to share a pass over their points."""
 
     points: tuple[Extent, ...]
     level: int
-    """The reductions on the longest way to them."""
+    """Number of reductions on the longest path to them."""
     kept: int
-    """The points that are left of a reduction, where they reduce; else 0."""
+    """Number of outputs if they are reductions; else 0."""
     elsewhere: str = ""
-    """The stage that looks where elements say, if one does: what it finds there is computed for it
-    alone."""
+    """The stage that reads at data-dependent indices, if one does: values read there are not
+    shared."""
 
 
 def _find_passes(function: Function) -> dict[str, _Pass]:
@@ -216,24 +216,24 @@ def _count_points(*extents: Extent) -> int:
 
 @dataclasses.dataclass(slots=True)
 class _Want:
-    """The passes that compute a stage, and how often each does."""
+    """The passes that compute a stage, each with how often it does."""
 
     passes: dict[_Pass, float] = dataclasses.field(default_factory=dict[_Pass, float])
     fewest: int = _MOST_PASSES
-    """Of those that one reader alone stands for."""
+    """Smallest number of them that one reader accounts for."""
     grows: bool = False
-    """Whether a reader has more points, or reads at several places."""
+    """Whether a reader has more points, or several loads of it."""
     places: int = 1
-    """Of one stage that is kept, at which it is computed."""
+    """Largest number of indices at which one stored stage computes it."""
     owners: dict[str, None] = dataclasses.field(default_factory=dict[str, None])
-    """Some of the stages over the same points that want it at their own places."""
+    """Some of the stages over the same points that read it at their own index."""
 
 
 def _find_wants(
     function: Function, passes: Mapping[str, _Pass], decide: Callable[[Stage, _Want], bool]
 ) -> dict[str, _Want]:
-    """What wants each inlinable stage, found from the results backwards. `decide` says of a stage
-    for which that is known whether it is stored."""
+    """Passes that compute each inlinable stage, found from the results backwards. `decide` returns
+    whether a stage with these passes is stored."""
     wants: dict[str, _Want] = {}
     points = {name: _count_points(*found.points) for name, found in passes.items()}
     for reader in reversed(function.stages):
@@ -271,7 +271,7 @@ def _find_wants(
 
 
 def _group_loads(stage: Stage) -> dict[str, list[Load]]:
-    """A stage's loads at different places, by tensor."""
+    """Distinct loads of a stage, by tensor."""
     found: dict[str, list[Load]] = {}
     for load in dict.fromkeys(stage.body.loads()):
         found.setdefault(load.tensor, []).append(load)
@@ -279,9 +279,9 @@ def _group_loads(stage: Stage) -> dict[str, list[Load]]:
 
 
 def _find_ends(function: Function) -> dict[str, str]:
-    """The stages that end a reduction, each with why it is stored: it is computed element by
-    element from one that nothing else reads, and read at other places. Stored in the reduction's
-    place it takes no more memory, and is computed once."""
+    """Stages to store in place of a reduction, each with the reason: element-wise stages that are
+    the reduction's only reader, and are read at other indices. That takes no more memory than
+    storing the reduction, and computes them once."""
     moved = {
         load.tensor
         for stage in function.stages
@@ -305,17 +305,17 @@ def _find_ends(function: Function) -> dict[str, str]:
 
 
 def _count_wanted(reader: Stage, own: int, loads: list[Load], wanted: _Pass, times: float) -> float:
-    """How often a pass computes a stage of so many points of its `own` that a reader, which it
-    computes so many times, reads."""
+    """Number of times that a pass computes a stage of `own` points, if the pass computes its
+    `reader` `times` times."""
     count = times * len(loads)
     if len(loads) > 1 or count <= own or not _is_repeated(reader, loads[0]):
         return count
     indices = [reader.body.instructions[i] for i in loads[0].indices]
-    # The same values for all the points of a row or a reduction are computed once for it.
+    # Values that do not vary along a row or a reduction are computed once for it.
     if wanted.level or wanted.kept:
         again = times / max(1, _count_points(*reader.sizes))
         if any(isinstance(index, Index) and index.reduced for index in indices):
-            # Each output reads it, or each tile of them.
+            # Each output reads it, or each tile of outputs.
             others = (e for n, e in enumerate(reader.extents) if Index(n) not in indices)
             again *= max(1, _count_points(*others) / (_TILE if is_product(reader) else 1))
         return own * max(1, again)
@@ -325,7 +325,7 @@ def _count_wanted(reader: Stage, own: int, loads: list[Load], wanted: _Pass, tim
 
 
 def _is_repeated(reader: Stage, load: Load) -> bool:
-    """Whether a load repeats a tensor's elements along further axes, or reads one element."""
+    """Whether a load broadcasts a tensor along further axes, or reads one element."""
     places = [reader.body.instructions[i] for i in load.indices]
     return all(isinstance(p, Index | Constant) for p in places)
 
@@ -335,20 +335,20 @@ def _is_repeated(reader: Stage, load: Load) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Cost:
-    """What computing a stage takes from what is stored, as far as it is counted."""
+    """Estimated cost of computing a stage from stored tensors."""
 
     sources: tuple[str, ...]
-    """The stages that are computed for it, and itself."""
+    """Stages that are computed for it, itself included."""
     leaves: tuple[str, ...]
-    """The tensors that are read."""
+    """Tensors that are read."""
     operations: int
-    """The time of its arithmetic, in additions."""
+    """Time of its arithmetic, in additions."""
     size: int
-    """Instructions."""
+    """Number of instructions."""
 
 
 class _Costs:
-    """Knows what stages cost, each after what it reads."""
+    """Costs of stages, added in order."""
 
     def __init__(self, function: Function, budget: Budget) -> None:
         self._tensors = function.tensors()
@@ -356,13 +356,13 @@ class _Costs:
         self._found: dict[str, _Cost] = {}
         self._own: dict[str, int] = {}
         self.stored: set[str] = set()
-        """What is read from memory from here on."""
+        """Stages that later ones read from memory."""
 
     def __getitem__(self, name: str) -> _Cost:
         return self._found[name]
 
     def add(self, stage: Stage) -> None:
-        """A stage that is computed where it is read."""
+        """Adds a stage that is computed where it is read."""
         name = stage.name
         sources, leaves = {name: None}, dict[str, None]()
         own = self._own[name] = count_operations(stage.body)
@@ -382,8 +382,8 @@ class _Costs:
         self._found[name] = _Cost(first, second, operations, max(size, len(sources)))
 
     def weigh(self, stage: Stage, want: _Want, own_pass: _Pass | None) -> str | None:
-        """Why to store a stage; None where computing it again is cheaper. Memory and arithmetic go
-        on at once, so that of a pass the larger of the two counts."""
+        """Reason to store a stage; None if recomputing it is cheaper. Memory and arithmetic
+        overlap: the time of a pass is the larger of the two."""
         if own_pass is None and not want.grows and want.fewest >= len(want.passes):
             return None  # A single reader could be stored in its place.
         cost, budget = self._found[stage.name], self._budget
@@ -402,7 +402,7 @@ class _Costs:
         is_near = bool(left) and all(read <= budget.cached_bytes * kept for kept in left)
         computing, storing = 0.0, float(budget.launch_bytes)
         for number, count in enumerate(counts.values()):
-            # What a reduction reads may still be cached for those that come after it.
+            # Operands of one reduction may still be cached for the next.
             moves = not is_near or number == 0
             computing += max(read if moves else 0, count * work)
             storing += own if moves else 0
@@ -417,7 +417,7 @@ class _Costs:
 
 
 def _show(size: float) -> str:
-    """Bytes as a person reads them."""
+    """Bytes in readable units."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= factor:
             return f"{size / factor:,.1f} {unit}"

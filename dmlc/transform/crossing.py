@@ -1,13 +1,13 @@
-"""Reductions over the outer axes of tensors, in the group that reduces the inner ones.
+"""Fusion of row and column reductions of the same tensors into one group.
 
-The gradients of a layer normalization are such a pair: the sums of each row, and what applies them,
-read the same tensors as the sums of each column, which are the gradients of scale and bias. Each
-goes through memory once. Together they do so once: work items take one row after the other, hold it
-between its reductions and their use, and add up what they have of each column meanwhile. That takes
-rows that a work group can hold, and many of them.
+The gradients of a layer normalization are such a pair: the sums of each row and their use read the
+same tensors as the sums of each column, which are the gradients of scale and bias. Separately, each
+goes through memory once. Fused, they do so together: a work group takes one row after the other,
+keeps it in registers between its reductions and their use, and accumulates its partial sum of each
+column. This takes rows that fit in a work group's registers, and many of them.
 
-Whether a group takes another in is decided here, once all are made: see `passes` for what one has,
-and `grouping` for the order in which they run.
+The fusion is decided here, once all groups are complete; see `passes` for their content, and
+`grouping` for their order.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from dmlc.transform.cost import Budget
 from dmlc.transform.passes import Axes, Crossed, Draft
 
 _LEAST_ROW = 128
-"""Elements of a row, at least: of shorter ones a work group takes so many at once that what they
-add up to takes long to combine."""
+"""Smallest number of elements of a row: of shorter rows a group takes so many at once that
+combining their partial sums takes long."""
 _LEAST_ROWS = 256
-"""Rows, at least: fewer keep too few work groups busy that take several each."""
+"""Smallest number of rows: fewer keep too few work groups busy that take several each."""
 
 
 def cross(rows: Draft, columns: Draft, budget: Budget) -> bool:
-    """Has a group that reduces the inner axes of tensors take in one that reduces their outer axes,
-    where it can compute that on its way, and holds what a row takes. None reads what the other's
-    passes derive, but reductions at their own row, and what a pass stores at their own point."""
+    """Merges a group that reduces outer axes (`columns`) into one that reduces inner axes (`rows`),
+    if its stages can be computed in the same pass and a row fits in registers. Neither may read
+    what the other derives from its reductions, except row reductions at the same row, and values
+    stored by the same pass at the same point. Returns whether it did."""
     inner = _find_inner(rows)
     if inner is None or rows.crossed is not None or columns.crossed is not None:
         return False
@@ -45,7 +46,7 @@ def cross(rows: Draft, columns: Draft, budget: Budget) -> bool:
     derived = [name for made in columns.opened[1:] for name in made.axes]
     reads = [load.tensor for name in derived for load in columns.stages[name].body.loads()]
     used = [load.tensor for stage in rows.stages.values() for load in stage.body.loads()]
-    # What either has reduced, the other comes to have once its kernel is done.
+    # Results of one group's reductions are available to the other after the kernel only.
     apart = rows.homes.keys().isdisjoint(reads) and columns.homes.keys().isdisjoint(used)
     if number is None or not apart:
         return False
@@ -55,8 +56,8 @@ def cross(rows: Draft, columns: Draft, budget: Budget) -> bool:
 
 
 def _find_inner(rows: Draft) -> tuple[Extent, ...] | None:
-    """The inner dimensions of a group's passes, which are the same for all that have any; None
-    where they are not, or a pass goes through its points in another order than row by row."""
+    """Inner dimensions common to a group's passes; None if they differ, or if a pass does not go
+    row by row."""
     found = {made.inner for made in rows.opened if made.inner}
     if len(found) != 1:
         return None
@@ -68,8 +69,8 @@ def _find_inner(rows: Draft) -> tuple[Extent, ...] | None:
 
 
 def _place(rows: Draft, columns: Draft, inner: tuple[Extent, ...]) -> Mapping[int, int] | None:
-    """For each dimension that a group reduces or keeps, which one it is of a group of rows whose
-    tensors it reads; None where it reduces along rows, or not down them alone."""
+    """Dimension of the row group for each dimension of the column group; None if the column group
+    reduces along rows, or shares no tensor."""
     first, *derived = columns.opened
     if not first.reduces or first.order is None or any(p.reduces or p.inner for p in derived):
         return None
@@ -84,7 +85,8 @@ def _place(rows: Draft, columns: Draft, inner: tuple[Extent, ...]) -> Mapping[in
 
 
 def _holds(rows: Draft, columns: Draft, inner: tuple[Extent, ...], budget: Budget) -> bool:
-    """Whether a work group holds a row of all tensors, and its part of the sums of the columns."""
+    """Whether a work group's registers hold a row of all tensors, and its partial sums of the
+    columns."""
     first = columns.opened[0]
     row, many = (
         math.prod(n for n in sizes if isinstance(n, int)) for sizes in (inner, first.inner)
@@ -98,8 +100,8 @@ def _holds(rows: Draft, columns: Draft, inner: tuple[Extent, ...], budget: Budge
 def _find_pass(
     rows: Draft, columns: Draft, axes: Mapping[str, Axes], inner: tuple[Extent, ...]
 ) -> int | None:
-    """The pass of a group of rows that has at hand what some stages read of the group: the last one
-    that reduces nothing, or a new one after all others."""
+    """Pass of the row group at which all that the column group reads of it is available: its last
+    element-wise pass, or a new one at the end."""
     applying = [n for n, p in enumerate(rows.opened) if p.inner == inner and not p.reduces]
     for number in (*applying[-1:], len(rows.opened)):
         if all(rows.reads_at_hand(columns.stages[name], axes[name], number) for name in axes):

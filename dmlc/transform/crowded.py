@@ -1,10 +1,8 @@
-"""Stages that read more tensors than a kernel of the target has buffers for: parts of what they
-compute become stages of their own.
+"""Splits stages that read more tensors than a kernel of the target can have buffers.
 
-A part is a value that several of the tensors go into. It is stored in the type that it is computed
-in, so that nothing is rounded, at every point that the stage computes: over the axes of its
-reduction too, where the part depends on these. Fusion keeps a part where drawing it back in would
-be over the limit again.
+A part is a value that depends on several of the tensors; it becomes a stage. It is stored in its
+compute type, so that nothing is rounded, at every point of the original stage, reduction axes
+included if it depends on them. Fusion does not inline a part if that would exceed the limit again.
 """
 
 from __future__ import annotations
@@ -20,12 +18,12 @@ from dmlc.scalars import DataType
 from dmlc.transform.inline import clamp_reads
 
 _MOST_TRIED = 8
-"""Values that are tried as a part, at most."""
+"""Largest number of values tried as a part."""
 
 
 def split_crowded(function: Function, most_buffers: int) -> Function:
-    """A function whose stages read fewer tensors than so many each, where their values have parts
-    that read fewer; the function itself where all do. Stages that a loop computes stay whole."""
+    """Function whose stages each read fewer than `most_buffers` tensors, as far as their values
+    have parts that do; the same object if all do. Stages of loops are not split."""
     most = most_buffers - 1
     if function.loops or function.one_step or all(_count(s) <= most for s in function.stages):
         return function
@@ -45,13 +43,13 @@ def split_crowded(function: Function, most_buffers: int) -> Function:
 
 
 def _count(stage: Stage) -> int:
-    """How many tensors a stage reads."""
+    """Number of tensors that a stage reads."""
     return len({load.tensor for load in stage.body.loads()})
 
 
 def _split(stage: Stage, most: int, name: str) -> tuple[Stage, Stage] | None:
-    """A part of a stage that reads at most so many tensors, and the stage that reads it; None where
-    no part makes these fewer."""
+    """A part of a stage that reads at most `most` tensors, and the rest of the stage; None if no
+    part reduces the number."""
     body = stage.body
     bits: dict[str, int] = {}
     read: list[int] = []

@@ -1,12 +1,12 @@
-"""The derivatives of scalar operations in bodies of the IR, from the records of the operations.
+"""Derivatives of scalar operations in bodies, from the operations' records.
 
-A record's rule is given the adjoint of an operation's result, and gives what each operand gets of
-it. It holds exactly, kinks included: `docs/explanation/gradients.md` publishes the choices, and a
-`Choice` says which of them a function makes. Roundings and signs do not move with their operands,
-nor do comparisons, and integers.
+A record's rule takes the adjoint of an operation's result, and gives those of its operands. It is
+exact, kinks included: `docs/explanation/gradients.md` publishes the choices at kinks, and a
+`Choice` names one that a function makes. Roundings, signs, comparisons and integers have derivative
+0.
 
-A part may hold under conditions. These stay outside everything that is computed from it, so that
-the NaN of a value that was not chosen stays out of the gradient.
+An adjoint may hold under conditions. They are applied last, so that a NaN of a branch not taken
+does not reach the gradient.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from dmlc.scalars.operation import Unsupported
 from dmlc.source import DmlcError, InternalError, Span
 
 Condition: TypeAlias = tuple[int, bool]
-"""A BOOL value of a body, and whether it is to hold or not."""
+"""A BOOL value of a body, and whether it must be true or false."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Adjoint:
-    """The derivative of what is differentiated by a value: `value` where all conditions hold, and
-    0 elsewhere."""
+    """Derivative of the differentiated result by a value: `value` if all conditions hold, and 0
+    otherwise."""
 
     value: int
     conditions: tuple[Condition, ...] = ()
 
     def under(self, conditions: tuple[Condition, ...]) -> Adjoint:
-        """The same under other conditions as well."""
+        """The same adjoint under further conditions."""
         new = tuple(c for c in conditions if c not in self.conditions)
         return Adjoint(self.value, (*self.conditions, *new))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Body(Domain[int]):
-    """Values are those of a body in the making."""
+    """Evaluation domain of derivative rules whose values are those of a body builder."""
 
     builder: BodyBuilder
 
@@ -53,7 +53,7 @@ class _Body(Domain[int]):
         return self.builder.select(condition, then, otherwise)
 
     def number(self, value: int | float, like: int) -> int:
-        """The nearest literal of that type."""
+        """Literal of the type of `like`, rounded to nearest."""
         dtype = value_type(self.builder.instructions[like])
         return self.builder.add(Constant(dtype, float(dtype.dtype.type(value))))
 
@@ -61,8 +61,8 @@ class _Body(Domain[int]):
 def spread(
     builder: BodyBuilder, made: int, adjoint: int, moving: Sequence[bool], ending: bool
 ) -> list[tuple[int, Adjoint]]:
-    """What the operands of the operation `made` get of its adjoint; `moving` and `ending` as a
-    `Point` has them. Raises `InternalError` where the result does not move."""
+    """Adjoints of the operands of operation `made` from its adjoint; `moving` and `ending` are as
+    in `Point`. Raises `InternalError` if the result's derivative is 0."""
     instruction = builder.instructions[made]
     if not isinstance(instruction, Apply):
         raise InternalError(f"value {made} of a body is no operation")
@@ -70,7 +70,7 @@ def spread(
     if rule is None or isinstance(rule, Unsupported):
         raise InternalError(f"'{instruction.operation.name}' does not move with its operands")
     body = _Body(builder)
-    # An operand that is there twice is one value: rules ask for squares.
+    # An operand that occurs twice is one value, as rules for squares require.
     values = {number: body.wrap(number) for number in instruction.operands}
     operands = tuple(values[number] for number in instruction.operands)
     point = Point(body.wrap(adjoint), body.wrap(made), operands, tuple(moving), ending)
@@ -85,9 +85,8 @@ def spread(
 
 
 def list_leading(made: Apply, span: Span | None = None) -> tuple[int, ...]:
-    """The operands that an operation moves with; none where its derivative is 0. Raises `DmlcError`
-    for an operation that has no derivative: 0 would be wrong, and nothing would say so. `span` is
-    its place."""
+    """Operands with a derivative that is not 0 everywhere. Raises `DmlcError` for an operation
+    without a derivative, at `span`."""
     operation = IR_OPERATIONS[made.operation.name]
     if operation.derivative is None:
         return ()
@@ -104,13 +103,12 @@ def list_leading(made: Apply, span: Span | None = None) -> tuple[int, ...]:
             ],
             code="E0703",
         )
-    # The slope of `with_gradient` says how its value moves: it moves nothing.
+    # The slope operand of `with_gradient` is a derivative itself, and has none.
     return made.operands[:2] if operation.name == "with_gradient" else made.operands
 
 
 def find_kink(made: Apply, moving: Sequence[bool], ending: bool = False) -> str | None:
-    """The choice that an operation makes where it has a kink; `ending` as a `Point` has
-    it."""
+    """Choice of derivative at an operation's kink, if it has one; `ending` as in `Point`."""
     kinks = IR_OPERATIONS[made.operation.name].kinks
     if kinks.tie is not None and all(moving):
         return kinks.tie

@@ -1,15 +1,14 @@
-"""Derives gradients: reverse mode over the stages of a function, in index notation.
+"""Reverse-mode differentiation of functions in index notation.
 
-The adjoint of a stage is a tensor like the stage itself: the derivative of what is differentiated
-by each of its elements. Stages are taken from the last to the first. In each, the adjoint goes back
-through the body by the rules of `derivatives`, to every element that is read; and there it is the
-sum over the points that read an element, which `invert` finds. Nothing is ever scattered, so a
-gradient is a function like any other, has one fixed order of sums, and can be differentiated again.
+The adjoint of a stage is a tensor of its shape: the derivative of the differentiated result by each
+element. Stages are processed from the last to the first. The adjoint goes back through the body by
+the rules of `derivatives`, to every element that is loaded; the adjoint of an element is the sum
+over the points that load it, which `invert` finds. Nothing is scattered, so that a gradient is an
+ordinary function with a fixed order of sums, and can be differentiated again.
 
-Element-wise stages are computed where they are read before that, so that what a choice leaves out
-stays out of all that is computed from it. Adjoints are of the compute types, and round once, where
-a result is stored. Whether what a gradient reads of the function is computed again or kept is
-fusion's choice.
+Element-wise stages are first inlined, so that a NaN of a branch not taken does not reach the
+gradient. Adjoints have compute types, and are rounded once, when a result is stored. Fusion decides
+whether values of the original function are recomputed or kept.
 """
 
 from __future__ import annotations
@@ -61,13 +60,13 @@ from dmlc.transform.pointwise import find_copies, find_shifting, inline_pointwis
 from dmlc.transform.reuse import Reuse
 from dmlc.transform.signs import Sign, Signs
 from dmlc.transform.simplify import list_live, redirect_loads
-from dmlc.transform.straighten import Course, close_loops, straighten
+from dmlc.transform.straighten import LoopAdjoints, close_loops, straighten
 from dmlc.transform.weigh import sum_weights
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """What a gradient is at a point that has no one derivative."""
+    """Value of a gradient at a point without a unique derivative."""
 
     text: str
     span: Span | None
@@ -75,12 +74,12 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gradient:
-    """A derived function, and what there is to say about it."""
+    """A derived function, with notes on it."""
 
     function: Function
     vanishing: tuple[str, ...]
-    """Those differentiated by whose gradient is 0 everywhere, though no `stop_gradient` says so:
-    nothing depends on them, or through operations whose derivative is 0 only."""
+    """Inputs whose gradient is 0 everywhere without `stop_gradient`: no result depends on them, or
+    only through operations whose derivative is 0."""
     choices: tuple[Choice, ...]
 
 
@@ -91,13 +90,13 @@ def differentiate(
     names: Mapping[str, str],
     kept: Mapping[str, str] | None = None,
 ) -> Gradient:
-    """The gradient of a function by some of its tensors, parameters or stages.
+    """Gradient of a function by some of its tensors, parameters or stages.
 
-    `given` names, for results of the function, the parameter that has the adjoint, of the result's
-    type and sizes. `names` names the result that the gradient by each tensor of `wrt` becomes, of
-    that tensor's type and sizes. `kept` names, for results or stages whose values are at hand, the
-    parameter that has them. Of the function's own parameters those are left that are needed.
-    Raises `DmlcError` for what is not there, or holds no floats.
+    `given` names, for results of the function, the parameter with the adjoint, of the result's type
+    and extents. `names` names the result that is the gradient by each tensor of `wrt`, of that
+    tensor's type and extents. `kept` names, for results or stages whose values are available, the
+    parameter with them. Unused parameters of the function are dropped. Raises `DmlcError` for
+    tensors that do not exist, or hold no floats.
     """
     tensors = function.tensors()
     for name in (*wrt, *given, *(kept or {})):
@@ -108,27 +107,27 @@ def differentiate(
         if not dtype.is_float:
             raise DmlcError(f"'{name}' has no gradient: it holds {dtype.name}", tensors[name].span)
     new = (*given.values(), *names.values(), *(kept or {}).values())
-    straight, course = straighten(function, new, given)
-    freed, own = _free_names(straight, (*new, *course.names()))
+    straight, adjoints = straighten(function, new, given)
+    freed, own = _free_names(straight, (*new, *adjoints.names()))
     reverse = _Reverse(
         freed,
-        [own.get(name, name) for name in (*wrt, *course.outgoing)],
-        {own.get(name, name): parameter for name, parameter in (*given.items(), *course.seeds())},
-        {own.get(name, name): result for name, result in {**names, **course.outgoing}.items()},
+        [own.get(name, name) for name in (*wrt, *adjoints.outgoing)],
+        {own.get(name, name): parameter for name, parameter in (*given.items(), *adjoints.seeds())},
+        {own.get(name, name): result for name, result in {**names, **adjoints.outgoing}.items()},
         {own.get(name, name): parameter for name, parameter in (kept or {}).items()},
-        course.renamed(own),
+        adjoints.renamed(own),
     )
     reverse.run()
     found = reverse.finish()
     before = {made: name for name, made in own.items()}
     vanishing = [before.get(name, name) for name in found.vanishing]
     return dataclasses.replace(
-        found, vanishing=tuple(name for name in vanishing if name not in course.outgoing)
+        found, vanishing=tuple(name for name in vanishing if name not in adjoints.outgoing)
     )
 
 
 def _free_names(function: Function, wanted: Sequence[str]) -> tuple[Function, dict[str, str]]:
-    """The function with other names for its stages that have some that are wanted; and these."""
+    """Function with stages renamed whose names are in `wanted`, and their new names."""
     taken = dict.fromkeys((*function.tensors(), *wanted))
     own = {s.name: take_name(s.name, taken) for s in function.stages if s.name in wanted}
     if not own:
@@ -143,7 +142,7 @@ def _free_names(function: Function, wanted: Sequence[str]) -> tuple[Function, di
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Part:
-    """What the adjoint of a tensor gets from one read of it: a body over the tensor, summed over
+    """Contribution of one load to the adjoint of a tensor: a body over the tensor, summed over
     axes."""
 
     body: Body
@@ -159,9 +158,9 @@ class _Reverse:
         given: Mapping[str, str],
         names: Mapping[str, str],
         kept: Mapping[str, str],
-        course: Course,
+        adjoints: LoopAdjoints,
     ) -> None:
-        self.course = course
+        self.adjoints = adjoints
         self.function = function
         self.wrt = wrt
         self.given = given
@@ -171,8 +170,8 @@ class _Reverse:
         self.tensors = function.tensors()
         self.taken = dict.fromkeys((*self.tensors, *given.values(), *kept.values()))
         self.taken |= dict.fromkeys(names.values())
-        # What one step hands on to the next is where adjoints of two steps meet.
-        self.stages = inline_pointwise(function, {*kept, *self.copies, *course.incoming})
+        # Adjoints of two steps meet at the values that one step passes to the next.
+        self.stages = inline_pointwise(function, {*kept, *self.copies, *adjoints.incoming})
         forward = {stage.name: stage for stage in self.stages}
         self.reuse = Reuse(forward, [name for name in kept if name in forward])
         self.moving = self._find_moving()
@@ -184,7 +183,7 @@ class _Reverse:
         self.choices: dict[Choice, None] = {}
 
     def _find_moving(self) -> set[str]:
-        """The tensors that depend on what is differentiated by."""
+        """Tensors that depend on the inputs of the differentiation."""
         found = set(self.wrt)
         for stage in self.stages:
             known = (None, "sum", "product", "min", "max")
@@ -200,7 +199,7 @@ class _Reverse:
                 adjoint = self._settle(stage)
                 if adjoint is not None:
                     self._go_back(stage, adjoint)
-        # What few values come to is at hand, for a kernel that goes on to many.
+        # Values of few elements are cheap to read in a kernel that goes on to many.
         for parameter in sorted(self.function.parameters, key=_count_elements):
             if parameter.name in self.wrt:
                 self._settle(parameter)
@@ -208,7 +207,7 @@ class _Reverse:
     # Adjoints -----------------------------------------------------------------------------
 
     def _settle(self, tensor: Parameter | Stage) -> str | None:
-        """The tensor that holds the adjoint of another, all parts of which are known; None where
+        """Name of the tensor with the adjoint of a tensor whose contributions are complete; None if
         it is 0."""
         name, parts = tensor.name, self._drop_zeros(tensor)
         wanted, seed = name in self.wrt, self.given.get(name)
@@ -234,7 +233,7 @@ class _Reverse:
         if not wanted:
             self._add(own, dtype, tensor, part)
             return own
-        # What is stored rounds; what goes on does not.
+        # The stored result is rounded; the value used further is not.
         result = self.names[name]
         if isinstance(tensor, Stage) and tensor.dtype is not dtype:
             self._add(own, dtype, tensor, part)
@@ -245,7 +244,7 @@ class _Reverse:
         return result
 
     def _find_source(self, tensor: Parameter | Stage, part: _Part) -> str | None:
-        """The adjoint that another is a copy of, if it is."""
+        """Adjoint that this one equals, if its only contribution is a copy."""
         load = part.body.instructions[part.body.result]
         if part.axes or not isinstance(load, Load):
             return None
@@ -256,8 +255,8 @@ class _Reverse:
         return load.tensor if same else None
 
     def _drop_zeros(self, tensor: Parameter | Stage) -> list[_Part]:
-        """The parts of the adjoint of a tensor, without those that algebra says are 0, or none
-        where all are together."""
+        """Contributions to a tensor's adjoint, without those that algebra shows to be 0; none if
+        their sum is."""
         parts = self.parts.pop(tensor.name, [])
         if tensor.name in self.given or tensor.name not in self.shifting:
             return parts
@@ -272,7 +271,7 @@ class _Reverse:
         return _Part(builder.make(load_own(builder, name, tensor, dtype)), (), tensor.span)
 
     def _join(self, tensor: Parameter | Stage, own: str, parts: Sequence[_Part]) -> _Part:
-        """Several parts as one: those that are sums are stages first."""
+        """Several contributions as one, with sums as stages of their own."""
         builder, values = BodyBuilder(), list[int]()
         for part in parts:
             if part.axes:
@@ -303,7 +302,7 @@ class _Reverse:
     # A stage ------------------------------------------------------------------------------
 
     def _go_back(self, stage: Stage, adjoint: str) -> None:
-        """Takes the adjoint of a stage to what its body reads."""
+        """Propagates the adjoint of a stage to the tensors that its body loads."""
         builder = BodyBuilder()
         numbers = builder.copy(stage.body)
         count = len(builder.instructions)
@@ -327,10 +326,10 @@ class _Reverse:
                     pending.setdefault(operand, []).append(part)
 
     def _seed(self, stage: Stage, builder: BodyBuilder, seed: int, result: int) -> list[Adjoint]:
-        """The adjoint of one value of a reduction, from that of what they are reduced to."""
+        """Adjoint of one point's value in a reduction, from the adjoint of the result."""
         match stage.combiner:
             case "min" | "max" as combiner:
-                # The number of the point that is the smallest or the largest.
+                # Linear index of the smallest or largest point.
                 points = math.prod(e if isinstance(e, int) else math.inf for _, e in stage.axes)
                 found = dataclasses.replace(
                     stage,
@@ -352,8 +351,8 @@ class _Reverse:
     def _seed_product(
         self, stage: Stage, builder: BodyBuilder, seed: int, result: int
     ) -> list[Adjoint]:
-        """Each factor moves a product by the product of the others: by that of all, over itself,
-        where none is 0; by that of the others, where it alone is."""
+        """Adjoint of a factor of a product: the product divided by it if no factor is 0; the
+        product of the others if it alone is 0."""
         dtype, body = stage.dtype.compute, stage.body
         own = BodyBuilder()
         numbers = own.copy(body)
@@ -381,8 +380,8 @@ class _Reverse:
         none = builder.apply("eq", count, builder.constant(0, DataType.INT32))
         single = builder.apply("eq", count, builder.constant(1, DataType.INT32))
         own_zero = builder.apply("eq", result, builder.add(Constant(dtype, 0.0)))
-        # Where it is 0 the quotient counts for nothing. It stays a number all the same: of a sum of
-        # quotients by one divisor, the sum is what is divided.
+        # The quotient is not used where the factor is 0. It must be finite all the same: in a sum
+        # of quotients by one divisor, the division may be moved out of the sum.
         divisor = builder.select(own_zero, builder.add(Constant(dtype, 1.0)), result)
         return [
             Adjoint(builder.apply("div", product, divisor), ((none, True),)),
@@ -398,7 +397,7 @@ class _Reverse:
         moving: Sequence[bool],
         signs: Sequence[Sign],
     ) -> Iterable[tuple[int, Adjoint]]:
-        """What the operands of a value get of its adjoint."""
+        """Adjoints of the operands of a value."""
         instruction = builder.instructions[value]
         match instruction:
             case Apply(operands=given):
@@ -421,7 +420,8 @@ class _Reverse:
     def _read_back(
         self, stage: Stage, builder: BodyBuilder, load: Load, total: Adjoint, guard: int | None
     ) -> None:
-        """Adds a part to the adjoint of a tensor: the sum over the points that read an element."""
+        """Adds a contribution to the adjoint of a tensor: the sum over the points that load an
+        element."""
         tensor = self.tensors[load.tensor]
         body = Body(tuple(builder.instructions), total.value)
         reader = dataclasses.replace(stage, body=body)
@@ -444,7 +444,7 @@ class _Reverse:
             if placed[condition] or not readers.axes:
                 conditions.append(held)
             else:
-                # What elements say is no bound of a sum.
+                # Conditions on elements do not bound a sum.
                 value = choose(made, [(held, True)], value)
         conditions = drop_certain(made, conditions, tensor.extents, readers.axes)
         if readers.axes:
@@ -477,17 +477,17 @@ class _Reverse:
         )
         made = made.with_stages(clamp_reads(made, made.stages))
         verify(made, "differentiate", function)
-        made = close_loops(made, self.course, self.taken)
+        made = close_loops(made, self.adjoints, self.taken)
         verify(made, "close_loops")
         return Gradient(made, tuple(self.vanishing), tuple(self.choices))
 
     def _list_live(self, stages: list[Stage], wanted: set[str]) -> tuple[Stage, ...]:
-        """The stages that are needed; of a loop all, where one is, or one at the step before."""
+        """Stages that are needed; all of a loop if one of them, or a delay, is needed."""
         while True:
             live = tuple(list_live(stages, wanted))
             read = {load.tensor for stage in live for load in stage.body.loads()}
             whole = set(wanted)
-            for loop in self.course.loops:
+            for loop in self.adjoints.loops:
                 names = {*loop.stages, *(delay.name for delay in loop.delays)}
                 if not names.isdisjoint(read):
                     whole.update(loop.stages)
@@ -499,8 +499,8 @@ class _Reverse:
 def _list_needed(
     parameters: Sequence[Parameter], stages: Sequence[Stage], read: Iterable[str]
 ) -> tuple[Parameter, ...]:
-    """The parameters that are read, and those without which nothing says an open size. What is at
-    hand says it before what has to be computed again, and stands last."""
+    """Parameters that are read, and those that determine an open size. Values that are kept
+    determine a size before values that must be recomputed, and come last."""
     needed = {p.name: p for p in parameters if p.name in set(read)}
     said = {e for p in needed.values() for e in p.extents}
     extents = [e for s in stages for e in s.extents] + [e for s in stages for _, e in s.axes]

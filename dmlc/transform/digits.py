@@ -1,6 +1,6 @@
-"""Positions as sums of digits: parts of indices, places along axes, quotients and remainders.
+"""Indices as linear combinations of digits, tensor indices, and quotients and remainders.
 
-A digit is an index, or a part of one that a reshape takes apart. `invert` solves for them.
+A digit is an index, or a part of one that a reshape splits off. `invert` solves for them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from dmlc.sizes import Measure, Size, measure
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Digit:
-    """A part of an index of the stage that reads, of its own extent."""
+    """Part of an index of the reading stage, with its own extent."""
 
     number: int
     extent: Extent
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """The position along an axis of the tensor that is read."""
+class TensorIndex:
+    """Index along an axis of the tensor that is read."""
 
     axis: int
     extent: Extent
@@ -34,26 +34,26 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Quotient:
-    """The quotient or the remainder of a sum by a constant. The sum is not negative wherever this
-    counts."""
+    """Quotient or remainder of a sum by a constant. The sum is not negative wherever its value
+    matters."""
 
     given: Sum
     divisor: int
     remains: bool
 
 
-Term: TypeAlias = "Digit | Place | Quotient | Symbol"
-"""A symbol is a size that is known at run time only, or a product of such."""
+Term: TypeAlias = "Digit | TensorIndex | Quotient | Symbol"
+"""Term of a sum. A symbol is a run-time size, or a product of sizes."""
 Sum: TypeAlias = "Affine[Term]"
 
 
 def list_digits(form: Sum) -> list[tuple[Digit, int]]:
-    """The digits that are terms of a sum, and their factors."""
+    """Digits that are terms of a sum, with their factors."""
     return [(term, factor) for term, factor in form.factors if isinstance(term, Digit)]
 
 
 def walk_digits(form: Sum) -> Iterator[Digit]:
-    """The digits that a sum is made of, those in quotients too."""
+    """Digits of a sum, those inside quotients too."""
     for term in form.terms:
         match term:
             case Digit():
@@ -65,7 +65,7 @@ def walk_digits(form: Sum) -> Iterator[Digit]:
 
 
 def replace_digit(form: Sum, digit: Digit, by: Sum) -> Sum:
-    """The sum with another in a digit's place, within quotients too."""
+    """Sum with `by` in place of a digit, inside quotients too."""
     made: Sum = Affine(form.constant)
     for term, factor in form.factors:
         one = by if term == digit else single(term)
@@ -77,7 +77,7 @@ def replace_digit(form: Sum, digit: Digit, by: Sum) -> Sum:
 
 
 def find_ends(form: Sum) -> tuple[Measure | None, Measure | None]:
-    """The smallest and the largest that a sum may be, as sizes; None where they are not known."""
+    """Smallest and largest value of a sum, as size expressions; None where unknown."""
     low: Measure | None = form.constant
     high: Measure | None = form.constant
     for term, factor in form.factors:
@@ -98,19 +98,19 @@ def _find_ends(term: Term) -> tuple[Measure | None, Measure | None]:
             if remains:
                 return 0, int(min(high, divisor - 1))
             return int(max(low, 0)) // divisor, int(high) // divisor if high < math.inf else None
-        case Digit() | Place():
+        case Digit() | TensorIndex():
             return 0, measure(term.extent) - 1
 
 
 def find_interval(form: Sum) -> Interval:
-    """The numbers that a sum lies between, whatever sizes are."""
+    """Numeric interval of a sum, for all sizes."""
     low, high = find_ends(form)
     least = -math.inf if low is None else size_range(low)[0]
     return least, math.inf if high is None else size_range(high)[1]
 
 
 def read_size(text: str) -> Sum:
-    """A size that is known at run time only, as a sum."""
+    """Run-time size as a sum."""
     size = measure(text)
     if not isinstance(size, Size):
         return Affine(size)
@@ -119,8 +119,8 @@ def read_size(text: str) -> Sum:
 
 
 def divide(given: Sum, divisor: int, remains: bool) -> Sum | None:
-    """The quotient or the remainder of a sum that is not negative, where its terms fall into
-    multiples of the divisor and what stays below it."""
+    """Quotient or remainder of a non-negative sum, if its terms are either multiples of the divisor
+    or together less than it; else None."""
     whole, rest = given.divide(divisor)
     low, high = find_interval(rest)
     if low < 0 or high >= divisor:
@@ -129,7 +129,7 @@ def divide(given: Sum, divisor: int, remains: bool) -> Sum | None:
 
 
 def take_part(given: Sum, divisor: int, *, remains: bool) -> Sum:
-    """The quotient or the remainder of a sum that is not negative wherever it counts."""
+    """Quotient or remainder of a sum that is not negative wherever its value matters."""
     if divisor == 1:
         return Affine() if remains else given
     made = divide(given, divisor, remains)

@@ -1,32 +1,30 @@
-"""Re-associates sums where that is less work: the one transform that does so with floating point.
+"""Re-association of sums where that is less work: the only pass that re-associates floats.
 
-Factors that are constant over a sum are taken out of it: `sum(a * b)` becomes `a * sum(b)`. This
-leaves a sum of fewer operations, and sums that differed in such factors alone become one: a
-gradient's sum of `dY * centered * c` is the sum of `dY * centered`, which the same gradient needs
-anyway.
+Loop-invariant factors are moved out of sums: `sum(a * b)` becomes `a * sum(b)`. The sum then takes
+fewer operations, and sums that differed only in such factors become equal: a gradient's sum of
+`dY * centered * c` is the sum of `dY * centered`, which the same gradient needs anyway.
 
-A sum over several axes is taken one axis at a time, where its weights allow it: resampling an image
-becomes columns first, then rows.
+A sum over several axes is taken one axis at a time if its weights are separable: resampling an
+image becomes columns first, then rows.
 
     sum[r, s](x[r, s] * a(i, r) * b(j, s))  ->  sum[s](t[i, s] * b(j, s)),
                                                 t[i, s] = sum[r](x[r, s] * a(i, r))
 
-The weights of the last axis are a factor that is constant over the other sums, and leave these. A
-point that the guard leaves out is left out of one of the two sums, so that no weight of 0 meets an
-infinity or a NaN. Which kernel computes the two is not decided here; they are worth it only where
-the sums over one row stay in a line buffer, so that a caller says how long a row may be.
+The weights of the last axis are constant over the other sums, and are moved out of these. A point
+that fails the guard is excluded from one of the two sums, so that no weight of 0 meets an infinity
+or a NaN. The split pays only if the sums over one row stay in a line buffer, so that the caller
+gives the longest row; schedules choose the kernel.
 
-A choice of 0 by a condition that is constant over a sum leaves it too: `sum(c ? a : 0)` becomes
+A `select` with 0 on a loop-invariant condition is moved out too: `sum(c ? a : 0)` becomes
 `c ? sum(a) : 0`.
 
-What it does to special values, where all else is equal: a factor that is infinite or NaN now meets
-the sum and not each term, so that a NaN from infinity times 0, or from infinities of both signs,
-may come out infinite, or as the NaN it was; a quotient by 0 likewise. Terms that overflowed, or
-vanished, with the factor need not without it, and the other way round. A sum that comes to zero
-may change the zero's sign. A factor of positions alone that is infinite or NaN somewhere stays, as
-does such a divisor that is 0 somewhere. Sums over nothing stay as they are: no factor leaves one
-whose guard may let no point through. On integers, which wrap, products and negations come out
-exactly the same; quotients are left.
+Special values may change, all else is equal. An infinite or NaN factor now multiplies the sum and
+not each term, so that a NaN from infinity times 0, or from infinities of both signs, may become
+infinite or stay NaN; a quotient by 0 likewise. Terms may overflow or underflow with the factor and
+not without it, and vice versa. A zero sum may change sign. Index-only factors that are infinite or
+NaN somewhere stay, as do divisors that are 0 somewhere. Empty sums are unchanged: no factor is
+moved out of a sum whose guard may exclude all points. Products and negations of integers, which
+wrap, are exact; their quotients stay.
 """
 
 from __future__ import annotations
@@ -63,21 +61,21 @@ from dmlc.transform.inline import clamp_stage, inline_stages
 from dmlc.transform.simplify import is_inlinable, replace_stages
 
 _MOST_FACTORS = 32
-"""How many factors leave one sum; a value that is squared again and again has any number."""
+"""Largest number of factors moved out of one sum; repeated squaring has any number."""
 
 _MOST_LOOKED_THROUGH = 16
-"""How many stages one sum is searched through for factors."""
+"""Largest number of stages searched for the factors of one sum."""
 
 _Steps: TypeAlias = tuple[tuple[str, int | None], ...]
-"""Operations on a sum, one after the other: `mul` or `div` by a value of the body, `neg`,
-or 0 `where` a condition does not hold, or `unless` it does not."""
+"""Operations applied to a sum in order: `mul` or `div` by a value of the body, `neg`, `where` (0 if
+a condition is false) or `unless` (0 if it is true)."""
 
 
 def take_out_factors(function: Function) -> Function:
-    """The function with every factor that is constant over a sum applied to the sum.
+    """Function in which every loop-invariant factor of a sum is applied to the sum instead.
 
-    A sum that has such factors becomes two stages: the sum of what varies, and what it was, now
-    element by element over the few values of its domain. The function itself where there is none.
+    A sum with such factors becomes two stages: the sum of the varying part, and an element-wise
+    stage over its domain that applies the factors. The same object if there is none.
     """
     names = {t.name: None for t in (*function.parameters, *function.stages)}
     earlier: dict[str, Stage] = {}
@@ -89,7 +87,7 @@ def take_out_factors(function: Function) -> Function:
         if pair is not None and not _may_be_empty(stage, function):
             total, outer = pair
             known = {**function.tensors(), total.name: total}
-            # What the sum's guard alone keeps inside, its factors must not read.
+            # Factors may not contain loads that only the sum's guard keeps in bounds.
             if not find_open_reads(outer, known, reach)[0]:
                 made = [clamp_stage(total, known, reach)[0], outer]
         stages += made
@@ -102,7 +100,8 @@ def take_out_factors(function: Function) -> Function:
 def _split(
     stage: Stage, earlier: Mapping[str, Stage], names: dict[str, None]
 ) -> tuple[Stage, Stage] | None:
-    """A sum without its constant factors, and what multiplies it; None where it has none."""
+    """Sum without its loop-invariant factors, and the stage that applies them; None if it has
+    none."""
     if stage.combiner != "sum" or any(extent == 0 for _, extent in stage.axes):
         return None
     parted = _part(stage.body)
@@ -120,8 +119,8 @@ def _split(
 
 
 def _has_special(stage: Stage, steps: _Steps) -> bool:
-    """Whether one of the steps by factors of positions alone is a division by 0, or one by an
-    infinity or a NaN."""
+    """Whether a step by an index-only value divides by 0, or multiplies or divides by an infinity
+    or a NaN."""
     if not stage.body.dtype.is_float:
         return False
     facts = IndexFacts(stage, {})
@@ -135,14 +134,14 @@ def _has_special(stage: Stage, steps: _Steps) -> bool:
 
 
 def _may_be_empty(stage: Stage, function: Function) -> bool:
-    """Whether the guard of a sum of floats may let no point of some element through: what is 0
-    then would be NaN, if a factor is infinite or NaN."""
+    """Whether the guard of a float sum may exclude all points of some element, whose 0 would become
+    NaN if a factor is infinite or NaN."""
     if stage.body.guard is None or not stage.body.dtype.is_float:
         return False
     facts = IndexFacts(stage, function.arrays())
     moving = facts.dependencies
     groups: list[list[int]] = []
-    """Conditions apart from others that share no index with them."""
+    """Conditions, grouped by shared indices."""
     for condition in facts.conditions:
         near = [g for g in groups if any(set(moving[c]) & set(moving[condition]) for c in g)]
         groups = [g for g in groups if g not in near]
@@ -157,8 +156,8 @@ def _may_be_empty(stage: Stage, function: Function) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Parted:
-    """A body in which `kept` is what varies over the reduction; the steps lead from its sum to
-    the sum of the body's result."""
+    """A body whose value `kept` varies over the reduction, and the steps from the sum of `kept` to
+    that of the body's result."""
 
     instructions: tuple[Instruction, ...]
     kept: int
@@ -167,7 +166,8 @@ class _Parted:
 
 
 def _part(body: Body) -> _Parted:
-    """Parts the factors of a body's result that vary over the reduction from those that do not."""
+    """Splits the factors of a body's result into those that vary over the reduction and those that
+    do not."""
     made = list(body.instructions)
     varies: list[bool] = []
     parted: list[tuple[int, _Steps]] = []
@@ -196,8 +196,8 @@ def _part(body: Body) -> _Parted:
 def _part_operation(
     instruction: Apply, varies: Sequence[bool], parted: Sequence[tuple[int, _Steps]]
 ) -> tuple[tuple[int, ...], _Steps] | None:
-    """What is left of an operation's operands, and the steps taken out: one operand where the
-    operation itself is a step; None where it is no factor's."""
+    """Operands of an operation that still need to be split, and the steps moved out: one operand if
+    the operation itself is a step. None if factors cannot be moved out of it."""
     name = instruction.operation.name
     kept = [parted[o][0] for o in instruction.operands]
     if name == "neg":
@@ -217,7 +217,8 @@ def _part_operation(
 def _part_choice(
     body: Body, instruction: Select, varies: Sequence[bool], parted: Sequence[tuple[int, _Steps]]
 ) -> tuple[tuple[int, ...], _Steps] | None:
-    """What is left of a choice of a whole sum or 0, and the steps taken out; None of others."""
+    """Operands of a `select` between a value and 0, and the steps moved out; None for other
+    selects."""
     condition, then, otherwise = operands(instruction)
     if varies[condition]:
         return None
@@ -233,7 +234,7 @@ def _is_zero(body: Body, value: int) -> bool:
 
 
 def _apply(total: Stage, parted: _Parted) -> Body:
-    """The body that multiplies a sum: the steps, one after the other, on its elements."""
+    """Body that applies the steps to the elements of a sum."""
     builder = BodyBuilder()
     numbers = builder.copy(Body(parted.instructions, parted.kept))
     value = builder.read(total)
@@ -250,7 +251,7 @@ def _apply(total: Stage, parted: _Parted) -> Body:
 
 
 def _look_through(stage: Stage, earlier: Mapping[str, Stage]) -> Body:
-    """The body of a sum with the stages computed in it that may hold factors of it."""
+    """Body of a sum with stages inlined that may contain factors."""
     for _ in range(_MOST_LOOKED_THROUGH):
         found = _find_product(stage.body, earlier)
         made = stage if found is None else inline_stages(stage, {found.name: found})
@@ -261,7 +262,7 @@ def _look_through(stage: Stage, earlier: Mapping[str, Stage]) -> Body:
 
 
 def _find_product(body: Body, earlier: Mapping[str, Stage]) -> Stage | None:
-    """A stage read as a factor, with a factor itself that some reader could take out."""
+    """Stage that is read as a factor and has a factor itself that some reader could move out."""
     pending = [body.result]
     seen: set[int] = set()
     while pending:
@@ -283,9 +284,9 @@ def _find_product(body: Body, earlier: Mapping[str, Stage]) -> Stage | None:
 
 
 def _may_hold_factor(stage: Stage) -> bool:
-    """Whether a stage is a negation, or a product or a quotient of which one side, or the divisor,
-    stays the same along some axis the other side runs along, or a choice of 0 by such a condition;
-    storing it rounds nothing."""
+    """Whether a stage may contain a loop-invariant factor of a reader: it is a negation; a product
+    or quotient of which one side, or the divisor, is constant along an axis on which the other
+    depends; or a select with 0 on such a condition. Storing it must round nothing."""
     root = stage.body.instructions[stage.body.result]
     if is_inlinable(stage) and isinstance(root, Select):
         dependencies = find_dependencies(stage.body)
@@ -307,27 +308,27 @@ def _may_hold_factor(stage: Stage) -> bool:
 
 
 _SIDE_BY_SIDE = 8
-"""Sums along a row that are computed at once, their terms lying side by side in memory."""
+"""Sums along a row that are computed at once, as their terms are adjacent in memory."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Product:
-    """Some factors of a body's result, at the points where some conditions of its guard hold."""
+    """Product of some factors of a body's result, with some conditions of its guard."""
 
     factors: tuple[int, ...]
     conditions: tuple[int, ...]
 
     def write(self, builder: BodyBuilder, numbers: Sequence[int], *first: int) -> Body:
-        """The body that gives it, from the values that others have there."""
+        """Body of the product, from the values' new numbers."""
         result = builder.fold("mul", (*first, *(numbers[f] for f in self.factors)))
         return builder.make(result, builder.join(numbers[c] for c in self.conditions))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Parts:
-    """What of a sum's body belongs to the sum along rows (`outer`), over the reduced index `row`
-    of so many places and weighted by the place along the stage's last axis, and what to the
-    others."""
+    """Split of a sum's body: the part of the sum along rows (`outer`), over the reduced index `row`
+    of `places` values and weighted by the index along the stage's last axis, and the part of the
+    other sums."""
 
     row: Index
     size: int
@@ -338,10 +339,9 @@ class _Parts:
 def factor_separable(
     function: Function, longest_row: int, known: Mapping[str, Array] = MappingProxyType({})
 ) -> Function:
-    """The function with every sum that is less work by rows of at most so many elements taken
-    apart: into a stage of the sums along one axis for every place of a row, and the sum over
-    these. The function itself where there is none. `known` are the elements of stages that depend
-    on positions alone."""
+    """Function in which every sum that takes less work row by row is split: a stage with the sums
+    along one axis for every index of a row of at most `longest_row` elements, and the sum over
+    these. The same object if there is none. `known` are elements of index-only stages."""
     names = {t.name: None for t in (*function.parameters, *function.stages)}
     stages: list[Stage] = []
     reach = table_ranges(function.tables)
@@ -351,8 +351,8 @@ def factor_separable(
         if parts is not None:
             rows, outer = _split_rows(stage, parts, names)
             tensors = {**function.tensors(), rows.name: rows}
-            # What the conditions of the one keep inside, the other must not read. A row that is
-            # read outside is one that the sum of rows leaves out.
+            # Neither sum may contain loads that only the other's conditions keep in bounds. A row
+            # that is out of bounds is one that the sum over rows excludes.
             if not find_open_reads(outer, tensors, reach)[0]:
                 made = [clamp_stage(rows, tensors, reach)[0], outer]
         stages += made
@@ -360,7 +360,7 @@ def factor_separable(
 
 
 def _part_rows(stage: Stage, longest_row: int, known: Mapping[str, Array]) -> _Parts | None:
-    """How to take a stage apart; None where that cannot be done or is no less work."""
+    """Split of a stage; None if it is impossible or saves no work."""
     if stage.combiner != "sum" or len(stage.axes) < 2:
         return None
     if not stage.extents or any(isinstance(e, str) or e == 0 for e in stage.sizes):
@@ -379,7 +379,7 @@ def _part_along(facts: IndexFacts, row: Index, size: int) -> _Parts | None:
     place = Index(len(facts.stage.extents) - 1)
 
     def is_weight(value: int) -> bool:
-        """Whether a value says how much of a row's places one place takes."""
+        """Whether a value is a weight along a row."""
         own = facts.known[value] and place in dependencies[value]
         return own and _list_reduced(facts, value) == [row]
 
@@ -402,7 +402,7 @@ def _list_reduced(facts: IndexFacts, value: int) -> list[Index]:
 
 
 def list_factors(body: Body) -> list[int]:
-    """The values whose product a body's result is, in the order written."""
+    """Values whose product is a body's result, in the order written."""
     found: list[int] = []
     pending = [body.result]
     while pending:
@@ -431,7 +431,7 @@ def _is_less_work(facts: IndexFacts, parts: _Parts) -> bool:
 
 
 def _count_terms(facts: IndexFacts, index: Index, conditions: Sequence[int]) -> int:
-    """The most places along a reduced index that conditions on it alone let through."""
+    """Largest number of values of a reduced index that the conditions on it alone admit."""
     extent = facts.stage.extent(index)
     own = [c for c in conditions if facts.known[c] and _list_reduced(facts, c) == [index]]
     passing = facts.find_passing(own) if own else None
@@ -442,7 +442,7 @@ def _count_terms(facts: IndexFacts, index: Index, conditions: Sequence[int]) -> 
 
 
 def _split_rows(stage: Stage, parts: _Parts, names: dict[str, None]) -> tuple[Stage, Stage]:
-    """The sums for every place of a row, and the sum of these."""
+    """Stage of the sums for every index of a row, and the sum over these."""
     body, place = stage.body, len(stage.extents) - 1
     along = tuple(axis for axis in stage.axes if axis[0] == parts.row.axis)
     others = Reduction("sum", tuple(axis for axis in stage.axes if axis not in along))

@@ -1,9 +1,9 @@
-"""Decides which stages need no memory of their own, and puts the rest into kernels.
+"""Fusion: decides which stages are stored, and groups stages into kernels.
 
-Element-wise work that other stages read is computed where it is read, be it a result too, unless
-that costs more than storing it (`cost`) or makes a kernel too large (`inline`). What stays is
-`grouping`'s, and what it moves is `traffic`'s to say; why stages share a kernel, or have memory of
-their own, is said here. Where a 16-bit stage is not stored, its rounding stays (`storage`).
+Element-wise stages, results included, are recomputed where they are read, unless that costs more
+than storing them (`cost`) or makes a kernel too large (`inline`). `grouping` groups the rest, and
+`traffic` counts the bytes moved. Reasons for both decisions are made here. A 16-bit stage that is
+not stored is still rounded (`storage`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from dmlc.parameters import expect
 from dmlc.transform.cost import Budget, decide_stored
 from dmlc.transform.grouping import Grouping, Ordered, Plain, group_apart, group_stages
 from dmlc.transform.inline import Attempts, Drawn, inline_producers
-from dmlc.transform.online import Online, Row, describe, find_online, free_weights, may_be_online
+from dmlc.transform.online import (
+    Online,
+    OnlineGroup,
+    describe,
+    find_online,
+    free_weights,
+    may_be_online,
+)
 from dmlc.transform.passes import Crossed, Draft, Pass
 from dmlc.transform.recompute import recompute
 from dmlc.transform.simplify import replace_stages, simplify_stage
@@ -28,15 +35,16 @@ from dmlc.transform.traffic import Move, add_moves, list_moves, total
 _USUAL = Budget()
 
 _SHOWN = 4
-"""Tensors named in a reason, at most."""
+"""Largest number of tensors named in a reason."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Group:
-    """The stages of one kernel, and the clauses of a sentence that says why they are one.
+    """Stages of one kernel, with the clauses of a sentence that gives the reason.
 
-    Where some of them are reductions, `passes` says in which order they run over the `parallel`
-    points; the kernels may still be several, where there are too few points to share out.
+    If some are reductions, `passes` is the order in which they run over the `parallel` points;
+    schedules may still split the group into several kernels if there are too few points to
+    distribute.
     """
 
     stages: tuple[str, ...]
@@ -44,18 +52,18 @@ class Group:
     parallel: tuple[Extent, ...] = ()
     passes: tuple[Pass, ...] = ()
     inlined: tuple[str, ...] = ()
-    """The stages that are computed where these read them, and have no memory."""
+    """Stages that are computed where these read them, and not stored."""
     local: tuple[str, ...] = ()
-    """The stages that take no memory, since nobody else reads them."""
+    """Stages of the group that are not stored, as no other group reads them."""
     row: str | None = None
-    """The first stage, where it is a reduction that the second alone reads, along its last axis
-    only: then a kernel keeps no more than one row of it at a time."""
+    """The first stage, if it is a reduction that only the second reads, along its last axis: a
+    kernel then keeps one row of it at a time."""
     crossed: Crossed | None = None
-    """What some of its passes reduce `across`, as a group of its own."""
+    """Group of the reductions that some of its passes do `across`."""
     ranks: str | None = None
-    """The ranks by which it puts rows in order, where it does."""
+    """Stage of the ranks by which the kernel sorts rows, if it does."""
     online: Online | None = None
-    """The softmax-weighted sums that it computes online, where it does."""
+    """Softmax-weighted sums that the kernel computes online, if it does."""
 
     @property
     def reason(self) -> str:
@@ -64,20 +72,20 @@ class Group:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fusion:
-    """A function without the stages that were inlined, and its kernels in execution order."""
+    """A function without its inlined stages, and its kernels in execution order."""
 
     function: Function
     groups: tuple[Group, ...]
     unfused: Function
-    """The function with all its stages, and 16-bit roundings written out: what it was made of."""
+    """The function with all stages, and 16-bit roundings written out."""
 
     def traffic(self, group: Group) -> tuple[int, int] | None:
-        """The bytes a group reads and writes; None where a size is known at run time only."""
+        """Bytes that a group reads and writes; None if a size is known at run time only."""
         return total(self.list_moves(group))
 
     def list_moves(self, group: Group) -> tuple[Move, ...]:
-        """The bytes a group reads and writes, by tensor. What several of its passes read counts
-        for each; a reduction that only the group itself reads takes no memory."""
+        """Bytes that a group reads and writes, by tensor. A tensor that several passes read counts
+        once for each; a reduction that only the group reads takes no memory."""
         passes = [[m.stage for m in (*p.members, *p.across)] for p in group.passes]
         derived = () if group.crossed is None else group.crossed.passes[1:]
         passes += [[m.stage for m in p.members] for p in derived]
@@ -90,14 +98,14 @@ class Fusion:
 
 
 def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> Fusion:
-    """Inlines what needs no memory of its own and groups the rest into kernels.
+    """Inlines stages that need no memory, and groups the rest into kernels.
 
     A reduction whose only reader reduces it along its last axis, of at most `longest_row` elements,
-    is computed row by row in the reader's kernel. What is stored rather than computed again, and
-    how large kernels get, `budget` decides.
+    is computed row by row in the reader's kernel. `budget` decides what is stored rather than
+    recomputed, and how large kernels get.
 
-    Pairs of `in_place` that no longer hold, because a later kernel reads the parameter, are
-    dropped. Takes time in proportion to the function's size.
+    `in_place` pairs are dropped if a later kernel reads the parameter. Linear in the function's
+    size.
     """
     function = carry_rounding(expect("function", function, Function, "an ir.Function"))
     if budget.held:
@@ -108,7 +116,7 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
 
 
 def keep_apart(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> Fusion:
-    """Every stage as it is, in a kernel of its own: what `fuse` makes must compute the same."""
+    """Every stage in a kernel of its own, as a reference for `fuse`."""
     names = {stage.name: (stage.name,) for stage in function.stages}
     drawn = Drawn(function.stages, names, {})
     return _put_together(function, drawn, group_apart(function, budget), budget)
@@ -123,15 +131,15 @@ def _put_together(function: Function, drawn: Drawn, grouping: Grouping, budget: 
 
 
 _Homes: TypeAlias = Mapping[str, tuple[int, int]]
-"""The kernel of each stage, and the pass of it."""
+"""Kernel and pass of each stage."""
 
 
 def _part(function: Function, longest_row: int, budget: Budget) -> tuple[Drawn, Grouping]:
-    """Draws in what needs no memory of its own, and groups the rest.
+    """Inlines stages that need no memory, and groups the rest.
 
-    What several stages share needs none as long as these are in one kernel, which shows when they
-    have been grouped. Where some of it is wanted elsewhere, that is shared no longer, and all is
-    grouped once more.
+    A stage that several others share needs no memory if all of these are in one kernel, which is
+    known after grouping. If some are not, the stage is no longer shared, and grouping is repeated
+    once.
     """
     decision = decide_stored(function, budget)
     free = _find_free(function, budget)
@@ -147,7 +155,7 @@ def _part(function: Function, longest_row: int, budget: Budget) -> tuple[Drawn, 
         for name, is_one in tuple(shared.items()):
             if name not in homes:
                 continue
-            # Whether it would not be wanted elsewhere, but for how large kernels get.
+            # Whether only limits on kernel size may put its readers in several kernels.
             home = homes[name][0]
             stays = is_one and isinstance(grouping.members[home], Plain)
             if not stays and _find_readers(left, name, homes) - {home}:
@@ -157,8 +165,7 @@ def _part(function: Function, longest_row: int, budget: Budget) -> tuple[Drawn, 
 
 
 def _find_free(function: Function, budget: Budget) -> set[str]:
-    """The stages that are as large as scores, and are computed where they are read, for kernels
-    compute these online."""
+    """Stages as large as the scores of online kernels, which recompute them."""
     if not budget.least_rows or not may_be_online(function):
         return set()
     drawn = inline_producers(function, {}, (), budget)
@@ -169,8 +176,7 @@ def _find_free(function: Function, budget: Budget) -> set[str]:
 def _describe_groups(
     fused: Function, drawn: Drawn, grouping: Grouping, homes: _Homes
 ) -> tuple[Group, ...]:
-    """The kernels of the stages that are left, with what each computes, keeps local and goes
-    through, and why."""
+    """Kernels of the remaining stages: computed and local stages, passes, and reasons."""
     results = {r.name for r in fused.results}
     rows = {reader: row for row, reader in grouping.rows.items()}
     stages = {s.name: s for s in fused.stages}
@@ -189,8 +195,8 @@ def _describe_groups(
         passes = () if draft is None else draft.passes()
         elementwise = [] if draft is None else draft.list_elementwise()
         across = [m.stage for each in passes for m in each.across]
-        online = made_of.online if isinstance(made_of, Row) else None
-        if isinstance(made_of, Row):
+        online = made_of.online if isinstance(made_of, OnlineGroup) else None
+        if isinstance(made_of, OnlineGroup):
             passes = made_of.passes()
         reasons = _explain(found, homes, inlined, local, why, results, elementwise, across)
         if online is not None:
@@ -207,10 +213,10 @@ def _describe_groups(
 
 
 def _store(fused: Function, homes: _Homes, groups: Sequence[Group], budget: Budget) -> Function:
-    """The function of the stages that are left, as they are stored: without pairs of `in_place`
-    that no longer hold, and rounded to what memory holds."""
+    """Function of the remaining stages as they are stored: rounded to their memory types, and
+    without `in_place` pairs that no longer hold."""
     fused = replace_stages(fused, fused.stages)
-    # What runs after a result's kernel, or pass of it, must not read what it overwrites.
+    # Nothing after a result's kernel or pass may read the parameter that it overwrites.
     pairs = tuple(
         (result, parameter)
         for result, parameter in fused.in_place
@@ -218,7 +224,7 @@ def _store(fused: Function, homes: _Homes, groups: Sequence[Group], budget: Budg
     )
     as_they_are = {name for group in groups for name in group.local}
     if budget.paired_types:
-        # Kernels with reductions store single elements.
+        # Kernels with reductions store element by element.
         as_they_are.update(name for group in groups if group.passes for name in group.stages)
     if pairs != fused.in_place:
         fused = dataclasses.replace(fused, in_place=pairs)
@@ -226,7 +232,7 @@ def _store(fused: Function, homes: _Homes, groups: Sequence[Group], budget: Budg
 
 
 def _find_readers(function: Function, name: str, homes: _Homes) -> set[int]:
-    """The kernels that read a tensor."""
+    """Kernels that read a tensor."""
     return {homes[reader][0] for reader in function.readers().get(name, ())}
 
 
@@ -243,10 +249,10 @@ def _explain(
     elementwise: Sequence[str],
     across: Sequence[str],
 ) -> tuple[str, ...]:
-    """Why these stages are a group, clause by clause. `homes` has every stage that belongs to a
-    group, `inlined` names what they compute where they read it, and `local` those of them that take
-    no memory; `elementwise` are those computed in passes that reduce, and `across` what is reduced
-    over the rows of the group. `reasons` says why some stages are stored."""
+    """Reasons why these stages are a group, clause by clause. `homes` has every stage of a group,
+    `inlined` those that are computed where these read them, `local` those not stored, `elementwise`
+    those in passes that reduce, and `across` the reductions over the group's rows. `reasons` has
+    why some stages are stored."""
     first = next((s for s in stages if s.reduction is not None), stages[0])
     if first.reduction is not None:
         clauses = [f"%{first.name} is a reduction ({first.combiner})"]
@@ -259,7 +265,7 @@ def _explain(
         clauses = [f"%{first.name} is read by several stages over its own points"]
     else:
         clauses = [f"%{first.name} is read by several kernels, as one would be too large"]
-    # What is local is not stored, whatever it was to be, and results are stored anyway.
+    # Local stages are not stored, whatever their reasons, and results always are.
     plain = {first.name, *local, *results.intersection(elementwise)}
     clauses += [reasons[s.name] for s in stages if s.name in reasons and s.name not in plain]
     own = [s.name for s in stages]
@@ -280,8 +286,7 @@ def _explain(
 
 
 def _say(names: Sequence[str], done: str) -> list[str]:
-    """That something is done with what the names stand for, as in `%a, %b and 7 more are done`;
-    nothing where there are none."""
+    """Clause with a list of names, as in `%a, %b and 7 more are done`; empty without names."""
     shown = [f"%{name}" for name in names]
     if len(shown) > _SHOWN:
         shown = [", ".join(shown[:_SHOWN]), f"{len(shown) - _SHOWN} more"]

@@ -1,9 +1,9 @@
-"""Groups the stages that are left after inlining: those of one group share a kernel.
+"""Grouping of the stages that remain after inlining: stages of one group share a kernel.
 
-Element-wise stages over one domain, none of which needs another's memory, are one group; so are
-reductions with what they read from one another, with the element-wise stages that apply them or
-that they reduce, and with further reductions of the same tensors over the same axes (see `passes`).
-What is inlined before is `fuse`'s to decide.
+Element-wise stages over one domain, none of which needs another's memory, are one group. So are
+reductions with the reductions they depend on, with element-wise stages that use or feed them, and
+with further reductions of the same tensors over the same axes (see `passes`). `fuse` decides what
+is inlined before.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from dmlc.ir.index import find_dependencies
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.transform.cost import Budget, is_product
 from dmlc.transform.crossing import cross
-from dmlc.transform.online import Online, Row, find_online
+from dmlc.transform.online import Online, OnlineGroup, find_online
 from dmlc.transform.passes import Draft, Streams
 from dmlc.transform.prefixes import list_prefixes
 from dmlc.transform.ranked import list_rows
 
 _MOST_TRIED = 16
-"""Groups that a stage is offered to: those after the first which might take it."""
+"""Largest number of candidate groups tried for one stage."""
 _MOST_BETWEEN = 32
-"""Groups between two that become one, at most."""
+"""Largest number of groups between two that are merged."""
 
 
 class Plain:
-    """A group of element-wise stages over one domain, in the making."""
+    """A group of element-wise stages over one domain, under construction."""
 
     def __init__(self, first: Stage) -> None:
         self.stages = {first.name: first}
 
     def join(self, stage: Stage) -> bool:
-        """Adds a stage over the same domain, if it reads those of the group where and as it
-        computes them: then they are local values of the same kernel."""
+        """Adds a stage over the same domain, if it reads the group's stages at its own index only,
+        so that they are local values of the kernel."""
         for load in stage.body.loads():
             source = self.stages.get(load.tensor)
             if source is None:
@@ -49,7 +49,7 @@ class Plain:
 
 
 class Ordered(Draft):
-    """A group of a scan, or one that puts rows in order: ranks, and what stands where."""
+    """A group of a scan, or of ranks and the stages that sort by them."""
 
     def __init__(self, ranks: Stage, readers: Sequence[Stage]) -> None:
         super().__init__(ranks)
@@ -60,15 +60,15 @@ class Ordered(Draft):
                 self.take(stage, 1)
 
     def join(self, stage: Stage) -> bool:
-        """Takes nothing: what has no place in the row waits for all of them."""
+        """Whether the stage is part of the group already; no other can join."""
         return stage.name in self.stages
 
 
-Members: TypeAlias = Plain | Draft | Row
+Members: TypeAlias = Plain | Draft | OnlineGroup
 
 
 class _Room:
-    """How much of a kernel's room a group takes."""
+    """Resources of a kernel that a group uses."""
 
     def __init__(
         self, function: Function, reads: Mapping[str, Sequence[str]], budget: Budget
@@ -81,19 +81,19 @@ class _Room:
         self._tensors: dict[str, None] = {}
 
     def has(self, stage: Stage) -> bool:
-        """Whether there is room for a stage."""
+        """Whether a stage fits."""
         other = _Room(self._function, self._reads, self._budget)
         other.take(stage)
         return self.has_all(other)
 
     def has_all(self, other: _Room, parts: int = 0) -> bool:
-        """Whether there is room for what another group has, and so many tensors between them."""
+        """Whether another group fits, with `parts` further tensors between the two."""
         if self._instructions + other._instructions > self._budget.most_instructions:
             return False
         whole = len(self._tensors | other._tensors) + parts
         if whole <= self._budget.most_buffers:
             return True
-        # What the group alone reads takes no memory.
+        # Stages that only the group reads are not stored.
         stages, readers = self._stages | other._stages, self._function.readers()
         near = [
             name
@@ -110,9 +110,9 @@ class _Room:
 
 
 def group_stages(function: Function, longest_row: int, budget: Budget) -> Grouping:
-    """Groups what is left of a function. A stage goes to the first group that takes it and runs
-    after, or with, all that it reads. Reductions of which a row at a time is needed go with their
-    readers, which share a kernel with no other reduction."""
+    """Grouping of a function's remaining stages. A stage joins the first group that accepts it and
+    runs no earlier than all its operands. A reduction that is needed one row at a time joins its
+    reader, whose kernel has no other reduction."""
     listed = list_rows(function, walks=budget.walks)
     ordered = {ranks: rows.readers for ranks, rows in listed.items()}
     ordered |= list_prefixes(function, budget.paired_types, walks=budget.walks)
@@ -137,8 +137,8 @@ def group_apart(function: Function, budget: Budget) -> Grouping:
 
 
 def _find_rows(function: Function, longest_row: int, budget: Budget) -> dict[str, str]:
-    """The reductions of which only a row of at most so many elements at a time is needed, each with
-    its one reader."""
+    """Reductions that are needed one row at a time, of at most `longest_row` elements, each with
+    its only reader."""
     found: dict[str, str] = {}
     taken: set[str] = set()
     for stage in function.stages:
@@ -150,7 +150,7 @@ def _find_rows(function: Function, longest_row: int, budget: Budget) -> dict[str
         length = stage.extents[-1] if stage.extents else None
         short = isinstance(length, int) and length <= longest_row
         is_open = any(isinstance(extent, str) for extent in stage.sizes)
-        # What they read without the row, and the result, are as many as they read with it.
+        # The merged stage reads as many tensors: without the row, but with the result.
         read = {load.tensor for s in (stage, reader) for load in s.body.loads()}
         fits = len(read) <= budget.most_buffers
         if short and not is_open and fits and _reduces_along(stage, reader):
@@ -160,7 +160,7 @@ def _find_rows(function: Function, longest_row: int, budget: Budget) -> dict[str
 
 
 def _reduces_along(row: Stage, reader: Stage) -> bool:
-    """Whether a stage reduces another reduction, at its own position but for the last axis."""
+    """Whether a stage reduces another reduction along its last axis, at its own index otherwise."""
     plain = row is not reader and is_fixed_reduction(row) and is_fixed_reduction(reader)
     if not plain or row.dtype.is_storage_only or is_product(row) or is_product(reader):
         return False
@@ -184,7 +184,7 @@ def _reduces_along(row: Stage, reader: Stage) -> bool:
 
 
 class Grouping:
-    """Groups in the making."""
+    """Groups under construction."""
 
     def __init__(
         self,
@@ -195,17 +195,17 @@ class Grouping:
         online: Sequence[Online] = (),
     ) -> None:
         self._ordered = ordered
-        """What kernels of text compute: ranks and what reads them, or a scan."""
+        """Stages of kernels made from text: ranks, with the stages that read them, or a scan."""
         self._online = {member.stage: each for each in online for member in each.members}
-        """What kernels compute online, by each of its stages."""
+        """Patterns that kernels compute online, by each of their stages."""
         self._seen: set[str] = set()
-        """The stages of these that have come so far."""
+        """Stages of these patterns placed so far."""
         self.members: list[Members] = []
-        """What each group has."""
+        """The groups."""
         self.rows = rows
-        """Reductions of which their reader keeps a row, with that reader."""
+        """Reductions of which their reader keeps one row, by name, with that reader."""
         self.reasons: dict[str, str] = {}
-        """Why some stages are not where one might look for them."""
+        """Reasons why some stages are not in the expected group."""
         self._streams = Streams(function, budget)
         self._function, self._budget = function, budget
         self._reads = {s.name: [load.tensor for load in s.body.loads()] for s in function.stages}
@@ -215,12 +215,12 @@ class Grouping:
         self._homes: dict[str, int] = {}
         self._rooms: list[_Room] = []
         self._noted: dict[tuple[type[Members], object], list[int]] = {}
-        """Where later stages look for a group to join, ascending."""
+        """Numbers of groups that later stages may join, ascending, by group class and key."""
 
     def place(self, stage: Stage) -> None:
-        """Finds a stage's group, or makes it one."""
+        """Adds a stage to a group, or to a new one."""
         if stage.name in self._ordered:
-            # A group of ranks, and of what reads them: the same tensors as they do.
+            # A group of ranks and their readers, which read the same tensors as the ranks.
             readers = map(self._function.stage, self._ordered[stage.name])
             group = Ordered(stage, [reader for reader in readers if reader is not None])
             place = self.start(stage)
@@ -243,7 +243,7 @@ class Grouping:
         self._note(place, stage)
 
     def start(self, stage: Stage) -> int:
-        """Makes a group of a stage, and gives its place."""
+        """Starts a group with a stage; returns its number."""
         place = self._homes[stage.name] = len(self.members)
         reduces = is_fixed_reduction(stage)
         self.members.append(Draft(stage, self._streams) if reduces else Plain(stage))
@@ -251,23 +251,23 @@ class Grouping:
         return place
 
     def _start_online(self, stage: Stage, found: Online) -> None:
-        """Makes a group of what one kernel computes online, once all of it has come."""
+        """Starts a group of an online pattern, once all its stages have been placed."""
         self._seen.add(stage.name)
         if not self._seen.issuperset(m.stage for m in found.members):
             return
         place = self.start(stage)
-        self.members[place] = row = Row(self._function, found, self._budget)
+        self.members[place] = row = OnlineGroup(self._function, found, self._budget)
         for each in row.stages.values():
             self._rooms[place].take(each)
             self._homes[each.name] = place
             self._note(place, each)
 
     def cross(self) -> None:
-        """Has groups that reduce the inner axes of tensors take in those that reduce their outer
-        ones."""
+        """Merges groups that reduce the outer axes of tensors into groups that reduce the inner
+        axes."""
         left: list[Members | None] = list(self.members)
         noted: dict[str, list[int]] = {}
-        """By what they read at each of their points, the groups with reductions."""
+        """Groups with reductions, by the tensors they read at each of their points."""
         for place, found in enumerate(self.members):
             if not isinstance(found, Draft) or not self._with_rows.isdisjoint(found.stages):
                 continue
@@ -284,8 +284,9 @@ class Grouping:
         self._homes = {name: numbers[place] for name, place in self._homes.items()}
 
     def _cross_pair(self, rows: int, columns: int, left: list[Members | None]) -> bool:
-        """Has a group take in another, whose place is left empty or taken: it runs where the later
-        one did, unless a group between them reads what the earlier one computes."""
+        """Merges one group into another. The result takes the later group's place, unless a group
+        between reads results of the earlier one; then the earlier place, if the later one reads
+        nothing of those between."""
         first, last = sorted((rows, columns))
         early, late, taking, taken = (left[place] for place in (first, last, rows, columns))
         between = [left[place] for place in range(first + 1, min(last, first + 1 + _MOST_BETWEEN))]
@@ -310,11 +311,11 @@ class Grouping:
         return True
 
     def _reads_of(self, reader: Members, group: Members) -> bool:
-        """Whether a group reads what another computes."""
+        """Whether a group reads stages of another."""
         return any(name in group.stages for each in reader.stages for name in self._reads[each])
 
     def find_homes(self) -> dict[str, tuple[int, int]]:
-        """Each stage's group and pass."""
+        """Group and pass of each stage."""
         placed = {name: (place, 0) for name, place in self._homes.items()}
         for place, found in enumerate(self.members):
             if isinstance(found, Draft):
@@ -322,8 +323,8 @@ class Grouping:
         return placed | {row: placed[reader] for row, reader in self.rows.items()}
 
     def _reduce_on_way(self, stage: Stage, latest: int) -> int | None:
-        """The group of element-wise stages that a reduction reads while it stores them: from here
-        on it is one with reductions."""
+        """Group of element-wise stages that a reduction reads, which becomes a group that reduces
+        them as it stores them; None if there is none."""
         if latest < 0 or not is_fixed_reduction(stage) or stage.name in self._with_rows:
             return None
         found = self.members[latest]
@@ -342,7 +343,7 @@ class Grouping:
         return latest
 
     def _note(self, place: int, stage: Stage) -> None:
-        """Keeps where later stages that may join a group look for it."""
+        """Registers a group for later stages that may join it."""
         kind = type(self.members[place])
         keys: list[object] = [] if kind is Plain else [*self._reads[stage.name], stage.name]
         keys.append((stage.extents, stage.sizes))
@@ -353,11 +354,11 @@ class Grouping:
                 noted.insert(at, place)
 
     def _list_candidates(self, stage: Stage, latest: int) -> Iterator[int]:
-        """The groups that might take a stage, those with reductions first; what it reads is in
-        groups up to `latest`."""
+        """Groups that a stage may join, those with reductions first; its operands are in groups up
+        to `latest`."""
         if stage.name not in self._with_rows:
             keys = dict.fromkeys((*self._reads[stage.name], (stage.extents, stage.sizes)))
-            kinds: tuple[type[Members], ...] = (Draft, Row)
+            kinds: tuple[type[Members], ...] = (Draft, OnlineGroup)
             noted = (self._list_noted(kind, key, latest) for kind in kinds for key in keys)
             found = {place for places in noted for place in places}
             yield from sorted(found)[:_MOST_TRIED]
@@ -371,8 +372,8 @@ class Grouping:
         return noted[first : first + _MOST_TRIED]
 
     def _join(self, place: int, stage: Stage) -> bool:
-        """Adds a stage to a group, if that takes it. One that keeps a line buffer takes what is
-        computed from it point by point alone."""
+        """Adds a stage to a group, if that accepts it. A group with a line buffer accepts only
+        element-wise stages over the result's domain."""
         first = next(iter(self.members[place].stages.values()))
         derives = stage.reduction is None and stage.extents == first.extents
         if first.name in self._with_rows and not derives:
@@ -381,9 +382,9 @@ class Grouping:
 
 
 def _order(function: Function, rows: Mapping[str, str]) -> list[Stage]:
-    """The order to place stages in, but for `rows`. Where there are reductions, element-wise
-    results that nobody reads come last, so that those over one domain find one pass; and of these,
-    the ones that read no reduction last of all."""
+    """Stages in the order of placement, without `rows`. If there are reductions, element-wise
+    results that no stage reads come last, so that those over one domain share a pass; among these,
+    those that read no reduction come last."""
     totals = {s.name for s in function.stages if s.reduction is not None and s.name not in rows}
 
     def rank(stage: Stage) -> int:
@@ -396,5 +397,5 @@ def _order(function: Function, rows: Mapping[str, str]) -> list[Stage]:
 
 
 def is_fixed_reduction(stage: Stage) -> bool:
-    """Whether a stage is a reduction, and none of its sizes is 0."""
+    """Whether a stage is a reduction with no extent 0."""
     return stage.reduction is not None and 0 not in stage.sizes

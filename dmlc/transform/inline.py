@@ -1,12 +1,13 @@
-"""Inlines producers: computes stages where they are read, as far as bodies stay small enough.
+"""Inlining: computes stages where they are read, as long as bodies stay small enough.
 
-Which stages had better be stored is `cost`'s to say; here more of them are, where a body would have
-too many instructions, read too many tensors, or compute one stage at too many places.
+`cost` decides which stages are worth storing; here more are stored, if a body would have too many
+instructions, read too many tensors, or compute one stage at too many indices.
 
-A read is proved inside over the points of its own stage. Once that stage is computed where another
-reads it, at positions that depend on elements, intervals are all there is: of `i - i % 2`, which
-no place takes below 0, they say that it may be -1. A clamp to the tensor's size changes nothing
-there, since the position is one that the stage itself has been proved at, and proves it anew.
+A load is proved in bounds over the points of its own stage. Once the stage is inlined at
+data-dependent indices, only interval analysis remains, which is weaker: it says of `i - i % 2`,
+which is never negative, that it may be -1. The index is then clamped to the tensor. That changes
+nothing, as the index has been proved in bounds for the stage itself, and it makes the proof
+possible again.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from dmlc.transform.cost import Budget
 from dmlc.transform.simplify import is_inlinable, list_live
 
 MOST_PLACES = 16
-"""At how many places one reader may compute a stage. Reading each of a chain of stages at several
-places would otherwise double the work from stage to stage."""
+"""Largest number of indices at which one reader computes a stage. Otherwise the work of a chain of
+stages, each read at several indices, would double from stage to stage."""
 
 
 def inline_stages(reader: Stage, inlined: Mapping[str, Stage]) -> Stage:
-    """The reader with every load of an inlined stage replaced by that stage's body, at the place it
-    was loaded from; the reader itself where there is none, or too many of one stage.
+    """Reader with the body of each inlined stage in place of its loads, at the loaded index; the
+    same object if it loads none of them, or one at too many indices.
 
-    What is wanted twice at one place is computed once, so that a chain of a thousand stages
-    becomes a body of a thousand steps. Inlined stages have no reduction, and a body of their
-    tensor's own type.
+    A value needed twice at one index is computed once, so that a chain of a thousand stages becomes
+    a body of a thousand steps. Inlined stages have no reduction, and a body of their tensor's own
+    type.
     """
     if not any(load.tensor in inlined for load in reader.body.loads()):
         return reader
@@ -48,35 +49,35 @@ def inline_stages(reader: Stage, inlined: Mapping[str, Stage]) -> Stage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Drawn:
-    """The stages that are left, and what became of the others."""
+    """The remaining stages after inlining."""
 
     stages: tuple[Stage, ...]
-    """Those that results depend on, in the function's order."""
+    """Stages that results depend on, in the function's order."""
     computed: Mapping[str, tuple[str, ...]]
-    """What each of them computes itself."""
+    """Stages inlined into each of them."""
     reasons: Mapping[str, str]
-    """Why some of them are not computed where they are read."""
+    """Reasons why some stages are not inlined."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One stage with what it reads drawn in, and what decided that."""
+    """A stage with its operands inlined, and the inputs of that outcome."""
 
     asked: frozenset[str]
-    """The tensors that were asked for: whether these are inlined decides all."""
+    """Tensors that were considered: the outcome depends on which of them are inlined."""
     inlined: frozenset[str]
-    """Those of them that were."""
+    """Those of them that were inlined."""
     made: _Inlined
     crowded: tuple[str, ...]
-    """What it wants at too many places."""
+    """Stages that it would compute at too many indices."""
 
     def holds(self, inlined: Mapping[str, Stage]) -> bool:
-        """Whether the same comes of inlining others."""
+        """Whether inlining the stages `inlined` would have the same outcome."""
         return all((name in inlined) == (name in self.inlined) for name in self.asked)
 
 
 Attempts: TypeAlias = dict[str, _Attempt]
-"""By stage, what the last attempt to inline what it reads came to."""
+"""Last outcome of inlining for each stage."""
 
 
 def inline_producers(
@@ -86,9 +87,9 @@ def inline_producers(
     budget: Budget,
     attempts: Attempts | None = None,
 ) -> Drawn:
-    """The function's stages with what they read drawn into them: every inlinable stage but those
-    `stored`, each for its reason, those `shared`, and those that would make a body too large.
-    `attempts` keeps what came of each stage, for another call with the same function and budget."""
+    """Function's stages with all inlinable stages inlined, except those `stored` (each for its
+    reason), those `shared`, and those that would make a body too large. `attempts` caches outcomes
+    for further calls with the same function and budget."""
     attempts = {} if attempts is None else attempts
     results = {r.name for r in function.results}
     reasons = dict(stored)
@@ -116,7 +117,7 @@ def inline_producers(
                 f"instructions and {budget.most_buffers:,} tensors"
             )
             inlined.pop(gone, None)
-            # Whoever has computed it so far reads it instead.
+            # Stages that have computed it so far read it instead.
             pending += [u for u in users.pop(gone, []) if bodies.pop(u, None) is not None]
         pending += [load.tensor for load in made.body.loads() if load.tensor in stages]
     kept = (stage for stage in function.stages if stage.name in bodies)
@@ -126,7 +127,7 @@ def inline_producers(
 
 
 def _inline_bounded(stage: Stage, inlined: Mapping[str, Stage], budget: Budget) -> _Attempt:
-    """One stage with what it reads drawn in, as far as a budget allows."""
+    """Stage with its operands inlined, within a budget."""
     crowded: dict[str, None] = {}
     asked: set[str] = set()
     tensors = max(2, budget.most_buffers - 1)
@@ -147,28 +148,28 @@ def _inline_bounded(stage: Stage, inlined: Mapping[str, Stage], budget: Budget) 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Inlined:
-    """A reader that computes what it reads."""
+    """A reader with inlined stages."""
 
     body: Body
     computed: tuple[str, ...]
-    """The stages it computes, in the order they are finished."""
+    """Inlined stages, in the order they are finished."""
     left: tuple[str, ...]
-    """The stages that it loads after all, since with them it would be too large."""
+    """Stages that it loads after all, as it would be too large with them."""
 
 
 @dataclasses.dataclass(slots=True)
-class _Frame:
-    """A body being copied, at the positions of a load; None for the reader itself, whose indices
-    stay."""
+class _BodyCopy:
+    """A body being copied at the indices of a load; for the reader itself, None and its own
+    indices."""
 
     body: Body
     key: Load | None
     first: int = 0
-    """How many instructions there were before it."""
+    """Number of instructions before it."""
     tensors: int = 0
-    """How many tensors were loaded before it."""
+    """Number of tensors loaded before it."""
     computed: int = 0
-    """How many stages were computed before it."""
+    """Number of stages computed before it."""
     numbers: list[int] = dataclasses.field(default_factory=list[int])
 
 
@@ -179,11 +180,10 @@ def _inline(
     most_tensors: int = sys.maxsize,
     asked: set[str] | None = None,
 ) -> _Inlined | str:
-    """A reader that computes inlined stages, but for those that would alone take as many
-    instructions, or read as many tensors: these are loaded, and what they are computed from is
-    left to them. Or else a stage that it wants at more than `MOST_PLACES` places. The tensors that
-    are loaded on the way are added to `asked`.
-    """
+    """Reader with inlined stages, except those that alone would exceed `most_instructions` or
+    `most_tensors`: these are loaded, and keep their own inlined operands. Returns instead the name
+    of a stage that it would compute at more than `MOST_PLACES` indices. Tensors considered are
+    added to `asked`."""
     asked = set() if asked is None else asked
     instructions: list[Instruction] = []
     numbers: dict[Instruction, int] = {}
@@ -191,7 +191,7 @@ def _inline(
     places: dict[str, int] = {}
     loaded: dict[str, None] = {}
     left: dict[str, None] = {}
-    root = _Frame(reader.body, None)
+    root = _BodyCopy(reader.body, None)
     frames = [root]
 
     def add(instruction: Instruction) -> int:
@@ -202,8 +202,8 @@ def _inline(
                 loaded[instruction.tensor] = None
         return number
 
-    def forget(frame: _Frame) -> None:
-        """Undoes what was computed in a frame, for it alone."""
+    def forget(frame: _BodyCopy) -> None:
+        """Discards the values computed for one frame alone."""
         for instruction in instructions[frame.first :]:
             del numbers[instruction]
         del instructions[frame.first :]
@@ -243,7 +243,7 @@ def _inline(
             if places[moved.tensor] > MOST_PLACES:
                 return moved.tensor
             before = len(instructions), len(loaded), len(computed)
-            frames.append(_Frame(inlined[moved.tensor].body, moved, *before))
+            frames.append(_BodyCopy(inlined[moved.tensor].body, moved, *before))
     guard = None if reader.body.guard is None else root.numbers[reader.body.guard]
     body = Body.make(instructions, root.numbers[reader.body.result], guard)
     read = {load.tensor for load in body.loads()}
@@ -256,8 +256,8 @@ def _inline(
 
 
 def clamp_reads(function: Function, stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """Stages that compute some others of a function themselves, each after what it reads, with
-    the reads that this has left without proof clamped to their tensors."""
+    """Stages with inlined operands, in order, whose loads that are no longer proved in bounds have
+    their indices clamped to the tensors."""
     known: dict[str, Tensor] = {t.name: t for t in (*function.parameters, *function.tables)}
     reach = table_ranges(function.tables)
     made: list[Stage] = []
@@ -273,8 +273,9 @@ def clamp_reads(function: Function, stages: Sequence[Stage]) -> tuple[Stage, ...
 def clamp_stage(
     stage: Stage, known: Mapping[str, Tensor], reach: Mapping[str, Interval]
 ) -> tuple[Stage, Interval | None]:
-    """The same of one stage that reads tensors in `known`; the stage itself where all its reads are
-    proved. And the interval of its elements. `reach` has that of other tensors, where known."""
+    """Stage whose loads of tensors in `known` are proved in bounds or clamped (the same object if
+    all are proved), and the interval of its elements. `reach` has the intervals of other tensors,
+    where known."""
     found, held = find_open_reads(stage, known, reach)
     if not found:
         return stage, held

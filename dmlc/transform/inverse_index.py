@@ -1,20 +1,20 @@
-"""Makes sums over the points that read an element short, where elements of a tensor say which.
+"""Inverse indices for reductions whose points are selected by elements of a tensor.
 
-The gradient of a read at positions that come from data, `Y[p] = X[I[p]]`, is a sum over all points
-with the condition that a point reads this element: `dX[e] = sum[p : n where I[p] == e](dY[p])`. As
-it stands it goes through every point for each element. Where that is long, stages first build the
-inverse index: each point's key, which is the number of the element it reads; the points in the
-order of their keys (`sort`); and where each element's begin among them. The sum then goes through
-those of its element alone, `start[e] <= k < start[e + 1]`, and reads the point `order[k]`.
+The gradient of a gather, `Y[p] = X[I[p]]`, is a sum over all points that read an element:
+`dX[e] = sum[p : n where I[p] == e](dY[p])`. As it stands it visits every point for each element. If
+that is long, stages first build the inverse index: the key of each point, which is the number of
+the element it reads; the points sorted by key (`sort`); and the start of each element's points
+among them. The sum then visits the points of its element alone, `start[e] <= k < start[e + 1]`, and
+reads the point `order[k]`.
 
-The points of an element keep their order, so that what is reduced is the same values in the same
-order on every device, and no two points write to one place. A kernel adds them up one after the
-other, those of an element with many in strips (`narrow_loops`). Points whose data lie outside of
-every element, or which another condition leaves out, have the largest key and fall to none. Several
-conditions, one for each axis of the element, make one key; what they read may depend on further
-axes of the result: each place along these has an index.
+The sort is stable, so that each element reduces the same values in the same order on every device,
+and no two points write to one place. A kernel sums the points of an element sequentially, many of
+them in strips (`narrow_loops`). Points whose data are out of bounds, or which another condition
+excludes, have the largest key and belong to no element. Several conditions, one for each axis of
+the element, make one key. If a condition depends on further axes of the result, there is one index
+for each position along these (`batch`).
 
-Sizes alone say where it pays. Of long sums that stay as they are, compiled kernels warn.
+Sizes alone decide whether it is worth it. Compiled kernels warn about long sums that are not.
 """
 
 from __future__ import annotations
@@ -55,27 +55,28 @@ from dmlc.transform.sort import (
 )
 
 _MOST_ELEMENTS = int(np.iinfo(NUMBER.dtype).max)
-"""Elements of one index, at most: a key is a number."""
+"""Largest number of elements of one index, as a key is a `NUMBER`."""
 _MOST_POINTS = 1 << 30
-"""Points of one index, at most: positions a little beyond the last have 32 bits."""
+"""Largest number of points of one index, so that indices a little beyond the last fit in 32
+bits."""
 _LEAST_STEPS = 1 << 25
-"""Steps of a sum that is worth the launches."""
+"""Smallest number of steps of a sum that is worth the launches."""
 _GAIN = 16
-"""How many times the steps there are to be without an index: these are of neighbours, in vectors,
-while steps of sorting wait for one another. Measured on a CPU, with 2,000 to 16,000 points: from 15
-to 20 times as many on, an index is quicker."""
+"""Smallest ratio of steps without an index to steps with one: the former are vectorized, while the
+steps of sorting depend on one another. Measured on a CPU with 2,000 to 16,000 points: an index is
+faster from a ratio of 15 to 20."""
 _NEIGHBOURS = 4
-"""Points of a rank that take as long as one step that reads somewhere."""
+"""Points of a rank that take as long as one random access."""
 _BISECTED = 4
-"""Steps that one of a bisection takes."""
+"""Steps that one step of a bisection takes."""
 
 
 def index_inverses(
     function: Function, walked: Container[str] = (), *, walks: bool = False, always: bool = False
 ) -> Function:
-    """The function with an inverse index for each long sum over points that data choose by their
-    keys, or `always`, however short it is, but for those whose points are `walked`; the function
-    itself where it has none. Where a work item `walks` them, the kernels put keys in order."""
+    """Function with an inverse index for each long reduction over points selected by keys, or for
+    any such reduction with `always`, except those in `walked`; the same object if there is none.
+    With `walks`, sorting is left to kernels in which a work item processes whole rows."""
     names, tables = dict.fromkeys(function.tensors()), function.arrays()
     stages: list[Stage] = []
     for stage in function.stages:
@@ -85,24 +86,25 @@ def index_inverses(
             stages.append(stage)
             continue
         made = _index(choice, names, walks=walks)
-        # What a condition may protect can be read no longer where points come from an index.
+        # Loads that only a condition keeps in bounds rule out an index.
         stages += made if are_sound(function, stages, made) else [stage]
     return function.with_stages(stages)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """A reduction over points of which elements say to what element of the result each belongs."""
+    """A reduction whose points are assigned to elements of the result by keys from tensors."""
 
     stage: Stage
-    """With all that leaves points out in its guard."""
+    """The reduction, with all conditions in its guard."""
     keys: tuple[Key, ...]
     batch: tuple[Index, ...]
-    """The indices of the domain on which keys depend: each place of theirs has an index."""
+    """Domain indices on which the keys depend: there is one inverse index for each of their
+    values."""
     points: tuple[Index, ...]
-    """Those of the reduction that number the points."""
+    """Reduction indices that number the points."""
     conditions: tuple[int, ...]
-    """What else leaves out a point, wherever it is read: it then belongs to no element."""
+    """Further conditions on a point alone; a point that fails one belongs to no element."""
 
     def count(self, indices: Sequence[Index]) -> int:
         extents = (self.stage.extent(index) for index in indices)
@@ -110,17 +112,17 @@ class Choice:
 
     @property
     def elements(self) -> int:
-        """The keys that a point may have, without that of those outside."""
+        """Number of keys, without the key for excluded points."""
         return math.prod(key.extent for key in self.keys)
 
     @property
     def dense_steps(self) -> int:
-        """The points that are gone through without an index."""
+        """Number of points visited without an index."""
         return self.count(self.stage.indices)
 
     @property
     def short_steps(self) -> int:
-        """About how many steps it takes to build an index, and to reduce by it."""
+        """Estimated number of steps to build an index, and to reduce by it."""
         points, elements = self.count(self.points), self.elements
         each = self.count(self.batch)
         others = self.dense_steps // max(1, each * elements * points)
@@ -131,26 +133,26 @@ class Choice:
 
     @property
     def suits(self) -> bool:
-        """Whether there can be an index: one for values, as positions would be other numbers; of
-        keys and places that 32 bits hold."""
+        """Whether an index is possible: for reductions to a value, if keys and points fit in 32
+        bits."""
         if self.stage.combiner in POSITIONAL_COMBINERS:
             return False
         return self.elements < _MOST_ELEMENTS and self.count(self.points) < _MOST_POINTS
 
     @property
     def is_long(self) -> bool:
-        """Whether there are steps enough for launches to be worth it."""
+        """Whether the reduction is long enough to be worth launches."""
         return self.dense_steps >= _LEAST_STEPS
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether the sum is long, and much shorter with an index."""
+        """Whether the reduction is long, and much shorter with an index."""
         return self.is_long and self.dense_steps >= _GAIN * self.short_steps
 
 
 def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
-    """How elements choose what a stage reduces; None where they do not say it by conditions that
-    each hold for one place along an axis. The elements of `tables` are known."""
+    """Key selection of a stage's points; None if its guard has no condition that admits one index
+    along an axis, given by a value. The elements of `tables` are known."""
     if stage.reduction is None or not all(isinstance(e, int) and e for e in stage.sizes):
         return None
     stage = guard_choices(stage)
@@ -159,7 +161,7 @@ def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
     for condition in facts.conditions:
         made = [*keys, *itertools.islice(find_point_keys(facts, condition), 1)]
         few = math.prod(key.extent for key in made) < _MOST_ELEMENTS
-        # Each has an axis of its own, on which none of them depends.
+        # Each key has its own axis, on which no key depends.
         axes, own = [key.index for key in made], facts.depends_on(key.value for key in made)
         apart = len(set(axes)) == len(axes) and set(axes).isdisjoint(own)
         if apart and (few or len(made) == 1):
@@ -177,7 +179,7 @@ def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
 
 
 def _index(choice: Choice, names: dict[str, None], *, walks: bool) -> list[Stage]:
-    """A stage that is reduced by an inverse index, after the stages that build that."""
+    """The stages that build an inverse index, and the stage that reduces by it."""
     name = choice.stage.name
     keys = _make_keys(choice, take_name(f"{name}_keys", names))
     order = Order(is_bounded=True)
@@ -189,7 +191,7 @@ def _index(choice: Choice, names: dict[str, None], *, walks: bool) -> list[Stage
 
 
 def _make_keys(choice: Choice, name: str) -> Stage:
-    """The key of each point, and of those that fill the last block."""
+    """Stage of the keys of all points, padded to whole blocks."""
     builder, body = BodyBuilder(), choice.stage.body
     count = choice.count(choice.points)
     own = builder.add(Index(len(choice.batch)))
@@ -214,7 +216,7 @@ def _make_keys(choice: Choice, name: str) -> Stage:
 
 
 def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
-    """The stage that reduces the points of each element, which lie side by side."""
+    """Stage that reduces the points of each element, which are contiguous in the index."""
     stage, body = choice.stage, choice.stage.body
     count, first, builder = choice.count(choice.points), choice.points[0], BodyBuilder()
     outer = tuple(builder.add(index) for index in choice.batch)
@@ -245,7 +247,7 @@ def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
 
 
 def _part(choice: Choice, builder: BodyBuilder, number: int) -> dict[Index, int]:
-    """Where a point lies along each axis, of those that number the points."""
+    """Index of a point along each axis of those that number the points."""
     sizes = tuple(choice.count([index]) for index in choice.points)
     found: dict[Index, int] = {}
     for index, size, stride in zip(choice.points, sizes, packed_strides(sizes), strict=True):

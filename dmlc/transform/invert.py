@@ -1,13 +1,13 @@
-"""Finds the points of a stage that read a given element of a tensor.
+"""Inverts loads: finds the points of a stage that load a given element of a tensor.
 
-A read `T[p(i), q(i)]` is turned round: for the element at `t`, which indices `i` have `p(i) == t0`
-and `q(i) == t1`? An index that the equations settle becomes an expression of `t`; the others are to
-be summed over, and what the equations leave to ask is a condition. So a transposed read gives a
-transposed read, a window gives the outputs it lies in, a diagonal asks whether `t` is on it.
+For a load `T[p(i), q(i)]` and the element at `t`, which indices `i` have `p(i) == t0` and
+`q(i) == t1`? An index that the equations determine becomes an expression of `t`; the others become
+reduction axes, and remaining equations become conditions. A transposed load thus gives a transposed
+load, a window the outputs that contain the element, a diagonal the condition that `t` is on it.
 
-Positions are sums of indices times constants, with quotients and remainders by constants: a reshape
-takes its indices apart into digits. What else a position may be, an element of a tensor among
-others, stays a condition: always right, and for later passes to make short.
+Indices are linear combinations of loop indices, with quotients and remainders by constants, as a
+reshape splits indices into digits. Equations in any other form, such as with elements of tensors,
+become conditions: correct, and left for later passes to optimize.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from dmlc.scalars import DataType
 from dmlc.sizes import find_least, measure
 from dmlc.transform.digits import (
     Digit,
-    Place,
     Quotient,
     Sum,
+    TensorIndex,
     Term,
     divide,
     find_ends,
@@ -41,23 +41,23 @@ from dmlc.transform.digits import (
 )
 
 _MOST_SPLITS = 32
-"""How often indices are taken apart for one read."""
+"""Largest number of digit splits for one load."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Readers:
-    """The points that read an element, for a body over the tensor that is read."""
+    """Points that load an element, for a body over the tensor that is loaded."""
 
     positions: Mapping[int, int]
-    """Positions of the stage's body, its indices among them, as values of the body over the
-    tensor."""
+    """INDEX values of the stage's body, its indices included, by their new values in the body over
+    the tensor."""
     axes: tuple[tuple[int, Extent], ...]
-    """Those to be summed over, as a reduction has them."""
+    """Reduction axes of the remaining indices."""
     conditions: tuple[int, ...]
-    """What has to hold there, as values of the body."""
+    """Conditions that the points must fulfil, as values of the new body."""
     left: tuple[tuple[int, int], ...]
-    """Positions of the stage that no index could be settled by, and the axes that they have to be
-    the place along."""
+    """INDEX values of the stage that could not be solved for, each with the tensor axis whose index
+    it must equal."""
 
 
 def find_readers(
@@ -67,8 +67,8 @@ def find_readers(
     conditions: Sequence[tuple[int, bool]],
     builder: BodyBuilder,
 ) -> Readers:
-    """The points of a stage that read the element at a place of a tensor of those extents.
-    `conditions` are values of the stage's body that hold, or do not, wherever the read counts. The
+    """Points of a stage that load the element at an index of a tensor with these extents.
+    `conditions` are values of the stage's body, each with its truth wherever the load matters. The
     builder makes a body over the tensor."""
     equations = _Equations(stage, load, extents, Proof(stage, conditions=conditions))
     equations.solve()
@@ -77,7 +77,7 @@ def find_readers(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Asked:
-    """A condition on a sum: that it is not below 0, is below `extent`, or is 0."""
+    """Condition on a sum: that it is at least 0, less than `extent`, or 0."""
 
     form: Sum
     comparison: str
@@ -96,7 +96,7 @@ class _Asked:
 
 
 class _Equations:
-    """What is known of the indices of one read, from one step to the next."""
+    """State of solving the equations of one load."""
 
     def __init__(self, stage: Stage, load: Load, extents: Sequence[Extent], proof: Proof) -> None:
         self._body = stage.body
@@ -122,7 +122,7 @@ class _Equations:
         return Digit(self._digits, extent)
 
     def solve(self) -> None:
-        """Settles as many indices as the positions do."""
+        """Solves for as many indices as possible."""
         pending = self._join_digits()
         splits = 0
         while True:
@@ -130,7 +130,7 @@ class _Equations:
             found = [(axis, number, forms.find(number)) for axis, number in self._open]
             if forms.split is None or splits == _MOST_SPLITS:
                 break
-            # A digit is taken apart: into one below its `step`, and how many steps there are.
+            # A digit is split into one below `step`, and the number of steps.
             digit, step, extent = forms.split
             low, high = self._digit(step), self._digit(-(-extent // step))
             value: Sum = Affine(0, ((low, 1), (high, step)))
@@ -142,14 +142,14 @@ class _Equations:
             if form is None:
                 self._left.append((axis, number))
             else:
-                pending.append(form.plus(single(Place(axis, self._extents[axis])), -1))
+                pending.append(form.plus(single(TensorIndex(axis, self._extents[axis])), -1))
         while pending:
             pending.sort(key=lambda form: len(list_digits(form)))
             for digit, value in self._settle(pending.pop(0)):
                 pending = self._put(digit, value, pending)
 
     def _put(self, digit: Digit, value: Sum, pending: Sequence[Sum]) -> list[Sum]:
-        """Puts a sum in a digit's place everywhere; gives what is still to be settled."""
+        """Substitutes a sum for a digit everywhere; returns the equations `pending`."""
         self._asked = [
             dataclasses.replace(asked, form=replace_digit(asked.form, digit, value))
             for asked in self._asked
@@ -158,8 +158,8 @@ class _Equations:
         return [replace_digit(form, digit, value) for form in pending]
 
     def _join_digits(self) -> list[Sum]:
-        """Puts together what a reshape takes apart: positions that are the digits of one number
-        say that number."""
+        """Equations for numbers whose digits, split by a reshape, are the indices of several
+        axes."""
         forms = _Forms(self._body, self._indices, self._proof)
         parts: dict[int, list[tuple[int, int, int | None]]] = {}
         for axis, number in self._open:
@@ -176,7 +176,7 @@ class _Equations:
             if not is_within(find_interval(form), ends[-1]):
                 continue
             for step, axis, _ in found:
-                form = form.plus(single(Place(axis, self._extents[axis])), -step)
+                form = form.plus(single(TensorIndex(axis, self._extents[axis])), -step)
             joined.append(form)
             gone = [axis for _, axis, _ in found]
             self._open = [(axis, number) for axis, number in self._open if axis not in gone]
@@ -185,8 +185,8 @@ class _Equations:
     # Solutions ----------------------------------------------------------------------------
 
     def _settle(self, form: Sum) -> list[tuple[Digit, Sum]]:
-        """The digits that `form == 0` settles, each with what is put in its place, in order."""
-        # What is divided as well is no sum of that digit.
+        """Digits for which `form == 0` is solved, each with the sum to substitute, in order."""
+        # Digits that also occur in a quotient cannot be solved for linearly.
         inner = {d for term, _ in form.factors if isinstance(term, Quotient)
                  for d in walk_digits(term.given)}  # fmt: skip
         digits = [(digit, factor) for digit, factor in list_digits(form) if digit not in inner]
@@ -203,8 +203,8 @@ class _Equations:
     def _settle_all(
         self, digits: Sequence[tuple[Digit, int]], known: Sum
     ) -> list[tuple[Digit, Sum]]:
-        """All digits of a number, where all are settled: what those of smaller steps come to stays
-        below the step of each. None elsewhere."""
+        """Solution for all digits of a number, if the digits of smaller steps always add up to less
+        than the next step; else empty."""
         ordered = sorted(digits, key=lambda item: item[1])
         reach = 0
         for digit, step in ordered:
@@ -224,9 +224,10 @@ class _Equations:
     def _settle_one(
         self, digits: Sequence[tuple[Digit, int]], known: Sum
     ) -> list[tuple[Digit, Sum]]:
-        """One digit in terms of the others: of those that move in the smallest steps the longest.
-        Where another tensor, such as weights, is read along the shorter ones, the longest of all:
-        then the sum is over the points of a window, and one of products is a contraction."""
+        """Solution for one digit in terms of the others: the longest of those with the smallest
+        step. If another tensor, such as weights, is indexed by all shorter ones, the longest
+        digit of all: the sum is then over the points of a window, and a sum of products is a
+        contraction."""
         forms = _Forms(self._body, self._indices, self._proof)
         found = (forms.find(n) for load in self._others for n in load.indices)
         read = {digit for form in found if form is not None for digit, _ in list_digits(form)}
@@ -255,9 +256,9 @@ class _Equations:
     # A body -------------------------------------------------------------------------------
 
     def write(self, builder: BodyBuilder) -> Readers:
-        """What is found, in a body over the tensor."""
+        """Solution, as values of a body over the tensor."""
         asked = [each for each in self._asked if not each.is_certain]
-        # A digit that an index no longer depends on may still say which of its values there is.
+        # A digit on which no index depends any more may still occur in a condition.
         forms = [*self._indices.values(), *(each.form for each in asked)]
         open_digits = dict.fromkeys(digit for form in forms for digit in walk_digits(form))
         axes = {digit: label for label, digit in enumerate(open_digits)}
@@ -288,7 +289,7 @@ class _Writer:
         match term:
             case Digit():
                 return self._builder.add(Index(self._axes[term], reduced=True))
-            case Place():
+            case TensorIndex():
                 return self._builder.add(Index(term.axis))
             case Symbol():
                 return self._builder.add(term)
@@ -301,7 +302,7 @@ class _Writer:
         limit = self._builder.size(asked.extent)
         if asked.comparison != "eq":
             return self._builder.apply(asked.comparison, self.write(asked.form), limit)
-        # A place is compared with what it has to be.
+        # Written as a comparison of one term with the rest.
         places = tuple(f for f in asked.form.factors if abs(f[1]) == 1)
         for term, factor in places[:1]:
             place: Sum = single(term)
@@ -314,7 +315,7 @@ class _Writer:
 
 
 class _Forms:
-    """The values of a body as sums of digits, where they are such."""
+    """Values of a body as sums of digits, if they are."""
 
     def __init__(self, body: Body, indices: Mapping[Index, Sum], proof: Proof) -> None:
         self._body = body
@@ -322,8 +323,7 @@ class _Forms:
         self._proof = proof
         self._found: dict[int, Sum | None] = {}
         self.split: tuple[Digit, int, int] | None = None
-        """A digit that has to be taken apart for a quotient to be such a sum: at which step, and
-        its extent."""
+        """Digit to split so that a quotient becomes a sum, with the step and the digit's extent."""
 
     def find(self, number: int) -> Sum | None:
         if number not in self._found:
@@ -353,7 +353,7 @@ class _Forms:
                 (a, b), (c, d) = (self._reach(v, f) for v, f in zip(given, forms, strict=True))
                 if a >= d or c >= b:
                     return right if (c >= b) == (name == "max") else left
-                # Sizes may say which it is.
+                # Symbolic bounds may decide it.
                 for least, most in (given, given[::-1]):
                     if self._proof.is_at_most(least, most):
                         return self.find(least if name == "min" else most)
@@ -362,7 +362,7 @@ class _Forms:
                 return combine(name, forms)
 
     def _reach(self, number: int, form: Sum) -> Interval:
-        """How far a value goes where the read counts."""
+        """Interval of a value wherever the load matters."""
         return meet(find_interval(form), self._proof.interval(number))
 
     def _part(self, form: Sum, reach: Interval, divisor: int, remains: bool) -> Sum | None:

@@ -1,6 +1,5 @@
-"""The JSON form of what fusion makes: a function, which of its stages form which kernel and why,
-and how many bytes each kernel moves.
-"""
+"""The JSON form of a fusion: a function, the stages of each kernel with the reason, and the bytes
+that each kernel moves."""
 
 from __future__ import annotations
 
@@ -19,20 +18,20 @@ from dmlc.transform.traffic import Move
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kernel:
-    """The stages of one kernel in the order they are computed, why they are one, and the bytes that
-    it moves, by tensor: null where a size is known at run time only."""
+    """Stages of one kernel in order of computation, the reason why they are one, and the bytes that
+    it moves by tensor (null if a size is known at run time only)."""
 
     group: Group
     moves: tuple[Move, ...]
 
 
 def fusion_to_json(fusion: Fusion) -> str:
-    """A function and its kernels as JSON text, indented by two."""
+    """Fusion as JSON text, indented by two."""
     return _RECORDS.write(expect("fusion", fusion, Fusion, "a dmlc.compiler.Fusion"))
 
 
 def fusion_from_json(text: str) -> Fusion:
-    """The fusion that `fusion_to_json` wrote. Raises `DmlcError` on anything that is none."""
+    """Fusion from the text that `fusion_to_json` wrote. Raises `DmlcError` for any other text."""
     fusion = _RECORDS.read(expect_text("text", text), Fusion)
     for name, function in (("function", fusion.function), ("unfused", fusion.unfused)):
         fault = find_fault(function)
@@ -47,7 +46,7 @@ def fusion_from_json(text: str) -> Fusion:
 
 
 def fusion_schema() -> dict[str, Any]:
-    """The JSON Schema of what `fusion_to_json` writes."""
+    """JSON Schema of the documents that `fusion_to_json` writes."""
     return describe(_RECORDS, Fusion, "A function of dmlc's tensor IR, grouped into kernels")
 
 

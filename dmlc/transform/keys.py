@@ -1,8 +1,7 @@
-"""Conditions that hold for one place along an axis, which another value says: `I[p] == e`.
+"""Conditions that admit one index along an axis, given by another value: `I[p] == e`.
 
-Where the axis is one of the domain, they choose among the points of a sum those of an element,
-which is `inverse_index`'s business. Where it is one of the reduction, there is one place to read
-(`one_place`).
+If the axis is one of the domain, they select an element's points of a sum (`inverse_index`). If it
+is one of the reduction, only one point is read (`one_place`).
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from dmlc.scalars import DataType, combiner_identity
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Key:
-    """A condition of a guard that holds for one place along an axis, at most, which another value
-    says: where `value` is `first`, it is the place 0, and so on."""
+    """A condition of a guard that admits at most one index along an axis: `value - first`."""
 
     condition: int
     value: int
@@ -31,8 +29,9 @@ class Key:
 
 
 def guard_choices(stage: Stage, known: Sequence[bool] | None = None) -> Stage:
-    """A reduction whose guard leaves out the points at which its body chooses what changes nothing:
-    as its second branch; or as either, by conditions that are `known`, where these are given."""
+    """Reduction with conditions moved from selects with its identity into its guard: those whose
+    second branch is the identity; or, with `known`, those with either branch, if the condition is
+    known."""
     body, combiner = stage.body, stage.combiner
     if combiner is None or combiner in POSITIONAL_COMBINERS:
         return stage
@@ -56,8 +55,8 @@ def guard_choices(stage: Stage, known: Sequence[bool] | None = None) -> Stage:
 
 
 def find_counted(stage: Stage) -> tuple[Index, int] | None:
-    """The one axis, of known size, that a stage counts some points along, and how many points it
-    has; None where it does something else, or has an open size."""
+    """The only axis, of known size, along which a stage counts points that pass its guard, and the
+    size; None for other stages."""
     body = stage.body
     if stage.combiner != "sum" or len(stage.axes) != 1 or body.guard is None:
         return None
@@ -70,7 +69,8 @@ def find_counted(stage: Stage) -> tuple[Index, int] | None:
 
 
 def find_keys(facts: IndexFacts, condition: int) -> Iterator[Key]:
-    """What a condition says that compares a value with a place on which that does not depend."""
+    """Keys that a condition gives, if it compares a value with an index on which the value does not
+    depend."""
     instructions = facts.stage.body.instructions
     match instructions[condition]:
         case Apply(operation=operation, operands=(left, right)) if operation.name == "eq":
@@ -87,7 +87,7 @@ def find_keys(facts: IndexFacts, condition: int) -> Iterator[Key]:
 
 
 def find_point_keys(facts: IndexFacts, condition: int) -> Iterator[Key]:
-    """Of those, what data say of each point: at which place of the domain it belongs."""
+    """Keys along a domain axis whose value depends on data of the points."""
     for key in find_keys(facts, condition):
         by_data = not facts.known[key.value] and not key.index.reduced
         if by_data and any(index.reduced for index in facts.dependencies[key.value]):
@@ -95,8 +95,7 @@ def find_point_keys(facts: IndexFacts, condition: int) -> Iterator[Key]:
 
 
 def _find_first(facts: IndexFacts, place: int) -> int | float | None:
-    """A whole number that a value is at the first place of its axis, where it goes up by one from
-    place to place."""
+    """Value of an expression at index 0 of its axis, if it increases by one per index."""
     body, (index,) = facts.stage.body, facts.dependencies[place]
     instruction, extent = body.instructions[place], facts.stage.extent(index)
     match instruction:
@@ -117,7 +116,7 @@ def _find_first(facts: IndexFacts, place: int) -> int | float | None:
 
 
 def find_place(builder: BodyBuilder, value: int, key: Key) -> tuple[int, list[int]]:
-    """The place along its axis that a value says, and the conditions that it is one."""
+    """Index along its axis that a value gives, and the conditions that it is in bounds."""
     dtype = value_type(builder.instructions[value])
     last = key.first + key.extent - 1
     ends = (builder.add(Constant(dtype, end)) for end in (key.first, last))

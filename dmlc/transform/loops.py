@@ -1,10 +1,10 @@
-"""Takes a function with loops apart: into functions that run once, and into one for each loop that
-runs at every step of it.
+"""Partitions a function with loops over time: into functions that run once, and one per loop that
+computes a step.
 
-What one step computes is a function like any other, so that all passes, fusion and schedules serve
-it: its tensors have one axis less than the loop's. Those that lie at the step's place of longer
-ones, `rows` of them, kernels find by its number. What no loop computes runs before the loops as far
-as it does not depend on them, whatever the order it stands in.
+The function of one step is an ordinary function, whose tensors lack the loop's axis, so that all
+passes, fusion and schedules apply to it. Slices of longer tensors (`rows`) are addressed by the
+step's number. Stages outside of loops run before them if they do not depend on them, whatever their
+order.
 """
 
 from __future__ import annotations
@@ -42,29 +42,30 @@ from dmlc.scalars import DataType
 from dmlc.source import InternalError, UnsupportedError
 
 _LARGEST_COUNT = 2**31 - 1
-"""Elements of a tensor of which kernels find a row: positions in it have 32 bits everywhere."""
+"""Largest number of elements of a tensor that is accessed by slices, so that indices fit in 32
+bits."""
 
 
 _LEAST_STEPS = 8
-"""Steps, at least, of a loop for which a copy is made of what all of them read."""
+"""Smallest number of steps of a loop for which a tensor is copied to another layout."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a function, as a function; what one step computes, where it has a loop."""
+    """A part of a function, as a function: one step of a loop, if `loop` is set."""
 
     function: Function
     loop: Loop | None = None
 
     @property
     def steps(self) -> int:
-        """How often it runs."""
+        """Number of times that it runs."""
         return 1 if self.function.one_step is None else self.function.one_step.steps
 
 
 def part_loops(function: Function) -> tuple[Part, ...]:
-    """The parts of a verified function in the order they run; itself, where it has no loop. What
-    has one step or none is no loop. Raises `UnsupportedError` where sizes are left open."""
+    """Parts of a verified function in the order they run; the function itself if it has no loops.
+    Loops of at most one step are removed. Raises `UnsupportedError` for open sizes."""
     function = drop_short_loops(function)
     if not function.loops:
         return (Part(function),)
@@ -86,7 +87,7 @@ def part_loops(function: Function) -> tuple[Part, ...]:
             found.append((alone, None))
         for loop in function.loops:
             own = [s for s in function.stages if homes.get(s.name) is loop]
-            # Its stages are there for those after it.
+            # Later parts read its stages.
             if levels[loop.stages[0]] == level + 1:
                 found.append((own, loop))
     wanted = _find_crossing(function, [[s.name for s in own] for own, _ in found])
@@ -94,8 +95,8 @@ def part_loops(function: Function) -> tuple[Part, ...]:
 
 
 def drop_short_loops(function: Function) -> Function:
-    """The function where no loop has one step or none: nothing was computed a step before, so what
-    its stages read of that is 0. Itself, where all loops are longer."""
+    """Function without its loops of at most one step, in which delays are 0; the same object if
+    there is none."""
     tensors = function.tensors()
     short = [loop for loop in function.loops if tensors[loop.stages[0]].extents[0] in (0, 1)]
     if not short:
@@ -115,8 +116,8 @@ def drop_short_loops(function: Function) -> Function:
 
 
 def _spread_constants(function: Function) -> Function:
-    """The function where stages that are one constant have no memory, unless they are results: a
-    state often begins with zeros, for which no kernel is launched before the loop."""
+    """Function with constant stages, except results, inlined: an initial state of zeros then needs
+    no kernel."""
     kept = {result.name for result in function.results}
     kept |= {name for loop in function.loops for name in loop.stages}
     constants: dict[str, Constant] = {}
@@ -139,9 +140,8 @@ def _spread_constants(function: Function) -> Function:
 
 
 def _lay_rows(function: Function) -> Function:
-    """The function where a loop reads what it reduces at each step row by row: of a tensor that no
-    step changes, whose rows each output reduces by itself, it reads a copy with neighbouring
-    outputs side by side. The copy is made once for all steps."""
+    """Function in which each loop reads a transposed copy of a loop-invariant tensor if it reduces
+    the tensor's rows with neighbouring outputs far apart. The copy is made once for all steps."""
     tensors, homes = function.tensors(), {n: loop for loop in function.loops for n in loop.stages}
     changed = homes.keys() | {delay.name for loop in function.loops for delay in loop.delays}
     names = dict.fromkeys(tensors)
@@ -176,8 +176,8 @@ def _lay_rows(function: Function) -> Function:
 
 
 def _find_across(stage: Stage, load: Load) -> int | None:
-    """The axis of a tensor along which neighbouring outputs of a reduction read it, where each goes
-    along the last axis, and all at every step the same; None where it is not read so."""
+    """Axis of a tensor along which neighbouring outputs of a reduction are, if each output reduces
+    the last axis at the same indices in all steps; else None."""
     last = Index(len(stage.extents) - 1)
     values = stage.body.instructions
     places = [_find_moved(values, index) for index in load.indices]
@@ -190,8 +190,8 @@ def _find_across(stage: Stage, load: Load) -> int | None:
 
 
 def _find_moved(values: Sequence[Instruction], number: int) -> Index | Constant | None:
-    """The index that a position is, moved by a constant or not; or that constant. None where it is
-    neither."""
+    """The index that an INDEX value is, plus a constant or not; or the constant that it is. None
+    otherwise."""
     match values[number]:
         case Index() | Constant() as place:
             return place
@@ -203,7 +203,7 @@ def _find_moved(values: Sequence[Instruction], number: int) -> Index | Constant 
 
 
 def _exchange(name: str, tensor: Tensor, axis: int) -> Stage:
-    """A copy of a tensor whose last axis is another one, and that where the last was."""
+    """Copy of a tensor with `axis` and the last axis exchanged."""
     builder, extents = BodyBuilder(), list(tensor.extents)
     places = [builder.index(number) for number in range(len(extents))]
     extents[axis], extents[-1] = extents[-1], extents[axis]
@@ -215,10 +215,10 @@ def _exchange(name: str, tensor: Tensor, axis: int) -> Stage:
 def gather_loop(
     stages: Sequence[Stage], delays: Sequence[Delay], backwards: bool, others: Sequence[Loop] = ()
 ) -> tuple[list[Stage], Loop | None]:
-    """Stages in an order in which those that lead from the delays back to what these delay stand
-    together, and their loop: what does not depend on it comes before, and all else after. None
-    where nothing leads back. What a delay holds of a stage that depends on none is a stage of its
-    own. The stages of `others`, loops that there are already, stay together."""
+    """Stages reordered so that those on paths from the delays back to their sources are adjacent,
+    with their loop. Independent stages come before, all others after. None if no path leads back. A
+    delay of a loop-invariant stage becomes a stage of its own. Stages of the loops `others` stay
+    together."""
     found, left = list(stages), list(delays)
     while True:
         after = _list_after(found, left, others)
@@ -249,7 +249,7 @@ def gather_loop(
 def _list_after(
     stages: Sequence[Stage], delays: Iterable[Delay], others: Sequence[Loop]
 ) -> set[str]:
-    """Some delays, and the stages that depend on one: all of a loop, where one of it does."""
+    """Delays, and the stages that depend on one; all of a loop if one of its stages does."""
     after = {delay.name for delay in delays}
     count = 0
     while count != len(after):
@@ -264,7 +264,7 @@ def _list_after(
 
 
 def make_shift(name: str, delay: Delay, backwards: bool) -> Stage:
-    """A stage that holds what a delay does, for readers outside of its loop."""
+    """Stage with a delay's values, for readers outside of its loop."""
     builder = BodyBuilder()
     steps = delay.extents[0]
     if not isinstance(steps, int):
@@ -279,8 +279,8 @@ def make_shift(name: str, delay: Delay, backwards: bool) -> Stage:
 
 
 def find_before(builder: BodyBuilder, here: int, count: int, backwards: bool) -> tuple[int, int]:
-    """The place before one of so many, or the next one if they are gone through `backwards`, as
-    far as there is one; and whether there is."""
+    """Preceding index of `count` (the following one if `backwards`), clamped, and whether it
+    exists."""
     move, hold, compare = ("add", "min", "lt") if backwards else ("sub", "max", "gt")
     end = builder.constant(count - 1 if backwards else 0)
     place = builder.apply(hold, builder.apply(move, here, builder.constant(1)), end)
@@ -288,12 +288,12 @@ def find_before(builder: BodyBuilder, here: int, count: int, backwards: bool) ->
 
 
 def _zero(dtype: DataType) -> Constant:
-    """What stands for the step before the first."""
+    """Value of a delay at the first step."""
     return Constant(dtype, dtype.dtype.type(0).item())
 
 
 def _find_levels(function: Function) -> dict[str, int]:
-    """How many loops run before each stage is there, one after another."""
+    """Number of loops that must run before each stage."""
     levels: dict[str, int] = {}
     homes = {name: loop for loop in function.loops for name in loop.stages}
     for stage in function.stages:
@@ -311,7 +311,7 @@ def _latest(levels: Mapping[str, int], stages: Sequence[Stage]) -> int:
 
 
 def _find_crossing(function: Function, parts: Sequence[Sequence[str]]) -> dict[str, None]:
-    """The stages that need memory after the part that computes them, or after a step of it."""
+    """Stages that need memory after the part, or the step, that computes them."""
     homes = {name: number for number, names in enumerate(parts) for name in names}
     wanted = {result.name: None for result in function.results}
     wanted |= {delay.of: None for loop in function.loops for delay in loop.delays}
@@ -359,7 +359,7 @@ def _make_part(
 
 
 def _as_parameter(function: Function, name: str) -> Parameter | Table:
-    """A tensor as those parts see it that do not compute it."""
+    """A tensor as an input of the parts that do not compute it."""
     tensor, result = function.tensors()[name], function.result(name)
     if isinstance(tensor, Parameter | Table):
         return tensor
@@ -368,7 +368,7 @@ def _as_parameter(function: Function, name: str) -> Parameter | Table:
 
 
 def _strides(function: Function, tensor: Tensor) -> tuple[int, ...]:
-    """How a tensor of known sizes lies in memory."""
+    """Strides of a tensor of known sizes, in elements."""
     layout = function.result(tensor.name) if isinstance(tensor, Stage) else tensor
     strides = fixed_strides(layout) if isinstance(layout, Parameter | Result) else None
     packed = packed_strides(tuple(e for e in tensor.extents if isinstance(e, int)))
@@ -376,7 +376,7 @@ def _strides(function: Function, tensor: Tensor) -> tuple[int, ...]:
 
 
 def _check_reach(function: Function, rows: Mapping[str, Row]) -> None:
-    """Raises `UnsupportedError` where positions in a tensor of which rows are read are large."""
+    """Raises `UnsupportedError` if a tensor that is accessed by slices is too large."""
     for row in rows.values():
         tensor = function.tensors()[row.whole]
         steps = zip(tensor.extents, _strides(function, tensor), strict=True)
@@ -390,7 +390,7 @@ def _check_reach(function: Function, rows: Mapping[str, Row]) -> None:
 
 
 class _StepWriter:
-    """Writes what one step computes."""
+    """Writer of the stages of one step."""
 
     def __init__(self, function: Function, loop: Loop) -> None:
         self._function = function
@@ -402,11 +402,11 @@ class _StepWriter:
             raise InternalError("a loop has no number of steps")
         self.steps = steps
         self.read: dict[str, Parameter | Table] = {}
-        """What the stages read that the loop does not compute, or has computed at another step."""
+        """Tensors read from outside the loop, or from another step."""
         self.rows: dict[str, Row] = {}
 
     def write(self, stage: Stage) -> Stage:
-        """A stage at one step: without its first axis."""
+        """Stage of one step, without its first axis."""
         body, builder = stage.body, BodyBuilder()
         dependencies = find_dependencies(body)
 
@@ -431,7 +431,7 @@ class _StepWriter:
                 case Select(condition=condition, then=then):
                     inner = builder.instructions[then]
                     if isinstance(inner, Select) and inner.condition == condition:
-                        # What stands for a step before the first is not asked for.
+                        # The value before the first step is not requested.
                         return builder.select(condition, inner.then, moved.otherwise)
                     return None
                 case _:
@@ -440,7 +440,7 @@ class _StepWriter:
         return dataclasses.replace(builder.remake(stage, change), extents=stage.extents[1:])
 
     def _read_before(self, builder: BodyBuilder, delay: Delay, places: tuple[int, ...]) -> int:
-        """What a stage was at the step before; 0 at the first step."""
+        """Value of a delay; 0 at the first step."""
         dtype = delay.dtype
         zero = builder.add(_zero(dtype))
         sizes = tuple(e for e in delay.extents if isinstance(e, int))
@@ -454,7 +454,7 @@ class _StepWriter:
         return builder.add(Select(condition, found, zero, dtype))
 
     def _add_row(self, name: str) -> str:
-        """The part of a tensor that belongs to the step."""
+        """Name of the current step's slice of a tensor."""
         tensor = self._function.tensors()[name]
         size, *strides = _strides(self._function, tensor)
         row = f"{name}.now"

@@ -1,15 +1,15 @@
-"""Reductions along an axis of which one place takes part, at most: what is there is read instead.
+"""Replaces reductions along an axis of which at most one index takes part by a load at that index.
 
     sum[r < n](select(eq(t, r), v(r), 0))  ->  0 <= t < n ? v(t) : 0
 
-The value `t` comes from data or from other positions, and does not depend on `r`: it is the sum of
-a one-hot, or a row of a table that a product with one looks up. All other points change nothing, so
-that the result is the same, bit by bit; a sum of one -0 is 0, as sums begin with that. The position
-is held to the axis, and what is read where there is none does not show. The choice may stand in the
-guard too, or in a stage that the sum reads at its own place.
+The value `t` comes from data or other indices, and does not depend on `r`: the sum of a one-hot
+vector, or a table row selected by a product with one. All other points contribute the identity, so
+that the result is bit-identical; a sum of a single -0 is 0, as sums start with 0. The index is
+clamped to the axis, and the value loaded out of bounds is not used. The condition may also be in
+the guard, or in a stage that the sum reads at its own index.
 
-Places that are known at compile time are `tighten`'s; an axis of the domain that data choose, as in
-the gradient of a read, is `inverse_index`'s.
+Indices known at compile time are left to `tighten`; domain axes selected by data, as in the
+gradient of a gather, to `inverse_index`.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ from dmlc.transform.keys import Key, find_keys, find_place, guard_choices
 from dmlc.transform.simplify import is_inlinable, replace_stages
 
 _MOST_LOOKED_THROUGH = 16
-"""How many stages one reduction is searched through for choices."""
+"""Largest number of stages searched for one reduction's conditions."""
 
 
 def read_one_place(function: Function) -> Function:
-    """The function with every reduction read where it has one place along an axis; the function
-    itself where there is none."""
+    """Function with every such reduction replaced; the same object if there is none."""
     earlier: dict[str, Stage] = {}
     stages: list[Stage] = []
     for stage in function.stages:
         made = _shorten(stage, earlier)
         if made is not stage:
-            # What a condition may protect can be read no longer where others say the place.
+            # Loads that only a condition keeps in bounds rule it out.
             made = made if are_sound(function, stages, [made]) else stage
         stages.append(made)
         earlier[stage.name] = made
@@ -47,7 +46,8 @@ def read_one_place(function: Function) -> Function:
 
 
 def _shorten(stage: Stage, earlier: Mapping[str, Stage]) -> Stage:
-    """A stage without the axes along which it reads one place; the stage itself without such."""
+    """Stage without the reduction axes of which one index takes part; the same object if it has
+    none."""
     if stage.reduction is None or stage.combiner in POSITIONAL_COMBINERS:
         return stage
     made = guard_choices(_look_through(stage, earlier))
@@ -58,7 +58,7 @@ def _shorten(stage: Stage, earlier: Mapping[str, Stage]) -> Stage:
 
 
 def _look_through(stage: Stage, earlier: Mapping[str, Stage]) -> Stage:
-    """A reduction with the stages computed in it that choose what it reduces."""
+    """Reduction with stages inlined that may contain such a condition."""
     for _ in range(_MOST_LOOKED_THROUGH):
         body = guard_choices(stage).body
         root = body.instructions[body.result]
@@ -75,14 +75,14 @@ def _look_through(stage: Stage, earlier: Mapping[str, Stage]) -> Stage:
 
 
 def _find_key(stage: Stage) -> Key | None:
-    """A condition that says the place along an axis of the reduction."""
+    """Condition that determines the index along a reduction axis."""
     facts = IndexFacts(stage)
     keys = (key for condition in facts.conditions for key in find_keys(facts, condition))
     return next((key for key in keys if key.index.reduced), None)
 
 
 def _read_there(stage: Stage, key: Key) -> Stage:
-    """The stage at the place that a condition says, and without its axis."""
+    """Stage at the index that a condition determines, without that axis."""
     body, builder, combiner = stage.body, BodyBuilder(), stage.combiner or ""
     value = builder.copy(body)[key.value]
     place, conditions = find_place(builder, value, key)

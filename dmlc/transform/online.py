@@ -1,12 +1,12 @@
-"""Finds softmax-weighted sums of scores that need no memory: attention, however it is written.
+"""Recognizes softmax-weighted sums whose scores need no memory: attention, however it is written.
 
-A maximum `m` of a row of scores, and sums of `exp(score - m) * w` along the same row, go through
-the row in blocks: where the maximum grows from `m` to `m'`, the sums so far are scaled by
-`exp(m - m')`. That is called online softmax. So each score is computed once, where it is used, and
-none is stored. The order of rounding is another than that of the stages as written.
+The maximum `m` of a row of scores, and sums of `exp(score - m) * w` along the row, can be computed
+in blocks of the row: when the maximum grows from `m` to `m'`, the partial sums are scaled by
+`exp(m - m')`. This is online softmax. Each score is computed once, where it is used, and none is
+stored. Rounding errors differ from those of the stages as written.
 
-A pattern is found by its index notation alone: three reductions or more along one axis, whose
-scores are reductions themselves. Which kernel computes them is not decided here.
+The pattern is recognized by its index notation alone: three or more reductions along one axis,
+whose scores are reductions themselves. Schedules choose the kernel.
 """
 
 from __future__ import annotations
@@ -36,52 +36,54 @@ from dmlc.transform.passes import Axes, Member, Pass
 from dmlc.transform.traffic import count_bytes
 
 KEYS = 8
-"""Keys of a block: their scores are computed side by side, in registers, before any is weighed."""
+"""Keys of a block: their scores are computed side by side, in registers, before any is weighted."""
 _LEAST_SIZE = 32
-"""Elements of a query, and of a value, at least: fewer take no longer than their weights."""
+"""Smallest number of elements of a query and a value: shorter ones take no longer than the
+weights."""
 MOST_SIZE = 128
-"""And at most: work items have sums of whole values in registers."""
+"""Largest number of elements of a query and a value, as work items hold sums of whole values in
+registers."""
 _LEAST_KEYS = 16
-"""Scores of a row, at least: fewer are no blocks."""
+"""Smallest number of scores of a row, which must fill blocks."""
 _LEAST_CACHES = 64
-"""Caches that scores fill, at least, where weights are known: fewer are soon read again."""
+"""Smallest size of the scores, in caches, if weights are known: fewer scores are still cached when
+read again."""
 _HELD = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
-"""The types of what tiles hold."""
+"""Compute types of the tensors that tiles hold."""
 _MOST_SUMS = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Online:
-    """Reductions that one kernel computes online. Dimensions are numbered: first those of the rows,
-    then the scores of a row, then what each of the scores reduces, and then what sums keep besides
-    rows."""
+    """Reductions that one kernel computes online. Dimensions are numbered: those of the rows, the
+    scores of a row, the axis that each score reduces, and the further axes of sums."""
 
     sizes: tuple[int, ...]
-    """Of all dimensions."""
+    """Sizes of all dimensions."""
     rows: int
-    """How many of them are those of rows."""
+    """Number of dimensions of the rows."""
     along: int
-    """The dimension of rows that neighbouring work items take: they read the same keys."""
+    """Row dimension of neighbouring work items, which read the same keys."""
     scores: tuple[Member, ...]
-    """Of each point: the first is that of the maximum."""
+    """Score reductions per point; the maximum is that of the first."""
     largest: Member | None
-    """None where sums have weights that are known: see `recompute`."""
+    """The maximum; None if the weights of the sums are known (see `recompute`)."""
     sums: tuple[Member, ...]
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """What is reduced, each after what it reads."""
+        """All reductions, in order of computation."""
         return (*self.scores, *self.totals)
 
     @property
     def totals(self) -> tuple[Member, ...]:
-        """What is reduced along rows of scores."""
+        """Reductions along rows of scores."""
         return self.sums if self.largest is None else (self.largest, *self.sums)
 
 
-class Row:
-    """A group that computes rows online, in the making; what derives from its sums point by point
-    joins it."""
+class OnlineGroup:
+    """A group of online sums under construction, which element-wise stages of its results may
+    join."""
 
     def __init__(self, function: Function, found: Online, budget: Budget) -> None:
         tensors = function.tensors()
@@ -95,12 +97,12 @@ class Row:
         self._overwriting = {result for result, name in function.in_place if name in read}
 
     def passes(self) -> tuple[Pass, ...]:
-        """All that it computes, as one pass."""
+        """All of its stages, as one pass."""
         found = self.online
         return (Pass((*found.members, *self.derived), found.sizes[found.rows :], reduces=True),)
 
     def join(self, stage: Stage) -> bool:
-        """Takes an element-wise stage that reads its sums, or largest scores, at its own point."""
+        """Adds an element-wise stage that reads its sums or maximum at its own index."""
         if stage.reduction is not None or 0 in stage.extents or stage.name in self._overwriting:
             return False
         places = {m.stage: dict(m.axes) for m in self.online.totals}
@@ -131,13 +133,13 @@ class Row:
 
 
 def _map_load(body: Body, load: Load, places: Mapping[Index, int]) -> Axes | None:
-    """The dimension that each index is by which a load reads a tensor with these axes; None where
-    it reads at other points."""
+    """Dimension of each index by which a load reads a tensor with these axes; None if it reads at
+    other points."""
     found: Axes = {}
     for axis, number in enumerate(load.indices):
         dimension = places.get(Index(axis))
         if dimension is None:
-            continue  # An axis of size 1: there is one place to read.
+            continue  # An axis of size 1 has one index.
         index = body.instructions[number]
         if not isinstance(index, Index) or index in found:
             return None
@@ -146,8 +148,8 @@ def _map_load(body: Body, load: Load, places: Mapping[Index, int]) -> Axes | Non
 
 
 def free_weights(found: Sequence[Online], function: Function) -> set[str]:
-    """The element-wise stages that lie between the scores of what is found and their sums: they are
-    as many as the scores, and computed where they are read."""
+    """Element-wise stages between the patterns' scores and sums. They are as large as the scores,
+    and are recomputed where they are read."""
     free: set[str] = set()
     for each in found:
         own = {m.stage for m in each.members if m not in each.sums}
@@ -162,13 +164,13 @@ def free_weights(found: Sequence[Online], function: Function) -> set[str]:
 
 
 def may_be_online(function: Function) -> bool:
-    """Whether a function has what a pattern takes at least, which is soon said."""
+    """Quick test of whether a function has the reductions that a pattern needs."""
     combiners = {s.reduction.combiner for s in function.stages if s.reduction is not None}
     return combiners.issuperset(("max", "sum"))
 
 
 def find_online(function: Function, budget: Budget) -> tuple[Online, ...]:
-    """The patterns among stages that are as large as they get by inlining, no stage in two."""
+    """Patterns among stages after inlining, with no stage in two."""
     if not budget.least_rows or function.one_step is not None:
         return ()
     found: list[Online] = []
@@ -182,7 +184,7 @@ def find_online(function: Function, budget: Budget) -> tuple[Online, ...]:
 
 
 def _find(function: Function, stage: Stage, budget: Budget) -> Online | None:
-    """The pattern around a maximum of scores, or of which a stage is a sum."""
+    """Pattern of a maximum of scores, or of a sum with known weights."""
     readers = function.readers()
     for weighing in list_weighing(function, stage):
         found = list_stages(function, readers[weighing.scores.name])
@@ -205,13 +207,13 @@ def _find(function: Function, stage: Stage, budget: Budget) -> Online | None:
 
 
 def list_stages(function: Function, names: Iterable[str]) -> list[Stage]:
-    """The stages among some tensors."""
+    """Stages among some tensors."""
     return [stage for stage in map(function.stage, names) if stage is not None]
 
 
 def list_summed(function: Function, stage: Stage) -> list[tuple[Stage, Axes]]:
-    """The products that a stage sums along an axis of theirs, in order, and the dimension of each
-    of their axes: the last one is that of the sum."""
+    """Score reductions that a stage sums along one of their axes, in order, with the dimension of
+    each of their axes: the last one is that of the sum."""
     made: list[tuple[Stage, Axes]] = []
     key, names = find_axis(stage, "sum"), {load.tensor for load in stage.body.loads()}
     kept = sum(stage.extent(i) != 1 for i in stage.indices if not i.reduced)
@@ -228,7 +230,7 @@ def list_summed(function: Function, stage: Stage) -> list[tuple[Stage, Axes]]:
 
 
 def find_axis(stage: Stage, combiner: str) -> Index | None:
-    """The one axis that a stage reduces, where it has known sizes and FLOAT32 elements."""
+    """The only axis that a stage reduces, if it has known sizes and FLOAT32 elements."""
     reduction = stage.reduction
     if reduction is None or reduction.combiner != combiner or len(reduction.axes) != 1:
         return None
@@ -239,7 +241,8 @@ def find_axis(stage: Stage, combiner: str) -> Index | None:
 
 
 class Weighing:
-    """A maximum of scores, and what it takes for sums to be weighted by the distance from it."""
+    """A maximum of scores, and the recognizer of sums weighted by the exponential of the difference
+    from it."""
 
     def __init__(self, largest: Stage, key: Index, scores: Stage) -> None:
         rows = [i for i in largest.indices if not i.reduced and largest.extent(i) != 1]
@@ -250,15 +253,15 @@ class Weighing:
         self._score = _number(largest, self.numbers, self._table)[largest.body.result]
 
     def weigh(self, stage: Stage) -> Axes:
-        """The dimension of each axis of a sum of weighted scores, but for axes of its own; none
-        where it is anything else."""
+        """Dimension of each axis of a weighted sum, except its further axes; empty for other
+        stages."""
         axes = _place_sum(stage, self._largest, self.scores, self.numbers, self.own)
         weighted = axes and _is_weighted(stage, self._largest, axes, self._table, self._score)
         return axes or {} if weighted else {}
 
 
 def list_weighing(function: Function, largest: Stage) -> list[Weighing]:
-    """The scores that a stage is the maximum of."""
+    """Scores of which a stage is the maximum."""
     key = find_axis(largest, "max")
     if key is None or largest.body.guard is not None:
         return []
@@ -275,8 +278,8 @@ def _make_online(
     sums: Sequence[tuple[Stage, Axes]],
     largest: tuple[Stage, Axes] | None = None,
 ) -> Online | None:
-    """The pattern of these stages, whose axes have numbers; those of the scores are its `own`. All
-    that is read of what else the sums reduce of each score, they alone read."""
+    """Pattern of these stages, given their axes' dimensions (`own` for the scores). Scores that the
+    sums read must have no other readers."""
     rows = max(own.values())
     totals = [*([largest] if largest else []), *sums]
     products = {scores.name: (scores, own)}
@@ -328,7 +331,7 @@ def _make_online(
 
 
 def _find_sum(function: Function, name: str) -> Stage | None:
-    """The sum along one axis of that name, which is no result; None where it is anything else."""
+    """Sum along one axis with this name, if it is no result; else None."""
     stage = function.stage(name)
     if stage is None or function.result(name) is not None or stage.body.guard is not None:
         return None
@@ -336,8 +339,8 @@ def _find_sum(function: Function, name: str) -> Stage | None:
 
 
 def _read_scores(stage: Stage, scores: Stage) -> dict[Index, Index]:
-    """By each axis of the scores that is longer than 1, the index by which a stage reads them; none
-    where it does not read each once, and at one place."""
+    """Index by which a stage reads each axis of the scores longer than 1; empty if it does not read
+    each score once, at one index."""
     found: dict[Index, Index] | None = None
     for load in stage.body.loads():
         if load.tensor != scores.name:
@@ -357,8 +360,8 @@ def _read_scores(stage: Stage, scores: Stage) -> dict[Index, Index]:
 
 
 def place_scores(stage: Stage, scores: Stage, numbers: Mapping[Index, int]) -> Axes | None:
-    """The dimension of each axis of the scores, as a stage reads them whose indices are the
-    dimensions; None where it does not read each once, and at one place."""
+    """Dimension of each axis of the scores, read by a stage whose indices are the dimensions; None
+    if it does not read each score once, at one index."""
     read = _read_scores(stage, scores)
     if not read or set(read.values()) != set(numbers):
         return None
@@ -368,7 +371,7 @@ def place_scores(stage: Stage, scores: Stage, numbers: Mapping[Index, int]) -> A
 def _place_sum(
     stage: Stage, largest: Stage, scores: Stage, numbers: Mapping[Index, int], own: Axes
 ) -> Axes | None:
-    """The dimension of each axis of a sum of weighted scores, but for axes of its own."""
+    """Dimension of each axis of a weighted sum, except its further axes."""
     key = find_axis(stage, "sum")
     if key is None or stage.body.guard is not None:
         return None
@@ -393,14 +396,13 @@ def _place_sum(
 def _number(
     stage: Stage, axes: Mapping[Index, int], table: dict[Instruction | Index | int, int]
 ) -> list[int]:
-    """A number for each value of a stage, the same for what is computed alike of the same
-    dimensions."""
+    """Value numbering of a stage's body over dimensions: equal numbers mean equal values."""
     numbers: list[int] = []
     for instruction in stage.body.instructions:
         if isinstance(instruction, Index) and stage.extent(instruction) == 1:
             instruction = Constant(DataType.INDEX, 0)
         elif isinstance(instruction, Index):
-            # Dimensions have the numbers below 0.
+            # Dimensions are reduced indices of negative labels.
             wanted = axes.get(instruction)
             instruction = Index(-1 if wanted is None else wanted, reduced=True)
         key = with_operands(instruction, tuple(numbers[o] for o in operands(instruction)))
@@ -415,8 +417,8 @@ def _is_weighted(
     table: dict[Instruction | Index | int, int],
     score: int,
 ) -> bool:
-    """Whether what a stage sums is `exp(score - largest)`, times or by what is no score: then a
-    factor of all of these is one of the sum."""
+    """Whether a stage sums `exp(score - largest)` times or divided by other factors, in which the
+    maximum does not occur: scaling the exponential then scales the sum."""
     body, instructions = stage.body, stage.body.instructions
     numbers = _number(stage, axes, table)
     weights: set[int] = set()
@@ -433,7 +435,7 @@ def _is_weighted(
                         continue
             case _:
                 continue
-    # Every way from what depends on the largest score to the result is along one factor.
+    # Only one factor of the result may depend on the maximum.
     at, ways = body.result, 0
     linear: list[int] = []
     while at not in weights:
@@ -459,7 +461,7 @@ def _is_weighted(
 
 
 def _reaches(body: Body, root: int, wanted: set[int]) -> bool:
-    """Whether a value is computed from one of some others."""
+    """Whether a value depends on one of `wanted`."""
     pending, seen = [root], {root}
     while pending:
         number = pending.pop()
@@ -474,15 +476,15 @@ def _reaches(body: Body, root: int, wanted: set[int]) -> bool:
 def _find_along(
     function: Function, members: Sequence[Member], rows: int, scores: int
 ) -> int | None:
-    """The last dimension of rows, where what scores and sums read of keys and values stands still
-    along it, and all that is read moves evenly."""
+    """The last row dimension, if keys and values do not vary along it, and all indices are affine;
+    else None."""
     tensors, last = function.tensors(), rows - 1
     names = {m.stage for m in members}
     for number, member in enumerate(members):
         stage, axes = tensors[member.stage], dict(member.axes)
         if not isinstance(stage, Stage) or not _reads_evenly(function, stage, axes, last):
             return None
-        # Of the scores these are the keys, and of a sum what it keeps besides rows.
+        # The keys of a score, and the further axes of a sum.
         own = {rows} if number < scores else {d for d in axes.values() if d > rows}
         moved = find_dependencies(stage.body)
         for load in stage.body.loads():
@@ -493,8 +495,8 @@ def _find_along(
 
 
 def _reads_evenly(function: Function, stage: Stage, axes: Mapping[Index, int], along: int) -> bool:
-    """Whether all that a stage reads moves evenly, and what differs from row to row is of a type
-    that tiles hold."""
+    """Whether all load indices of a stage are affine, and tensors that vary along the row dimension
+    have a type that tiles hold."""
     forms, tensors = find_affine(stage.body), function.tensors()
     for own, load in enumerate(stage.body.instructions):
         if not isinstance(load, Load):
@@ -511,7 +513,7 @@ def _reads_evenly(function: Function, stage: Stage, axes: Mapping[Index, int], a
 
 
 def _chooses(body: Body, value: int) -> bool:
-    """Whether all that a value does is to choose one of two constants, which tiles hold."""
+    """Whether a value only selects between two constants of types that tiles hold."""
     readers = [i for i in body.instructions if value in operands(i)]
     return all(
         isinstance(each, Select)
@@ -522,7 +524,7 @@ def _chooses(body: Body, value: int) -> bool:
 
 
 def _suits(function: Function, found: Online, budget: Budget) -> bool:
-    """Whether what is found is large enough for one kernel, and its vectors small enough."""
+    """Whether a pattern is large enough for a kernel of its own, with vectors small enough."""
     sizes, rows = found.sizes, found.rows
     vectors = sizes[rows + 1 :]
     if any(not _LEAST_SIZE <= size <= MOST_SIZE for size in vectors):
@@ -543,7 +545,7 @@ def _suits(function: Function, found: Online, budget: Budget) -> bool:
 
 
 def describe(function: Function, found: Online) -> str:
-    """Why its stages are one kernel."""
+    """Reason why its stages are one kernel."""
     tensors = function.tensors()
     saved = 0
     for member in found.scores:

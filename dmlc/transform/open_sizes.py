@@ -1,11 +1,10 @@
-"""What is known of positions whatever sizes are, and what is not: comparisons that always hold, and
-clamps that never move anything; and which reductions a kernel cannot compute for all sizes.
+"""Symbolic simplification of index conditions under open sizes, and checks for reductions that need
+known ones.
 
-A condition that positions alone decide bounds the loops of a kernel where sizes are known: it is a
-table, evaluated when the kernel is made. Along an axis whose size is left open there is no such
-table, and the loop would go through all of the axis for each output. A comparison of positions, as
-in the rows of a triangle, leaves out a part of the points and stays; weights of an interpolation
-leave out almost all, and are refused.
+For known sizes, an index-only condition bounds a kernel's loops by a table, evaluated at compile
+time. Along an axis of open size there is no table, and the loop would visit the whole axis for each
+output. A comparison of indices, as for a triangle, excludes a part of the points, and stays in the
+loop; interpolation weights exclude almost all, and are refused.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _COMPARED = (*_ORDERED, "eq", "ne")
 
 
 def check_open(function: Function) -> None:
-    """Raises `UnsupportedError` for what no kernel computes for all sizes that are left open: for
-    reductions that need tables along such axes, each with the size and the place, and for tensors
-    whose layout is another than packed."""
+    """Raises `UnsupportedError` for functions that no kernel can compute for all open sizes:
+    reductions that need tables along open axes, each with its size and source, and tensors with
+    open strides."""
     if not function.symbols():
         return
     found = [d for stage in function.stages for d in _list_tables(stage)]
@@ -42,14 +41,13 @@ def check_open(function: Function) -> None:
 
 
 def settle_sizes(function: Function) -> Function:
-    """The function without comparisons and clamps of positions that come to the same whatever its
-    open sizes are."""
+    """Function without index comparisons and clamps that have the same outcome for all sizes."""
     if not function.symbols():
         return function
 
     def settle(stage: Stage) -> Stage:
         made = _settle(stage)
-        # A clamp may be what bounds a position for the verifier, though it never moves it.
+        # The verifier may need a clamp as a bound, though it never changes the index.
         fault = None if made.body == stage.body else find_stage_fault(function, made)
         return made if fault is None else stage
 
@@ -60,7 +58,7 @@ def _settle(stage: Stage) -> Stage:
     body = stage.body
     if not any(isinstance(i, Symbol) for i in body.instructions):
         return stage
-    # Where its guard does not hold, kernels compute a value all the same.
+    # Kernels evaluate the value even where its guard is false.
     free = dataclasses.replace(stage, body=dataclasses.replace(body, guard=None))
     proof, builder = Proof(free), BodyBuilder()
 
@@ -83,7 +81,7 @@ def _settle(stage: Stage) -> Stage:
 
 
 def _list_tables(stage: Stage) -> list[Diagnostic]:
-    """What a stage would need tables for."""
+    """Errors for the tables that a stage would need."""
     found: list[Diagnostic] = []
     if stage.reduction is None or stage.body.guard is None:
         return found
@@ -121,7 +119,7 @@ def _refuse(stage: Stage, index: Index, symbol: str) -> Diagnostic:
 
 
 def _compares_positions(stage: Stage, value: int) -> bool:
-    """Whether a condition puts two positions in order."""
+    """Whether a condition is an order comparison of two indices."""
     instruction = stage.body.instructions[value]
     if not isinstance(instruction, Apply) or instruction.operation.name not in _ORDERED:
         return False

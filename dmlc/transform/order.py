@@ -1,18 +1,17 @@
-"""Sorts rows where each element of a result counts what comes before it.
+"""Sorts rows whose order is expressed by ranks.
 
-The order of a row is written by ranks: as many stand before a number as are less, or equal and
-before it in the row. The number at a place is then the one of that rank:
+The rank of an element is the number of elements that come before it: those less than it, and equal
+ones at smaller indices. The order is the inverse of the ranks:
 
     rank[i]  = sum[k : n where x[k] < x[i] || x[k] == x[i] && k < i](1)
     order[p] = sum[k : n where rank[k] == p](k)
 
-Both go through the whole row for each element. Where `ranks` finds such an order, the rows are
-sorted (`sort`), as far as they are read. What reads them at the places that `order` gives reads the
-sorted numbers themselves, so that there need be no places where nothing else asks for them. On
-devices whose work items go through whole rows, ranks of all of a row stay, in the form that kernels
-know (`ranked`).
+Both visit the whole row for each element. Where `ranks` recognizes such an order, the rows are
+sorted (`sort`), as far as they are needed. Loads of `x` at the indices in `order` become loads of
+the sorted values, so that `order` itself may become unused. On devices whose work items process
+whole rows, ranks of whole rows stay in the form that kernels recognize (`ranked`).
 
-A rank that is read otherwise stays what it is.
+Ranks that are read in any other way are unchanged.
 """
 
 from __future__ import annotations
@@ -61,15 +60,15 @@ from dmlc.transform.sort import (
 
 _FEW = 32
 _SMALL_BLOCK = 128
-"""Of a row of which so few are wanted blocks are small: most of it is gone after they are sorted,
-and merging the rest takes little."""
+"""Block size if at most as many first elements of a row are wanted: most of the row is discarded
+after sorting the blocks, and merging the rest takes little."""
 _LEAST_BLOCK = 32
 
 
 def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = False) -> Function:
-    """The function with long rows sorted where their ranks say what is read, or `always`, however
-    short they are; the function itself where there are none. Where a work item `walks` whole rows,
-    these are left to kernels, unless only the first few of a row are read."""
+    """Function with long rows sorted where ranks express their order (short ones too with
+    `always`); the same object if there are none. With `walks`, a work item processes whole rows,
+    and whole sorted rows are left to kernels."""
     names = dict.fromkeys(function.tensors())
     rankings: dict[str, Ranking] = {}
     readers: dict[str, list[Reader]] = {}
@@ -106,7 +105,7 @@ def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = Fal
     for stage in function.stages:
         stages += made.get(stage.name) or [_read_numbers(stage, placed)]
     changed = _name_rows(function.with_stages(stages), sorted_rows)
-    # What a condition may protect is read at every point.
+    # Loads that a condition may keep in bounds would be executed at every point.
     before = set(function.stages)
     faults = (find_stage_fault(changed, each) for each in changed.stages if each not in before)
     return changed if all(fault is None for fault in faults) else function
@@ -116,8 +115,8 @@ def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = Fal
 
 
 def _find_block(count: int, most: int) -> int:
-    """The numbers of a block, of a row of so many of which some are wanted. Whole blocks need not
-    be filled up: what is no more than a read is then read in vectors."""
+    """Block size for a row of `count` elements of which `most` are wanted. Blocks need not be full:
+    a block no longer than a vector load is read as vectors."""
     largest = _SMALL_BLOCK if most <= _FEW else BLOCK
     if count <= largest:
         largest = max(_LEAST_BLOCK, count // 4)
@@ -126,8 +125,8 @@ def _find_block(count: int, most: int) -> int:
 
 
 def _find_type(function: Function, ranking: Ranking, walks: bool) -> DataType:
-    """A type that holds what is compared. Work items store the halves of a word together, and
-    neighbours are put to any places: they are wider, unless a work item `walks` rows."""
+    """Type for the compared values. 16-bit elements are stored in pairs, which a scattered store
+    cannot do: they are widened, unless a work item `walks` whole rows."""
     compared = ranking.stage.body.instructions[ranking.number]
     if isinstance(compared, Load) and walks:
         return function.tensors()[compared.tensor].dtype
@@ -135,7 +134,7 @@ def _find_type(function: Function, ranking: Ranking, walks: bool) -> DataType:
 
 
 def _write_keys(ranking: Ranking, block: int, name: str) -> Stage:
-    """What is compared, with rows along the last axis, filled up to whole blocks."""
+    """Stage of the compared values, with rows along the last axis, padded to whole blocks."""
     stage, body, builder = ranking.stage, ranking.stage.body, BodyBuilder()
     axes = [axis for axis in range(len(stage.extents)) if axis != ranking.own.axis]
     own, padded = builder.add(Index(len(axes))), count_padded(ranking.count, block)
@@ -155,10 +154,10 @@ def _write_keys(ranking: Ranking, block: int, name: str) -> Stage:
 
 
 def _read(reader: Reader, rows: Sorted) -> Stage:
-    """A stage that reads the point that stands at a place, in place of reducing it."""
+    """Stage that loads the point of a given rank instead of reducing it."""
     stage, body, builder = reader.stage, reader.stage.body, BodyBuilder()
     combiner = stage.combiner or "sum"
-    # Which row it is does not depend on the point.
+    # The row does not depend on the point.
     row: list[int] = []
     for axis, number in enumerate(reader.load.indices):
         if axis != reader.ranking.own.axis:
@@ -188,7 +187,7 @@ def _read(reader: Reader, rows: Sorted) -> Stage:
 
 
 def _name_rows(function: Function, sorted_rows: Sequence[Sorted]) -> Function:
-    """The function in which sorted rows are called what the results are that are nothing else."""
+    """Function in which sorted rows get the names of results that are equal to them."""
     rows = {stage.name: stage for each in sorted_rows for stage in (each.places, each.numbers)}
     names: dict[str, str] = {}
     for stage in function.stages:
@@ -210,7 +209,7 @@ def _name_rows(function: Function, sorted_rows: Sequence[Sorted]) -> Function:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Placed:
-    """A stage that reads where sorted numbers were."""
+    """A stage that loads the original indices of sorted elements."""
 
     stage: Stage
     ranking: Ranking
@@ -218,9 +217,8 @@ class _Placed:
 
 
 def _read_numbers(stage: Stage, placed: dict[str, _Placed]) -> Stage:
-    """The stage with sorted numbers read as such, where it reads what is compared at a place that
-    another stage has found; the stage itself where it does not. Where it is such a place, it is
-    among those `placed` from here on."""
+    """Stage with loads of the compared tensor at sorted indices replaced by loads of sorted values;
+    the same object if it has none. A stage that gives such indices is added to `placed`."""
     for name in dict.fromkeys(load.tensor for load in stage.body.loads()):
         found = placed.get(name)
         if found is None or not is_inlinable(found.stage):
@@ -233,8 +231,7 @@ def _read_numbers(stage: Stage, placed: dict[str, _Placed]) -> Stage:
 
 
 def _read_at_places(stage: Stage, placed: _Placed) -> Stage | None:
-    """The same, of a stage that says itself where places come from; None where that changes
-    nothing."""
+    """The same for a stage that loads the indices itself; None if nothing changes."""
     ranking, builder = placed.ranking, BodyBuilder()
     numbers = builder.copy(stage.body)
     made: dict[int, int] = {}
@@ -255,8 +252,8 @@ def _read_at_places(stage: Stage, placed: _Placed) -> Stage | None:
 
 
 def _find_place(body: Body, number: int, placed: _Placed) -> int | None:
-    """The read of where a sorted number was that a value is; None where it is something else.
-    Conversions to what holds every place change nothing, nor does to bring it into the row."""
+    """Load of a sorted element's original index that a value is, through conversions that preserve
+    it and clamps to the row; None for other values."""
     last = placed.ranking.count - 1
     while True:
         match body.instructions[number]:

@@ -1,18 +1,18 @@
-"""Which stages one kernel can compute in passes over the same outer points.
+"""Groups of stages that one kernel computes in passes over the same outer points.
 
-A group with reductions *keeps* some dimensions: each work item, or group of them, owns some points
-of these and walks *inner* dimensions there, pass after pass. A reduction's domain is what it keeps,
-and its axes are inner; an element-wise stage that reads it at its own point runs over both, after
-it. So a sum, the values derived from it and the pass that applies them are one kernel, which needs
-no memory for the sum.
+A group with reductions has *parallel* dimensions: each work item, or work group, owns some points
+of these and loops over *inner* dimensions there, pass after pass. A reduction's domain is parallel,
+and its axes are inner; an element-wise stage that reads it at its own index runs over both, in a
+later pass. A sum, the values derived from it and the pass that applies them thus are one kernel,
+and the sum needs no memory.
 
-A pass that reduces may store element-wise stages over its own points as well, be they what it
-reduces or something else: a bias gradient sums a tensor that is a result as well; a norm may be
-wanted beside the gradient it is of. One pass over memory then does both. It must go through the
-points in one order that suits every tensor, for vectors and whole cache lines, and meet each of
-them once: so whatever it reads lies in memory in that order, at the points themselves or repeated.
+A pass that reduces may also store element-wise stages over its points, whether it reduces them or
+not: a bias gradient sums a tensor that is also a result; a norm may be wanted beside the gradient.
+One pass over memory then does both. It must visit the points in one order that suits every tensor,
+for vectors and whole cache lines, and each point once: every tensor that it reads must have that
+memory order, or be broadcast.
 
-`grouping` decides which stages to try; how a pass is walked is the kernels' business.
+`grouping` decides which stages to try; schedules decide how a pass is executed.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from dmlc.transform.simplify import has_positions
 from dmlc.transform.traffic import count_bytes
 
 MOST_REDUCTIONS = 8
-"""Reductions in one group: each takes registers, and memory shared in a work group."""
+"""Largest number of reductions in one group: each takes registers, and shared memory."""
 
 _SHORT_VECTOR = 4
-"""The lanes of the vectors that take what long ones leave over."""
+"""Lanes of the vectors that process the remainder of long ones."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
-    """A stage in a pass. Its axes longer than 1, and the dimension of the pass each is: first the
-    group's parallel dimensions, then the pass's inner ones."""
+    """A stage in a pass. Each of its axes longer than 1 has a dimension of the pass: the group's
+    parallel dimensions come first, then the pass's inner ones."""
 
     stage: str
     axes: tuple[tuple[Index, int], ...]
@@ -49,48 +49,49 @@ class Member:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pass:
-    """Stages over the same points: reductions, or element-wise stages none of which reads another.
-    Where it `reduces`, element-wise stages may be among the reductions; these, and others of them,
-    read one at the very same point alone. `inner` are sizes; empty for element-wise work over
-    the parallel dimensions alone."""
+    """Stages over the same points: reductions, or element-wise stages, none of which reads another
+    at other points. If it `reduces`, there may be element-wise stages among the reductions. `inner`
+    are the sizes of the inner dimensions; empty for element-wise stages over the parallel
+    dimensions alone."""
 
     members: tuple[Member, ...]
     inner: tuple[Extent, ...]
     reduces: bool
     across: tuple[Member, ...] = ()
-    """Reductions over parallel dimensions, which keep the inner ones: see `crossing`."""
+    """Reductions over parallel dimensions, whose domain is the inner ones (see `crossing`)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Crossed:
-    """Reductions over the parallel dimensions of a group, as a group of their own has them."""
+    """Reductions over the parallel dimensions of a group, as a group of their own."""
 
     parallel: tuple[Extent, ...]
-    """What they keep."""
+    """Sizes of their domain."""
     passes: tuple[Pass, ...]
-    """First they are reduced; what else there is derives from them point by point."""
+    """The reductions, and passes of element-wise stages of their results."""
 
 
 Axes: TypeAlias = dict[Index, int]
-"""The dimension of a pass that each of a stage's axes is."""
+"""Dimension of a pass for each axis of a stage."""
 
 
 @dataclasses.dataclass(slots=True)
 class OpenPass:
-    """A pass that takes more stages. `axes` has its stages, as `Member` has each."""
+    """A pass under construction. `axes` has its stages, each with its axes' dimensions."""
 
     inner: tuple[Extent, ...]
     reduces: bool
     order: tuple[int, ...] | None
-    """The dimensions from the outermost in, where all that it reads suits that."""
+    """Memory order of the pass: dimensions from outermost to innermost; None if its tensors have no
+    common order."""
     axes: dict[str, Axes] = dataclasses.field(default_factory=dict[str, Axes])
     reads: set[str] = dataclasses.field(default_factory=set[str])
     whole: set[str] = dataclasses.field(default_factory=set[str])
-    """What it reads, or stores beside its reductions, one element at every point."""
+    """Tensors of which it reads, or stores besides its reductions, one element at every point."""
     stores: bool = False
-    """Whether it reduces, and stores element-wise stages as well."""
+    """Whether it reduces, and also stores element-wise stages."""
     across: dict[str, Axes] = dataclasses.field(default_factory=dict[str, Axes])
-    """The reductions over parallel dimensions, likewise."""
+    """Reductions over parallel dimensions, with their axes' dimensions."""
 
     def close(self) -> Pass:
         members, across = (
@@ -101,7 +102,7 @@ class OpenPass:
 
 
 class Draft:
-    """A group with reductions in the making."""
+    """A group with reductions, under construction."""
 
     def __init__(self, first: Stage, streams: Streams | None = None) -> None:
         self.parallel = _list_long(first)
@@ -120,9 +121,9 @@ class Draft:
     def start_on_way(
         cls, total: Stage, stages: Sequence[Stage], streams: Streams
     ) -> tuple[Draft, str | None] | None:
-        """A group that stores some element-wise stages while it computes a reduction of them, and
-        why it had better not, if so; None where the reduction has other points, or reads these in
-        another order than they lie in memory."""
+        """Group that stores element-wise stages while it reduces them, and the reason not to use
+        it, if there is one. None if the reduction has other points, or reads the stages in another
+        order than they are in memory."""
         draft = cls(total, streams)
         if not all(draft._join_on_way(stage, is_new=True) for stage in stages):
             return None
@@ -134,17 +135,17 @@ class Draft:
         return draft, next(filter(None, refusals), None)
 
     def take(self, stage: Stage, number: int) -> None:
-        """Takes a reduction of its own points into a pass, which may be new."""
+        """Adds a reduction to a pass, which may be new."""
         axes = _map_reduction(stage)
         if axes is not None:
             self._take(stage, axes, number)
 
     def passes(self) -> tuple[Pass, ...]:
-        """Those that it has, in the order they run."""
+        """Its passes, in the order they run."""
         return tuple(made.close() for made in self.opened)
 
     def list_whole(self) -> set[str]:
-        """The tensors that it reads, or computes, one element at every point of a pass."""
+        """Tensors of which it reads, or computes, one element at every point of a pass."""
         whole = set[str]().union(*(made.whole for made in self.opened))
         for made in self.opened:
             if made.inner:
@@ -152,15 +153,15 @@ class Draft:
         return whole
 
     def list_elementwise(self) -> list[str]:
-        """The element-wise stages in passes that reduce."""
+        """Element-wise stages in passes that reduce."""
         reducing = {name for made in self.opened if made.reduces for name in made.axes}
         stages = self.stages.items()
         return [name for name, stage in stages if stage.reduction is None and name in reducing]
 
     def join(self, stage: Stage) -> bool:
-        """Adds a stage, if the group can compute it beside or after what it has.
+        """Adds a stage, if the group can compute it in one of its passes or a new one.
 
-        The caller has seen to it that whatever else the stage reads is stored by then.
+        The caller ensures that all other tensors that the stage reads are stored by then.
         """
         if 0 in stage.extents:
             return False
@@ -179,7 +180,7 @@ class Draft:
             beside = made.reduces and made.inner == inner
             if beside and self.reads_at_hand(stage, axes, number):
                 orders = {self._find_order(stage, axes), made.order}
-                # Rows and columns of a square have the same sizes.
+                # Row and column passes over a square have equal sizes.
                 suits = len(orders) == 1 or (None in orders and not made.stores)
                 wins = own or reads & made.reads or self._is_little(stage)
                 if suits and wins and self._shares(stage, made):
@@ -188,21 +189,21 @@ class Draft:
         return bool(own) and self.reads_at_hand(stage, axes, new) and self._take(stage, axes, new)
 
     def _shares(self, stage: Stage, made: OpenPass) -> bool:
-        """Whether a reduction may share a kernel with those of a pass. A product of tensors has
-        tiles in a kernel of its own, unless all of them are little."""
+        """Whether a reduction may share a pass with others. Matrix products have tiled kernels of
+        their own, unless all reductions are small."""
         stages = [stage, *(self.stages[name] for name in made.axes)]
         totals = [each for each in stages if each.reduction is not None]
         return not any(map(is_product, totals)) or all(map(self._is_little, totals))
 
     def _is_little(self, stage: Stage) -> bool:
-        """Whether going over the points of a reduction takes less than to launch a kernel, if each
-        reads an element. Of products that is less than they do, and more than they have from
-        memory: without tiles, most comes from caches."""
+        """Whether reading one element per point of a reduction takes less time than a kernel
+        launch. That underestimates a product's arithmetic, and overestimates its memory traffic,
+        which caches serve."""
         size = math.prod(estimate(e) for e in stage.sizes if e) * stage.body.dtype.bytes
         return self._streams is not None and size <= self._streams.launch_bytes
 
     def _join_applied(self, stage: Stage) -> bool:
-        """Takes an element-wise stage that reads reductions of the group."""
+        """Adds an element-wise stage that reads reductions of the group."""
         own = self._own_loads(stage)
         maps = [self._map_load(stage, load) for load in own]
         if not maps or maps[0] is None or any(m != maps[0] for m in maps):
@@ -218,8 +219,8 @@ class Draft:
         return self._join_on_way(stage) or self._take(stage, axes, len(self.opened))
 
     def _join_beside(self, stage: Stage) -> bool:
-        """Takes an element-wise stage that reads nothing of the group, beside one over the very
-        same domain. A pass over the parallel points is short: nothing is won there."""
+        """Adds an element-wise stage that reads nothing of the group, to a pass with one over the
+        same domain. A pass over the parallel points alone is short, and gains nothing."""
         if self._own_loads(stage):
             return False
         for name, other in self.stages.items():
@@ -230,36 +231,37 @@ class Draft:
         return False
 
     def _join_on_way(self, stage: Stage, is_new: bool = False) -> bool:
-        """Takes an element-wise stage that a reducing pass stores as well: it has the
-        points of the pass, and reads some of what that reads. In a group that `is_new`, a reduction
-        reads it, or one beside it."""
-        streams, course = self._streams, self._find_course(stage)
-        if streams is None or course is None or stage.reduction is not None:
+        """Adds an element-wise stage to a reducing pass, which also stores it: it has the pass's
+        points, and shares an operand with it. In a group that `is_new`, a reduction reads it, or a
+        stage beside it."""
+        streams, memory = self._streams, self._find_memory_order(stage)
+        if streams is None or memory is None or stage.reduction is not None:
             return False
-        sizes = [stage.extent(index) for index in course.indices]
+        sizes = [stage.extent(index) for index in memory.indices]
         for number, made in enumerate(self.opened):
             order = made.order if made.reduces and made.inner else None
             if order is None or [(*self.parallel, *made.inner)[d] for d in order] != sizes:
                 continue
-            axes = dict(zip(course.indices, order, strict=True))
+            axes = dict(zip(memory.indices, order, strict=True))
             if not self.reads_at_hand(stage, axes, number):
                 continue
-            shares = is_new or course.whole & made.whole
+            shares = is_new or memory.whole & made.whole
             if shares and (is_new or streams.refuse(stage, order, len(self.parallel)) is None):
                 return self._take(stage, axes, number)
         return False
 
-    def _find_course(self, stage: Stage) -> Course | None:
-        return None if self._streams is None else self._streams.find_course(stage)
+    def _find_memory_order(self, stage: Stage) -> MemoryOrder | None:
+        return None if self._streams is None else self._streams.find_memory_order(stage)
 
     def _find_order(self, stage: Stage, axes: Axes) -> tuple[int, ...] | None:
-        """The dimensions of a pass as a stage would go through them, from the outermost in."""
-        course = self._find_course(stage)
-        return None if course is None else tuple(axes[index] for index in course.indices)
+        """Memory order of a stage, as dimensions of a pass from outermost to innermost; None if it
+        has none."""
+        memory = self._find_memory_order(stage)
+        return None if memory is None else tuple(axes[index] for index in memory.indices)
 
     def reads_at_hand(self, stage: Stage, axes: Axes, number: int) -> bool:
-        """Whether what a stage in a pass reads of the group is known there: reductions of passes
-        before, and what the pass itself stores, at the point itself."""
+        """Whether the stages of the group that a stage reads are available in a pass: reductions of
+        earlier passes, and element-wise stages of the pass itself at the same point."""
         for load in self._own_loads(stage):
             source, home = self.stages[load.tensor], self.homes[load.tensor]
             if source.reduction is not None:
@@ -284,13 +286,13 @@ class Draft:
         if number == len(self.opened):
             reduces = stage.reduction is not None
             self.opened.append(OpenPass(self._inner(stage, axes), reduces, order))
-        made, course = self.opened[number], self._find_course(stage)
+        made, memory = self.opened[number], self._find_memory_order(stage)
         made.axes[stage.name] = axes
         made.reads.update(load.tensor for load in stage.body.loads())
-        if course is None or order != made.order:
+        if memory is None or order != made.order:
             made.order = None
         else:
-            made.whole |= course.whole
+            made.whole |= memory.whole
             if made.reduces and stage.reduction is None:
                 made.stores = True
                 made.whole.add(stage.name)
@@ -306,8 +308,8 @@ class Draft:
         columns: Draft,
         crossed: Crossed,
     ) -> None:
-        """Takes what another group has: what it reduces, and stores meanwhile, in a pass over so
-        many inner points, which may be new; what derives from that comes after all passes."""
+        """Adds the stages of a group of column reductions: its reductions and stored element-wise
+        stages to a pass over `inner`, which may be new, and the rest after all passes."""
         if number == len(self.opened):
             self.opened.append(OpenPass(inner, False, None))
         for name, own in axes.items():
@@ -326,8 +328,8 @@ class Draft:
         return tuple(size for size in inner if size is not None)
 
     def _map_load(self, stage: Stage, load: Load) -> Axes | None:
-        """Which parallel dimension each axis of a reader is, where it reads a reduction of the
-        group at its own point; None where it reads anything else, or elsewhere."""
+        """Parallel dimension of each index by which a stage reads a reduction of the group at its
+        own point; None for other loads."""
         source = self.stages[load.tensor]
         if source.reduction is None or source.dtype.is_storage_only:
             return None
@@ -336,7 +338,7 @@ class Draft:
         for axis, number in enumerate(load.indices):
             dimension = axes.get(Index(axis))
             if dimension is None:
-                continue  # An axis of size 1: there is one place to read.
+                continue  # An axis of size 1 has one index.
             index = stage.body.instructions[number]
             if not isinstance(index, Index) or index in found:
                 return None
@@ -347,13 +349,13 @@ class Draft:
 
 
 def _list_long(stage: Stage) -> tuple[Extent, ...]:
-    """The sizes of the axes of a stage's domain that are longer than 1, or known at run time
-    only."""
+    """Extents of a stage's domain other than 1."""
     return tuple(extent for extent in stage.extents if extent != 1)
 
 
 def _map_reduction(stage: Stage) -> Axes | None:
-    """The dimensions of a reduction's axes: its parallel axes in order, then those it reduces."""
+    """Dimensions of a reduction's axes: its domain in order, then the reduced ones. None for an
+    element-wise stage."""
     long = [index for index, size in zip(stage.indices, stage.sizes, strict=True) if size != 1]
     return None if stage.reduction is None else {index: n for n, index in enumerate(long)}
 
@@ -362,44 +364,43 @@ def _map_reduction(stage: Stage) -> Axes | None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Course:
-    """How a stage goes through its points where it suits everything it reads."""
+class MemoryOrder:
+    """Memory order of a stage's loop nest that suits all tensors it accesses."""
 
     indices: tuple[Index, ...]
-    """Those that run over more than one place, outermost first."""
+    """Indices of more than one value, outermost first."""
     whole: frozenset[str]
-    """The tensors of which it reads one element at each point, along all of these."""
+    """Tensors of which it reads one element at each point, along all of these."""
 
 
 class Streams:
-    """Knows how the tensors of a function lie in memory, and finds how its stages go through
-    them."""
+    """Memory orders of a function's tensors, and of the loop nests of its stages."""
 
     def __init__(self, function: Function, budget: Budget) -> None:
         self._tensors = function.tensors()
         self._budget = budget
-        # A CPU launches kernels in next to no time, and has few that are so small.
+        # On a CPU a launch costs next to nothing, and few kernels are that small.
         self.launch_bytes = budget.launch_bytes if budget.held else 0
-        self._courses: dict[str, Course | None] = {}
+        self._memory_orders: dict[str, MemoryOrder | None] = {}
         strides = {p.name: p.strides for p in function.parameters}
         strides |= {r.name: r.strides for r in function.results}
         self._uneven = {n for n, own in strides.items() if own and not self._is_even(n, own)}
 
     def _is_even(self, name: str, strides: tuple[Extent, ...]) -> bool:
-        """Whether a tensor's axes lie in memory in their order, the last without gaps."""
+        """Whether a tensor's axes are in memory in their order, with the last contiguous."""
         sizes = zip(self._tensors[name].extents, strides, strict=True)
         long = [measure(stride) for extent, stride in sizes if extent != 1 and stride]
         falls = (find_least(a - b) > 0 for a, b in itertools.pairwise(long))
         return long[-1:] in ([], [1]) and all(falls)
 
-    def find_course(self, stage: Stage) -> Course | None:
-        """How a stage goes through its points; None where nothing suits all that it reads, or it
-        needs positions."""
-        if stage.name not in self._courses:
-            self._courses[stage.name] = self._make_course(stage)
-        return self._courses[stage.name]
+    def find_memory_order(self, stage: Stage) -> MemoryOrder | None:
+        """Memory order of a stage; None if its tensors have no common order, or it computes with
+        indices."""
+        if stage.name not in self._memory_orders:
+            self._memory_orders[stage.name] = self._make_memory_order(stage)
+        return self._memory_orders[stage.name]
 
-    def _make_course(self, stage: Stage) -> Course | None:
+    def _make_memory_order(self, stage: Stage) -> MemoryOrder | None:
         if stage.body.guard is not None:
             return None
         if has_positions(stage) and not self._budget.has_positions:
@@ -414,7 +415,7 @@ class Streams:
         elif stage.combiner in POSITIONAL_COMBINERS:
             indices = None
         else:
-            # The order of a tensor that it reads along all of them.
+            # The memory order of a tensor that has all of the indices.
             orders = (own for _, own in located if len(own) == len(long) and set(own) == set(long))
             indices = next(orders, None)
         if indices is None:
@@ -423,26 +424,29 @@ class Streams:
         for _, found in located:
             if any(rank[a] >= rank[b] for a, b in itertools.pairwise(found)):
                 return None
-        return Course(indices, frozenset(tensor for tensor, found in located if found == indices))
+        return MemoryOrder(
+            indices, frozenset(tensor for tensor, found in located if found == indices)
+        )
 
     def _locate(self, stage: Stage, load: Load) -> tuple[Index, ...] | None:
-        """The index along each axis longer than 1 of what a load reads, where these run over the
-        whole axes."""
+        """Index along each axis longer than 1 of a loaded tensor, if each ranges over the whole
+        axis; else None."""
         found = find_along(stage, load, self._tensors[load.tensor].extents)
         if found is None or load.tensor in self._uneven:
             return None
         return tuple(index for index in found if index is not None)
 
     def refuse(self, stage: Stage, order: Sequence[int], parallel: int) -> str | None:
-        """Why a stage over a pass's dimensions had better be stored by a kernel of its own; None
-        where storing it in the reduction's loops takes no longer, as the tensor goes through memory
-        once less.
+        """Reason to store a stage by a kernel of its own; None if storing it in the reduction's
+        loops takes no longer, as its operands are then read once less.
 
-        The first `parallel` dimensions are those that are kept. Vectors run along the innermost
-        ones as far as these are all parallel or all reduced; short runs leave them half empty."""
+        The first `parallel` dimensions are those of the group. Vectors run along the innermost
+        dimensions, as far as these are all parallel or all reduced; short runs leave vectors partly
+        empty.
+        """
         root = stage.body.instructions[stage.body.result]
         for dtype in self._budget.paired_types:
-            # What has just been rounded to a 16-bit type may be stored in it.
+            # A value that has just been rounded to a 16-bit type may be stored in it.
             rounded = isinstance(root, Apply) and root.operation is ROUNDINGS.get(dtype)
             if stage.dtype is dtype or rounded:
                 return (
@@ -458,7 +462,7 @@ class Streams:
             run *= size
         points = math.prod(sizes)
         work = points * count_operations(stage.body) * self._budget.bytes_per_operation
-        # The vectors, long and short, and single elements that a run of points takes.
+        # Long vectors, short vectors and single elements for one run of points.
         lanes = self._budget.lanes
         vectors, rest = divmod(run, lanes)
         short, rest = divmod(rest, _SHORT_VECTOR) if lanes > _SHORT_VECTOR else (0, rest)

@@ -1,8 +1,7 @@
-"""The stages of a function as its gradient sees them.
+"""Prepares the stages of a function for differentiation.
 
-Element-wise stages are computed where each of their elements is read once: what a choice leaves out
-then stays out of all that is computed from it. Stages that others are copies of are read from
-these, where these are at hand. Nothing here is about derivatives.
+Element-wise stages are inlined where each of their elements is read once, so that a NaN of a branch
+not taken stays out of everything computed from it. Copies of available tensors are read from these.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from dmlc.transform.inline import inline_stages
 from dmlc.transform.simplify import is_inlinable
 
 _MOST_SHARED = 24
-"""The most instructions of an element-wise stage that several stages compute where they read it."""
+"""Largest number of instructions of an element-wise stage that is inlined into several readers."""
 
 _MOST_INLINED = 256
-"""The most instructions of a body that others are computed in."""
+"""Largest number of instructions of a body with inlined stages."""
 
 
 def find_copies(function: Function, kept: Iterable[str]) -> dict[str, Stage]:
-    """The stages that kept tensors are copies of, in other sizes perhaps, or rounded when they were
-    stored, as stages that read these instead."""
+    """Stages of which kept tensors are copies, perhaps reshaped or rounded when stored, as stages
+    that read these tensors instead."""
     found: dict[str, Stage] = {}
     for name in kept:
         copy = function.stage(name)
@@ -46,7 +45,7 @@ def find_copies(function: Function, kept: Iterable[str]) -> dict[str, Stage]:
 
 
 def inline_pointwise(function: Function, kept: Container[str]) -> list[Stage]:
-    """The stages, with element-wise ones computed where each of their elements is read once."""
+    """Stages, with element-wise ones inlined where each of their elements is read once."""
     tensors, readers = function.tensors(), function.readers()
     open_stages: dict[str, Stage] = {}
     made: list[Stage] = []
@@ -68,7 +67,7 @@ def inline_pointwise(function: Function, kept: Container[str]) -> list[Stage]:
 
 
 def _reads_each_once(stage: Stage, load: Load, extents: Sequence[Extent]) -> bool:
-    """Whether a stage reads every element of a tensor at one of its points."""
+    """Whether a stage reads every element of a tensor at exactly one of its points."""
     found: list[Index] = []
     for number, extent in zip(load.indices, extents, strict=True):
         position = stage.body.instructions[number]
@@ -81,8 +80,8 @@ def _reads_each_once(stage: Stage, load: Load, extents: Sequence[Extent]) -> boo
 
 
 def find_shifting(stages: Iterable[Stage]) -> set[str]:
-    """The stages that others add, subtract or divide by, the same one at several points: a mean, or
-    a maximum. These may cancel."""
+    """Stages that others add, subtract or divide by, one element at several points, such as a mean
+    or a maximum: their contributions may cancel."""
     known = {stage.name: stage for stage in stages}
     found: set[str] = set()
     for stage in known.values():

@@ -1,8 +1,8 @@
-"""Scans of whole rows, as kernels of their own have them.
+"""Prefix scans of whole rows, which have kernels of their own.
 
     Y[i] = sum[k : n where k <= i](X[k])
 
-Rows may be scanned up to each element or short of it, and from the last one back.
+Scans may be inclusive or exclusive, and forwards or backwards.
 """
 
 from __future__ import annotations
@@ -23,30 +23,29 @@ class Prefix:
 
     stage: Stage
     axis: int
-    """That of the rows."""
+    """Axis of the rows."""
     point: Index
     value: int
-    """What is scanned."""
+    """The scanned value."""
     goes_back: bool
     is_inclusive: bool
-    """Whether an element is among those that it reduces."""
+    """Whether an element's own value is included."""
 
     def place(self, builder: BodyBuilder) -> Body:
-        """What is scanned, as the body of a stage of the same domain."""
+        """Body of the scanned value, for a stage of the same domain."""
         instructions = self.stage.body.instructions
         own = builder.add(Index(self.axis))
         moved = {n: own for n, each in enumerate(instructions) if each == self.point}
         return builder.make(builder.copy(self.stage.body, moved)[self.value])
 
     def part_extents(self) -> tuple[tuple[Extent, ...], tuple[Extent, ...], tuple[Extent, ...]]:
-        """The extents of the axes before that of the rows, its own, and those after it."""
+        """Extents of the axes before that of the rows, of that axis, and after it."""
         extents, axis = self.stage.extents, self.axis
         return extents[:axis], extents[axis : axis + 1], extents[axis + 1 :]
 
 
 def find_prefix(stage: Stage) -> Prefix | None:
-    """How a stage scans its rows; None where it does not, or does more. Rows of a size that is left
-    open may be long."""
+    """Scan of a stage; None if it is none, or computes more. Rows of open size count as long."""
     reduction, body = stage.reduction, stage.body
     if reduction is None or len(reduction.axes) != 1 or body.dtype is DataType.BOOL:
         return None
@@ -64,9 +63,9 @@ def find_prefix(stage: Stage) -> Prefix | None:
 def list_prefixes(
     function: Function, paired: Container[DataType] = (), *, walks: bool = False
 ) -> dict[str, tuple[str, ...]]:
-    """The stages of a function that scan their rows, and lie in memory without gaps; with the one
-    that stores what a scan gives in another type, but for such as are stored in pairs. Where work
-    items `walk` rows, those of open sizes: others are scanned in blocks."""
+    """Stages that scan their rows and are contiguous in memory; each with the stage that stores the
+    scan in another type, unless that type is in `paired`. With `walks`, only those of open sizes:
+    others are scanned in blocks."""
     found: dict[str, tuple[str, ...]] = {}
     for stage in function.stages:
         if (walks and not find_symbols(stage.sizes)) or find_prefix(stage) is None:
@@ -81,8 +80,7 @@ def list_prefixes(
 
 
 def _find_stored(function: Function, stage: Stage) -> Stage | None:
-    """The only reader of a stage, where it gives its elements as they are in a type of fewer
-    bits."""
+    """The only reader of a stage, if it only converts it to a narrower type."""
     readers = function.readers().get(stage.name, ())
     reader = function.stage(readers[0]) if len(readers) == 1 else None
     if reader is None or reader.reduction is not None or not reader.dtype.is_storage_only:

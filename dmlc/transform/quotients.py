@@ -1,15 +1,16 @@
-"""Has quotients correctly rounded that decide positions.
+"""Makes quotients correctly rounded that affect indices.
 
-Devices may be off by a few units of the last place in a quotient. Where a pixel is read at the
-floor of one, that is another pixel; where what depends on positions alone is known exactly, as
-weights are, it is another weight. So these are `div_nearest`, which rounds alike on every device:
+Devices may be off by a few units in the last place in a quotient. If a pixel is loaded at the floor
+of one, that changes the pixel; and index-only values, such as weights, are known exactly at compile
+time, so that a device must not differ. These quotients become `div_nearest`, which rounds alike on
+every device:
 
-- quotients that depend on positions, sizes and constants alone, whatever they are for;
-- quotients of elements that a position is made of, or a condition of which points take part.
+- quotients that depend on indices, sizes and constants alone, whatever their use;
+- quotients of elements that affect an index, or a condition that selects points.
 
-A comparison of floats ends the search, and so does the position of the smallest or the largest:
-a close call goes either way on any device, by the other operations as well. A power of two divides
-exactly everywhere.
+The search does not continue through float comparisons and argmin or argmax: a near tie goes either
+way on any device, because of other operations as well. Quotients by powers of two are exact
+everywhere.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from dmlc.ir.index import find_index_only
 
 
 def round_quotients(function: Function) -> Function:
-    """The function with correctly rounded quotients wherever these decide positions; the function
-    itself where none does."""
+    """Function with correctly rounded quotients wherever they affect indices; the same object if
+    none does."""
     placed = {table.name for table in function.tables}
     known: dict[str, tuple[bool, ...]] = {}
     for stage in function.stages:
@@ -54,7 +55,7 @@ def round_quotients(function: Function) -> Function:
 
 
 def _find_deciding(stage: Stage, deciding: set[str]) -> set[int]:
-    """The values of a stage's body that positions are made of. The tensors that are among them join
+    """Values of a stage's body on which indices depend. Tensors among them are added to
     `deciding`."""
     body = stage.body
     pending = [place for load in body.loads() for place in load.indices]
@@ -79,7 +80,7 @@ def _find_deciding(stage: Stage, deciding: set[str]) -> set[int]:
 
 
 def _may_differ(stage: Stage, instruction: Instruction) -> bool:
-    """Whether a value is a quotient of floats that devices may round in their own ways."""
+    """Whether a value is a float quotient that devices may round differently."""
     if not isinstance(instruction, Apply) or instruction.operation.name != "div":
         return False
     if not instruction.dtype.is_float:
@@ -89,7 +90,7 @@ def _may_differ(stage: Stage, instruction: Instruction) -> bool:
 
 
 def _round(stage: Stage, chosen: set[int]) -> Stage:
-    """The stage with some of its quotients correctly rounded."""
+    """Stage with the chosen quotients correctly rounded."""
     builder = BodyBuilder()
 
     def change(number: int, moved: Instruction) -> int | None:

@@ -1,15 +1,14 @@
-"""Rows that are put in order by their ranks, by kernels of their own.
+"""Rows sorted by ranks, which have kernels of their own.
 
-Ranks, and what reads them, say what sorted rows are:
+Ranks and their readers express sorted rows:
 
     rank[i]    = sum[k : n where x[k] < x[i] || x[k] == x[i] && k < i](1)
     order[p]   = sum[k : n where rank[k] == p](k)
     numbers[p] = max[k : n where rank[k] == p](x[k])
 
-`find_rows` finds the three where nothing else reads the ranks, and `lowering.ranked` has the
-kernels. Those of whole rows take the digits of the numbers one after the other, and put each number
-where its digit belongs. Those of the first few of each row, which GPUs have, keep these. That a
-rank belongs to one element alone is what makes it a rank, so that no two are put to one place.
+`find_rows` recognizes them if nothing else reads the ranks, and `lowering.ranked` has the kernels.
+Kernels for whole rows are radix sorts. Kernels for the first few elements of each row, which GPUs
+have, keep these sorted. As ranks are a permutation, no two elements have the same position.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from dmlc.transform.ranks import LEAST_ROW, Ranking, find_ranking, find_reader, 
 from dmlc.transform.sort import NUMBER
 
 MOST_KEPT = 64
-"""The first numbers of a row that are kept, at most, where not all are wanted."""
+"""Largest number of a row's first elements that are kept, if not all are wanted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rows:
-    """Stages that are rows in order, the last axis of which is the row's."""
+    """Stages of sorted rows, along the last axis."""
 
     ranking: Ranking
     places: str | None
-    """Where in its row each number was; None where nothing reads it."""
+    """Stage of each element's original index in its row; None if nothing reads it."""
     numbers: str | None
     count: int
-    """The first numbers of each row that there are."""
+    """Number of first elements of each row."""
 
     @property
     def is_whole(self) -> bool:
@@ -41,25 +40,25 @@ class Rows:
 
     @property
     def readers(self) -> tuple[str, ...]:
-        """The stages that there are, but for the ranks."""
+        """The stages other than the ranks."""
         return tuple(name for name in (self.places, self.numbers) if name is not None)
 
 
 def list_rows(function: Function, *, walks: bool) -> dict[str, Rows]:
-    """All that a function has, by the names of the ranks; `walks` as in `find_rows`."""
+    """All sorted rows of a function, by the ranks' names; `walks` as in `find_rows`."""
     found = ((stage.name, find_rows(function, stage, walks=walks)) for stage in function.stages)
     return {name: rows for name, rows in found if rows is not None}
 
 
 def list_ordered(function: Function, *, walks: bool) -> list[str]:
-    """The stages that read ranks for such rows."""
+    """Stages that read ranks of such rows."""
     return [name for rows in list_rows(function, walks=walks).values() for name in rows.readers]
 
 
 def find_rows(function: Function, stage: Stage, *, walks: bool) -> Rows | None:
-    """What ranks put in order; None where they are no ranks of rows, which are long, or anything
-    else reads them. Where a work item `walks` rows, all of each is wanted; elsewhere it may be the
-    first few."""
+    """Rows sorted by a stage of ranks; None if it is none of long rows, or has other readers. With
+    `walks`, a work item processes whole rows, and all elements must be wanted; otherwise it may be
+    the first few."""
     if stage.reduction is None or function.result(stage.name) is not None:
         return None
     ranking = find_ranking(stage)
@@ -83,8 +82,8 @@ def find_rows(function: Function, stage: Stage, *, walks: bool) -> Rows | None:
 
 
 def _find_kind(stage: Stage, ranking: Ranking) -> str | None:
-    """What of its row a stage has in order: its `places` or its `numbers`; None where it has
-    something else, or not all of it."""
+    """Whether a stage has the `places` or the `numbers` of sorted rows; None if neither, or not of
+    all rows."""
     reader = find_reader(stage, {ranking.stage.name: ranking})
     body = stage.body
     if reader is None or reader.first or body.guard != reader.key.condition:

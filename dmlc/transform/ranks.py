@@ -1,9 +1,8 @@
-"""Finds where each element of a result counts what comes before it, and what reads these ranks.
+"""Recognizes ranks of elements in rows, and the stages that read them.
 
-What compares two numbers of a row by their order and their places alone does so by what it says of
-a few numbers, one of them NaN: it is tried with these. If it is ascending or descending order, with
-equal numbers as they stand and NaN last, ranks are each place's own, and what reduces the one point
-of a rank reads it.
+A comparison of two elements by value and index is recognized by its outcome for a few sample
+values, NaN among them. If it is ascending or descending order, with ties by index and NaN last, the
+ranks are a permutation, and a reduction over the one point of a rank is a load.
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ from dmlc.transform.keys import Key, find_counted, find_point_keys
 from dmlc.transform.sort import BLOCK, Order
 
 LEAST_ROW = BLOCK
-"""The numbers of a row that is sorted, however few rows there are."""
+"""Smallest row length that is worth sorting for any number of rows."""
 _SHORT_ROW = 64
-"""Those of one that is not, however many."""
+"""Largest row length that is never sorted."""
 _LEAST_STEPS = 1 << 25
-"""Steps of all ranks that are worth sorting shorter rows."""
+"""Smallest number of steps of all ranks for which shorter rows are sorted."""
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _JOINTS = ("and", "or", "not")
 _MOST_ROW = 1 << 30
-"""The numbers of a row, at most: positions a little beyond the last have 32 bits."""
+"""Largest row length, so that indices a little beyond the last fit in 32 bits."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ranking:
-    """A stage that gives the rank of each number of a row."""
+    """A stage that gives the rank of each element of a row."""
 
     stage: Stage
     point: Index
     own: Index
-    """The axis of the row."""
+    """Index along the row."""
     number: int
-    """What is compared, at the point."""
+    """The compared value, at the point."""
     count: int
     order: Order
 
@@ -64,7 +63,7 @@ class Ranking:
 
 
 def find_ranking(stage: Stage) -> Ranking | None:
-    """How a stage ranks the numbers of rows; None where it does not, or by another order."""
+    """Ranking of a stage; None if it is none, or has another order."""
     body, counted = stage.body, find_counted(stage)
     if counted is None or body.guard is None:
         return None
@@ -85,8 +84,8 @@ def find_ranking(stage: Stage) -> Ranking | None:
 
 
 def _find_compared(body: Body, guard: int) -> tuple[int, int] | None:
-    """The two numbers that a condition is about, of which it asks how they compare, and how places
-    do; None where it asks more."""
+    """The two elements that a condition compares, by value and index alone; None for other
+    conditions."""
     found: dict[int, None] = {}
     pending = [guard]
     while pending:
@@ -106,15 +105,15 @@ def _find_compared(body: Body, guard: int) -> tuple[int, int] | None:
 
 
 def _are_one(body: Body, point: Index, own: Index, there: int, here: int) -> bool:
-    """Whether what is compared at the point is what it is at the element's place, elsewhere."""
+    """Whether the compared expression at the point is the one at the element's own index."""
     builder = BodyBuilder()
     numbers = builder.copy(body, places={point: builder.add(own)})
     return numbers[there] == numbers[here]
 
 
 def _find_order(body: Body, point: Index, own: Index, there: int, here: int) -> Order | None:
-    """The order by which a condition says of each two numbers and their places which comes first;
-    None where it is none of those that rows are sorted by."""
+    """Order that a condition expresses, by its outcome for sample pairs of values and indices; None
+    if it is none that rows are sorted by."""
     dtype = value_type(body.instructions[there])
     if body.guard is None or dtype is DataType.BOOL:
         return None
@@ -144,8 +143,8 @@ def _find_order(body: Body, point: Index, own: Index, there: int, here: int) -> 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reader:
-    """A stage that reduces the one point of a rank, which is `first` at the first place along an
-    axis, and goes up by one from place to place."""
+    """A stage that reduces the one point of a rank, which is `first` at index 0 along an axis and
+    increases by one."""
 
     stage: Stage
     ranking: Ranking
@@ -156,7 +155,7 @@ class Reader:
 
 
 def find_reader(stage: Stage, rankings: Mapping[str, Ranking]) -> Reader | None:
-    """How a stage reads the point of a rank; None where it does not."""
+    """Reader of a rank's point; None for other stages."""
     if stage.combiner in POSITIONAL_COMBINERS or len(stage.axes) != 1:
         return None
     if not any(load.tensor in rankings for load in stage.body.loads()):
@@ -179,7 +178,7 @@ def find_reader(stage: Stage, rankings: Mapping[str, Ranking]) -> Reader | None:
 
 
 def find_values(reader: Reader) -> list[int]:
-    """The values of a reader's body that are what its ranks compare, at its point."""
+    """Values of a reader's body that equal the compared value at its point."""
     builder = BodyBuilder()
     numbers = builder.copy(reader.stage.body)
     places = [numbers[number] for number in reader.load.indices]
@@ -188,7 +187,7 @@ def find_values(reader: Reader) -> list[int]:
 
 
 def copy_number(builder: BodyBuilder, ranking: Ranking, places: Sequence[int]) -> int:
-    """What is compared, at places along the axes of the ranks."""
+    """Compared value at indices along the axes of the ranks."""
     moved = {Index(axis): place for axis, place in enumerate(places)}
     moved[ranking.point] = places[ranking.own.axis]
     return builder.copy(ranking.stage.body, places=moved)[ranking.number]

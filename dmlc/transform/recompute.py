@@ -1,11 +1,11 @@
-"""Computes products again where they are weighed, block by block, in place of storing them.
+"""Recomputes scores, block by block, in every kernel that reads them, instead of storing them.
 
-Scores are as many as rows times keys, and what they are computed from is far less. Several kernels
-that read them compute them again: each has a copy of the stages of its own. In the gradient of
-attention one finds what the weights of each row take, and others sum, for each query or key, what
-the weights make of the gradient; there all weights are known, and no sum is rescaled.
+Scores are as many as rows times keys, and their operands are far fewer. If several kernels read
+them, each recomputes them by a copy of their stages. In the gradient of attention, one kernel finds
+the maximum and the sum of the weights of each row, and others sum, for each query or key, products
+of the gradient with the weights, which are then known, so that no sum is rescaled.
 
-What reads a product is found by its index notation alone: see `online`.
+Readers of scores are recognized by index notation alone, as in `online`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from dmlc.transform.simplify import list_live, redirect_loads
 
 
 def recompute(function: Function, budget: Budget) -> Function:
-    """The function with copies of what several kernels compute again, where none of it needs to be
-    stored then."""
+    """Function with copies of the scores for each kernel that recomputes them, if then none of them
+    needs to be stored."""
     if not budget.least_rows or function.one_step is not None or not may_be_online(function):
         return function
     whole = dataclasses.replace(function, stages=inline_producers(function, {}, (), budget).stages)
@@ -42,7 +42,7 @@ def recompute(function: Function, budget: Budget) -> Function:
 
 
 def _list_products(function: Function) -> list[set[str]]:
-    """The products that are read together, where a maximum is among what reads them."""
+    """Sets of score reductions that are read together, if a maximum is among their readers."""
     parts: list[tuple[set[str], bool]] = []
     for stage in function.stages:
         scores = {each.scores.name for each in list_weighing(function, stage)}
@@ -56,8 +56,8 @@ def _list_products(function: Function) -> list[set[str]]:
 
 
 def _copy(function: Function, products: set[str], budget: Budget) -> Function | None:
-    """The function with a copy of each of some products for each kernel that reads it; None where
-    some of what reads them does not suit."""
+    """Function with a copy of the scores for each kernel that reads them; None if some of their
+    readers do not suit."""
     between: set[str] = set()
     for stage in function.stages:
         read = {load.tensor for load in stage.body.loads()}
@@ -81,7 +81,7 @@ def _copy(function: Function, products: set[str], budget: Budget) -> Function | 
         stages[first] = [*copies, *stages[first]]
 
     def rank(stage: Stage) -> int:
-        """The first kernel that waits for a stage: others come after what each has."""
+        """Number of the first kernel that depends on a stage."""
         needed = (n for n, g in enumerate(groups) if _is_needed(stage.name, g, waits))
         return next(needed, len(groups))
 
@@ -96,7 +96,7 @@ def _is_needed(name: str, group: Sequence[str], waits: Mapping[str, set[str]]) -
 
 
 def _find_waits(function: Function, stage: Stage) -> set[str]:
-    """All that a stage waits for."""
+    """Tensors on which a stage depends, directly or not."""
     waits: set[str] = set()
     pending = [stage]
     while pending:
@@ -107,10 +107,9 @@ def _find_waits(function: Function, stage: Stage) -> set[str]:
 
 
 def _part(stage: Stage, names: dict[str, None]) -> tuple[Stage, ...]:
-    """A reduction of which an index is read in two parts alone, its quotient and its remainder by
-    one number: the reduction over both, and what puts them together. Heads that lie beside each
-    other are read so. What is stored as another type than it is summed in is rounded apart. The
-    stage itself where there is nothing of these."""
+    """Split of a reduction that uses an index only by its quotient and remainder by one number: the
+    reduction over both, and a stage that recombines them. Adjacent attention heads are indexed so.
+    A conversion to a storage type is split off as well. The stage alone if neither applies."""
     if stage.dtype is not stage.body.dtype:
         whole = dataclasses.replace(
             stage, name=take_name(f"{stage.name}_sum", names), dtype=stage.body.dtype
@@ -163,8 +162,8 @@ def _part(stage: Stage, names: dict[str, None]) -> tuple[Stage, ...]:
 
 
 def _group(function: Function, products: set[str]) -> tuple[list[list[str]], dict[str, set[str]]]:
-    """What reads products, as kernels take it: a maximum with what is weighted by it, and sums that
-    have the same rows. None of a kernel's sums waits for another one. And what each waits for."""
+    """Readers of scores, grouped by kernel: a maximum with the sums weighted by it, and sums over
+    the same rows. No sum of a kernel depends on another. Also the dependencies of each reader."""
     names = {n for name in products for n in function.readers().get(name, ())}
     readers = [stage for stage in function.stages if stage.name in names]
     waits = {stage.name: _find_waits(function, stage) for stage in readers}
@@ -181,7 +180,7 @@ def _group(function: Function, products: set[str]) -> tuple[list[list[str]], dic
     by_rows: dict[object, list[str]] = {}
     for stage in left.values():
         summed = list_summed(function, stage)
-        # Where it is no sum of products, no kernel is found for it.
+        # No kernel is found for a reader that is no sum of products.
         place, turn = None, 0
         for product, own in summed[:1]:
             place = product.name, next(axis for axis, n in own.items() if n == len(own) - 1)

@@ -1,9 +1,9 @@
-"""Writes derived formulas in terms of values that are at hand.
+"""Rewrites derived formulas in terms of tensors that are available.
 
-The gradient of a softmax is derived from the exponentials and their sum, and needs neither where
-the softmax itself is in memory. What a function is given as a tensor is looked for in what it
-computes: as a factor, `e / s` of `dy * e / s`; in a sum, whose constant factors belong to it; as
-the argument of an exponential or of a comparison. What is found is read.
+The gradient of a softmax is derived from the exponentials and their sum, and needs neither if the
+softmax itself is in memory. The formulas of available tensors are searched for in a stage: as a
+factor, `e / s` in `dy * e / s`; in a sum with its constant factors; in the argument of an
+exponential or a comparison. Matches are replaced by loads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dmlc.transform.algebra import (
     Element,
     Made,
     Normal,
-    Place,
+    OwnIndex,
     Polynomial,
     Product,
     TooLargeError,
@@ -45,42 +45,43 @@ from dmlc.transform.algebra import (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Pattern:
-    """A product over the places of a tensor, and what it is in terms of the tensor."""
+    """A product over the index of a tensor, and its value in terms of the tensor."""
 
     product: Product
     meant: Polynomial
     own: Element
-    """An element of the product that is read at each place of the tensor."""
+    """An element in the product that is read at each index of the tensor."""
 
 
 @functools.lru_cache(4096)
 def _move(pattern: _Pattern, to: tuple[Polynomial, ...]) -> tuple[Product, Polynomial] | None:
-    """A pattern at other places of its tensor, and what it is there; None where it has none."""
+    """Pattern at another index of its tensor, with its value there; None if it has none."""
     places = dict(zip(pattern.own.places, to, strict=True))
     if _captures(pattern.product, places):
         return None
 
     def change(atom: Atom) -> Polynomial | None:
-        return places[Polynomial.of(atom)] if isinstance(atom, Place) else None
+        return places[Polynomial.of(atom)] if isinstance(atom, OwnIndex) else None
 
     found = replace_atoms(Polynomial([(pattern.product, Fraction(1))]), change).single
     return None if found is None else (found[0], replace_atoms(pattern.meant, change))
 
 
 def _list_elements(product: Product, rank: int) -> Iterator[Element]:
-    """The elements of a product that are read at each place of a tensor of that rank."""
+    """Elements of a product that are read at each index of a tensor of a given rank."""
     for atom in list_atoms(product):
         if isinstance(atom, Element):
             axes = {place for place in atom.places if place != ZERO}
             plain = all(
-                p.single is not None and isinstance(next(list_atoms(p), None), Place) for p in axes
+                p.single is not None and isinstance(next(list_atoms(p), None), OwnIndex)
+                for p in axes
             )
             if plain and len(axes) >= rank:
                 yield atom
 
 
 def _captures(product: Product, places: Mapping[Polynomial, Polynomial]) -> bool:
-    """Whether a place within a sum would become an axis of that very sum."""
+    """Whether substituting an index inside a sum would capture a bound variable of that sum."""
     for total in list_atoms(product):
         if not isinstance(total, Total):
             continue
@@ -93,7 +94,7 @@ def _captures(product: Product, places: Mapping[Polynomial, Polynomial]) -> bool
 
 
 class Reuse:
-    """Knows tensors that are at hand, by what they are computed from."""
+    """Available tensors, by their formulas."""
 
     def __init__(self, stages: Mapping[str, Stage], kept: Sequence[str]) -> None:
         self._kept = kept
@@ -116,9 +117,8 @@ class Reuse:
         stage: Stage,
         take_name: Callable[[], str],
     ) -> tuple[Stage, ...] | None:
-        """A stage in terms of what is at hand, after the sums that it reads; None where it has
-        nothing of that. `list_stages` gives what stages there are, and `take_name` names new
-        ones."""
+        """Stage in terms of available tensors, after the new sums that it reads; None if nothing
+        matches. `list_stages` gives the existing stages, and `take_name` names for new ones."""
         if not self._patterns:
             return None
         try:
@@ -149,7 +149,7 @@ class Reuse:
                 return None
 
     def _replace_product(self, product: Product) -> Polynomial:
-        """A product in which every pattern is replaced, in what is summed as well."""
+        """Product with every pattern in it replaced, inside sums too."""
         for _ in range(len(product.factors) * 4):
             found = self._find(product)
             if found is None:
@@ -177,7 +177,8 @@ class Reuse:
 
 
 def _find_in_sum(product: Product, wanted: Product, meant: Polynomial) -> Polynomial | None:
-    """The same for a product of which some factors stand in a sum, and the others before it."""
+    """Product in which some factors of the pattern `wanted` are inside a sum and the others
+    outside, with `meant` in their place; None if it does not match."""
     for total, power in product.factors:
         if not isinstance(total, Total) or power != 1:
             continue
@@ -198,7 +199,7 @@ def _find_in_sum(product: Product, wanted: Product, meant: Polynomial) -> Polyno
 
 
 def _divide(product: Product, by: Product) -> Product | None:
-    """What is left of a product without the factors of another; None where it lacks some."""
+    """Product without the factors of another; None if it lacks some."""
     powers = dict(product.factors)
     for atom, power in by.factors:
         left = powers.get(atom, Fraction()) / power
@@ -208,7 +209,8 @@ def _divide(product: Product, by: Product) -> Product | None:
 
 
 def _list_known(stage: Stage, form: Polynomial) -> Iterator[tuple[Product, Polynomial]]:
-    """What the elements of a tensor are, and what is known by them."""
+    """Products that equal an available tensor, or that its elements determine, with their
+    values."""
     dtype = stage.dtype.compute
     own = Polynomial.of(Element(stage.name, list_places(stage.extents), dtype))
     product, number = form.as_factor().single or (Product(()), Fraction(0))
@@ -220,7 +222,7 @@ def _list_known(stage: Stage, form: Polynomial) -> Iterator[tuple[Product, Polyn
         yield powers[0], Polynomial.of(Made("exp", (own,), dtype, dtype))
     match product.factors:
         case ((Made(name="max" | "min", operands=operands, source=source), power),) if power == 1:
-            # Beyond a bound is what is still beyond it once it is held to it.
+            # A comparison with the bound of a clamp can use the clamped value.
             name = "gt" if product.factors[0][0].name == "max" else "lt"
             for given, bound in (operands, operands[::-1]):
                 asked = Made(name, (given, bound), DataType.BOOL, source)
@@ -234,7 +236,7 @@ def _list_known(stage: Stage, form: Polynomial) -> Iterator[tuple[Product, Polyn
 
 
 class _Writer:
-    """Writes a polynomial over the places of a stage as that stage."""
+    """Writes a polynomial over a stage's index as the stage."""
 
     def __init__(self, stage: Stage, take_name: Callable[[], str]) -> None:
         self._stage = stage
@@ -299,7 +301,7 @@ class _Writer:
 
     def _atom(self, builder: BodyBuilder, atom: Atom, dtype: DataType) -> int:
         match atom:
-            case Place(axis=axis):
+            case OwnIndex(axis=axis):
                 return builder.add(Index(axis))
             case Bound(number=number):
                 return builder.add(Index(number, reduced=True))
@@ -328,11 +330,11 @@ class _Writer:
         return builder.add(Constant(made.dtype, float(made.name)))
 
     def _total(self, builder: BodyBuilder, total: Total) -> int:
-        """An element of a sum, which is a stage of its own over the places that it depends on."""
+        """Element of a sum, which becomes a stage over the indices that it depends on."""
         inner = [atom for p in list_inner(total) for atom in list_atoms(p)]
         if find_free(total) or any(isinstance(a, Total) for a in inner):
             raise _UnwritableError
-        used = {atom.axis for atom in inner if isinstance(atom, Place)}
+        used = {atom.axis for atom in inner if isinstance(atom, OwnIndex)}
         if total not in self._sums:
             own = BodyBuilder()
             result = self._sum(own, total.given, total.dtype)
@@ -350,12 +352,12 @@ class _Writer:
 
 
 class _UnwritableError(Exception):
-    """A polynomial that no stage of one body and plain sums has."""
+    """A polynomial that no stage with one body and plain sums can express."""
 
 
 def _split(number: Fraction, dtype: DataType) -> tuple[Fraction, Fraction]:
-    """What to multiply and to divide by for a positive number: the whole number that it is, or is
-    one over; elsewhere the value of a type of floats that is nearest to it, and 1."""
+    """Multiplier and divisor for a positive number: itself if it or its reciprocal is an integer;
+    otherwise its nearest value in a float type, and 1."""
     parts = (Fraction(number.numerator), Fraction(number.denominator))
     if not dtype.is_float or (1 in parts and all(_nearest(p, dtype) == p for p in parts)):
         return parts
@@ -366,7 +368,7 @@ def _split(number: Fraction, dtype: DataType) -> tuple[Fraction, Fraction]:
 
 
 def _nearest(value: Fraction, dtype: DataType) -> Fraction | None:
-    """What a type of floats has for a positive value; None beyond its largest."""
+    """Nearest value of a float type to a positive number; None beyond its largest."""
     if value > Fraction(float(np.finfo(dtype.dtype).max)):
         return None
     return Fraction(dtype.dtype.type(float(value)).item())

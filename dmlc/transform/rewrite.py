@@ -1,7 +1,4 @@
-"""The passes before fusion, in their order: tensor IR in, tensor IR out, the verifier after each.
-
-What shares a kernel is `fuse`'s question, and what the passes do is theirs to say.
-"""
+"""Pipeline of the passes over the tensor IR before fusion, with the verifier after each."""
 
 from __future__ import annotations
 
@@ -29,18 +26,18 @@ PASSES = (
     "separate", "narrow", "split_walks", "index_inverses", "take_out_factors", "read_one_place",
     "saturate_positions",
 )  # fmt: skip
-"""The names of the passes, in their order."""
+"""Names of the passes, in order."""
 
 _SIMPLIFIED = ("narrow", "split_walks", "index_inverses", "take_out_factors", "read_one_place")
-"""Those that simplification follows."""
+"""Passes that are followed by simplification."""
 
 
 def rewrite(function: Function, longest_row: int = 0, *, walks: bool = False) -> Function:
-    """The passes before fusion, of a verified function: simplified, with sums over rows of at most
-    `longest_row` elements taken by themselves, with prefix sums in blocks and rows in order, with
-    short reductions, those whose points elements choose by an inverse index, or in the pieces that
-    a work item `walks`, with factors taken out of sums, those that have one place along an axis
-    read there, and with positions of 32 bits."""
+    """Result of the passes before fusion for a verified function: simplification; separable sums
+    over rows of at most `longest_row` elements; blocked scans and sorted rows; tightened
+    reductions; reductions by inverse index, or by a work item that `walks` their points;
+    loop-invariant factors moved out of sums; reductions of one point replaced by loads; and 32-bit
+    indices."""
     expect("function", function, Function, "an ir.Function")
     for _, made in run_passes(function, longest_row, walks=walks):
         function = made
@@ -50,8 +47,7 @@ def rewrite(function: Function, longest_row: int = 0, *, walks: bool = False) ->
 def run_passes(
     function: Function, longest_row: int = 0, *, walks: bool = False
 ) -> Iterator[tuple[str, Function]]:
-    """The same pass by pass: the name of each of `PASSES` and the function as it leaves it,
-    verified."""
+    """The same pass by pass: the name of each of `PASSES`, and its verified result."""
     function.refuse_loops("passes take what it has around loops and inside one by one")
     known: Mapping[str, Array] = {}
 

@@ -1,12 +1,12 @@
-"""Counts by bisection how far something that rises stays below a value.
+"""Counts elements of a monotone tensor below a value by bisection.
 
-Where the elements that pass a condition lie is written by a running count of them:
+The indices of the elements that pass a condition are expressed by a running count of these:
 
     seen[i]  = sum[k : n where k <= i && c(k)](1)
     place[p] = sum[k : n where seen[k] <= p](1)
 
-The second goes through all points for each element. Those at which `seen` is no more than `p` are
-the first ones, for a running count never falls: how many there are is found in `log2(n)` steps.
+The second stage visits all points for each element. As a running count never decreases, the points
+at which `seen` is at most `p` are the first ones, and their number is found in `log2(n)` steps.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from dmlc.transform.scans import find_scan
 from dmlc.transform.sort import bisect
 
 _LEAST_STEPS = 1 << 16
-"""Steps of a count that is worth the bisection."""
+"""Smallest number of steps of a count that is worth the bisection."""
 _BISECTED = 16
-"""How many times the steps of one there are to be: they wait for one another."""
+"""Smallest ratio of steps without bisection to steps with it, as the latter depend on one
+another."""
 _MOST_POINTS = 1 << 30
-"""Points, at most: positions a little beyond the last have 32 bits."""
+"""Largest number of points, so that indices a little beyond the last fit in 32 bits."""
 
 
 def bisect_counts(function: Function, *, always: bool = False) -> Function:
-    """The function with long counts of what rises found by bisection, or `always`, however short
-    they are; the function itself where there are none."""
+    """Function with long counts over monotone tensors found by bisection (short ones too with
+    `always`); the same object if there are none."""
     rising: dict[str, int] = {}
     stages: list[Stage] = []
     tensors = function.tensors()
@@ -51,7 +52,7 @@ def bisect_counts(function: Function, *, always: bool = False) -> Function:
 
 
 def _find_rising(stage: Stage) -> int | None:
-    """The axis along which a running count of what passes a condition never falls."""
+    """Axis along which a running count never decreases; None for other stages."""
     scan = find_scan(stage)
     if scan is None or scan.goes_back or scan.element_conditions or len(scan.terms) != 1:
         return None
@@ -68,12 +69,12 @@ def _find_rising(stage: Stage) -> int | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Count:
-    """A stage that counts the points at which an element is less than a value, or no more."""
+    """A stage that counts the points at which an element is less than a value, or at most it."""
 
     stage: Stage
     load: Load
     axis: int
-    """The axis of the tensor that the points are along."""
+    """Axis of the tensor along which the points are."""
     comparison: str
     value: int
     points: int
@@ -86,7 +87,7 @@ class _Count:
 
 
 def _find_count(stage: Stage, rising: Mapping[str, int]) -> _Count | None:
-    """How a stage counts along what rises; None where it does not."""
+    """Count along a monotone axis; None for other stages."""
     body, counted = stage.body, find_counted(stage)
     if counted is None or not counted[1] or body.guard is None:
         return None
@@ -112,9 +113,9 @@ def _find_count(stage: Stage, rising: Mapping[str, int]) -> _Count | None:
 
 
 def _bisect(count: _Count, source: Tensor) -> Stage:
-    """The stage that counts by bisection."""
+    """Stage that counts by bisection."""
     stage, body, builder = count.stage, count.stage.body, BodyBuilder()
-    # What depends on the point is part of the body still, and is dropped.
+    # Values that depend on the point are copied with the body, and then dropped as unused.
     none = dict.fromkeys((i for i in stage.indices if i.reduced), builder.constant(0))
     numbers = builder.copy(body, places=none)
     places = [numbers[n] for n in count.load.indices]

@@ -1,9 +1,9 @@
-"""Keeps positions that elements decide to 32 bits, where what lies beyond makes no difference.
+"""Saturates data-dependent indices to 32 bits, where values beyond that make no difference.
 
-A position made of a float, or of a whole number of 32 bits without a sign or of 64 bits, may be
-far outside every tensor, and kernels would compute all positions in 64 bits for it. Most such
-positions are clamped, or compared with a size, and come out alike if they are first held to what
-32 bits have: then they are converted so. Others stay as they are.
+An index converted from a float, or from an unsigned 32-bit or a 64-bit integer, may be far outside
+of every tensor, and would require kernels to compute all indices in 64 bits. Most such indices are
+clamped, or compared with a size, and give the same result if they are first saturated to the range
+of 32 bits; these are. Others are unchanged.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dmlc.scalars import DataType
 
 _LIMITS = np.iinfo(np.int32)
 _FAR = 1 << 30
-"""From where on a position is not held: it might be told from one that is."""
+"""Magnitude from which an index is not saturated, as the result might differ."""
 _COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def saturate_positions(function: Function) -> Function:
-    """The function with positions of 32 bits, wherever that makes no difference; the function
-    itself where it has none to hold."""
+    """Function with indices saturated to 32 bits wherever that makes no difference; the same object
+    if there are none."""
     known = table_ranges(function.tables)
     return function.with_stages(_saturate(stage, known) for stage in function.stages)
 
@@ -52,10 +52,10 @@ def _saturate(stage: Stage, known: dict[str, Interval]) -> Stage:
 
 
 def _find_uses(body: Body, reach: Sequence[Interval]) -> list[int | None]:
-    """For each value how far from 0 it has to be exact, where what is beyond counts as further out
-    on its side; None where that is not enough.
+    """For each value, the magnitude up to which it must be exact, if larger ones may be replaced by
+    any value at least as far from 0 on the same side; None if it must always be exact.
 
-    Sums are not, since positions beyond 64 bits wrap.
+    Sums must be exact, since indices beyond 64 bits wrap.
     """
     found: list[int | None] = [0] * len(body.instructions)
     found[body.result] = None
@@ -77,7 +77,7 @@ def _find_uses(body: Body, reach: Sequence[Interval]) -> list[int | None]:
 
 
 def _pass_on(name: str, own: int | None, others: Sequence[Interval]) -> int | None:
-    """The same for one operand, from that of the result and the reach of the other operand."""
+    """The same for one operand, from that of the result and the intervals of the other operands."""
     most = _measure(others[0]) if others else None
     if most is not None and name in _COMPARED:
         return most + 1
@@ -85,16 +85,16 @@ def _pass_on(name: str, own: int | None, others: Sequence[Interval]) -> int | No
 
 
 def _measure(reach: Interval) -> int | None:
-    """How far from 0 a value goes; None where that is far."""
+    """Largest magnitude of an interval; None if it is too large."""
     furthest = max(abs(reach[0]), abs(reach[1]))
     return int(furthest) if furthest < _FAR else None
 
 
 def _hold(builder: BodyBuilder, value: int) -> int | None:
-    """A number as a position, held to what 32 bits have; None for a type that is never held."""
+    """A number as an index, saturated to 32 bits; None for a type that is never saturated."""
     dtype = value_type(builder.instructions[value])
     if dtype.is_float:
-        # This conversion saturates, and a NaN is 0 in it as it was.
+        # This conversion saturates as well, and also converts NaN to 0.
         return builder.add(Cast(builder.add(Cast(value, DataType.INT32)), DataType.INDEX))
     if dtype not in (DataType.UINT32, DataType.INT64):
         return None

@@ -1,21 +1,21 @@
-"""Makes prefix sums short: reductions that each element of a result has over the points before it.
+"""Blocked scans: prefix reductions in a number of steps linear in the row length.
 
-A prefix sum is written as what it is, `Y[i] = sum[k : n where k <= i](X[k])`, and goes through all
-points for each element. Here it becomes stages: within blocks of few points each element reduces
-those of its block up to its own; the last of each block are reduced likewise, in blocks again; and
-what stands before its block is put to each element. That takes some 16 steps for a point in place
-of all there are, in a few kernels, in each of which all places are computed at once.
+A prefix sum is written by its definition, `Y[i] = sum[k : n where k <= i](X[k])`, which visits all
+points for each element. It is replaced by stages: within blocks of few points, each element reduces
+the points of its block up to its own; the blocks' totals are scanned likewise, in blocks again; and
+the total before its block is added to each element. That takes about 16 steps per point instead of
+the row length, in a few kernels that each compute all elements in parallel.
 
-It is so for every combiner that gives a value, and wherever the condition compares the reduced
-index with a sum of indices of the result on which nothing else depends: up to the element or
-short of it, from it on (`k >= i`, as gradients of prefix sums are), at a stride. Of a sum, terms
-that are products of what depends on the point and what does not are scanned without the latter.
+This covers every combiner that gives a value, and every condition that compares the reduced index
+with an affine form of domain indices on which nothing else depends: inclusive or exclusive,
+backwards (`k >= i`, as in gradients of prefix sums), or strided. In a sum, factors that do not
+depend on the point are moved out of the scan.
 
-Where kernels scan `whole` rows (`lowering.scans`), as those of GPUs do, one stage stays as it is
-written, and has all points of each row; others read of it what they need.
+Where kernels scan `whole` rows (`lowering.scans`), as those of GPUs do, one stage stays a scan by
+definition, and others read its elements.
 
-Sizes alone say how points are grouped, and in a block they are reduced one after the other: the
-bits are the same in every run and on every device. Windows, whose two ends move, are none of this.
+Sizes alone determine the blocks, and a block is reduced sequentially: results are bit-identical in
+every run and on every device. Windows, with two moving ends, are not scans.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ from dmlc.transform.keys import guard_choices
 from dmlc.transform.loops import find_before
 
 _BLOCK = 16
-"""The points of a block: an element reduces half of them on average."""
+"""Points of a block, of which an element reduces half on average."""
 _UPPER_BLOCK = 64
-"""The blocks of a block: there are few, so that fewer kernels are worth more steps."""
+"""Points of a block at higher levels: there are few, so that fewer kernels are worth more steps."""
 _LEAST_STEPS = 1 << 16
-"""Steps of a scan that is worth the launches."""
+"""Smallest number of steps of a scan that is worth the launches."""
 _GAIN = 4
-"""How many times the steps there are to be without blocks."""
+"""Smallest ratio of steps without blocks to steps with them."""
 
 
 def scan_in_blocks(function: Function, *, whole: bool = False, always: bool = False) -> Function:
-    """The function with each long scan in stages, or `always` each, however short it is; the
-    function itself where it has none. Where kernels scan `whole` rows, one of the stages does."""
+    """Function with each long scan in blocks (short ones too with `always`); the same object if it
+    has none. With `whole`, kernels scan whole rows."""
     names = dict.fromkeys(function.tensors())
     stages: list[Stage] = []
     for stage in function.stages:
@@ -67,15 +67,15 @@ def scan_in_blocks(function: Function, *, whole: bool = False, always: bool = Fa
             stages.append(stage)
             continue
         made = _write(scan, names, whole)
-        # What the condition may protect is read at every point.
+        # Loads that the condition may keep in bounds would be executed at every point.
         stages += made if are_sound(function, stages, made) else [stage]
     return function.with_stages(stages)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Term:
-    """What is scanned: a value that the point alone says, where some conditions hold of it. The
-    total takes some steps to what the element has of it, each with a value of the element's."""
+    """A scanned value, which depends on the point alone, under conditions on the point. `steps` are
+    operations, with values of the element, that turn the scan's result into the element's share."""
 
     value: int
     conditions: tuple[int, ...] = ()
@@ -87,29 +87,28 @@ class Term:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scan:
-    """A reduction of the points up to a place, or from it on, which the element says."""
+    """A reduction of the points up to, or from, an index that depends on the element."""
 
     stage: Stage
-    """With all that leaves points out in its guard."""
+    """The reduction, with all conditions in its guard."""
     point: Index
     count: int
-    """The points that any element reduces: those beyond are never reached."""
+    """Number of points that any element reduces."""
     last: Affine[Index]
-    """The place, as a sum of indices of the domain."""
+    """The last index (the first with `goes_back`), as an affine form of domain indices."""
     goes_back: bool
-    """Whether the points from it on are reduced."""
+    """Whether the points from that index on are reduced."""
     outer: tuple[Index, ...]
-    """The indices of the domain that the points depend on: each place of theirs has a scan."""
+    """Domain indices that the points depend on: there is one scan for each of their values."""
     terms: tuple[Term, ...]
     conditions: tuple[int, ...]
-    """What else the guard says of the points."""
+    """Further conditions on the points."""
     element_conditions: tuple[int, ...]
-    """What it says of the element alone."""
+    """Conditions on the element alone."""
 
     @property
     def has_rows(self) -> bool:
-        """Whether each element of a row reduces those up to its own, or short of it, and that is
-        all."""
+        """Whether it is a plain inclusive or exclusive scan of whole rows."""
         stage, read = self.stage, Term(self.stage.body.result)
         is_plain = self.terms == (read,) and not (self.conditions or self.element_conditions)
         match self.last.factors:
@@ -131,7 +130,7 @@ class Scan:
 
 
 def find_scan(stage: Stage) -> Scan | None:
-    """How a stage is a scan; None where it is none of known sizes."""
+    """Scan of a stage; None if it is none, or has open sizes."""
     if stage.reduction is None or stage.combiner in POSITIONAL_COMBINERS:
         return None
     if not all(_measure(stage, index) for index in stage.indices) or stage.body.guard is None:
@@ -146,7 +145,7 @@ def find_scan(stage: Stage) -> Scan | None:
 
 
 def settle_extents(stage: Stage) -> Stage:
-    """The same stage with numbers for the sizes that are left open, as large as may be."""
+    """Stage with numbers, taken as large, for its open sizes."""
     if not find_symbols(stage.sizes):
         return stage
 
@@ -162,14 +161,14 @@ def settle_extents(stage: Stage) -> Stage:
 
 
 def _measure(stage: Stage, index: Index) -> int:
-    """The size of an axis; 0 where that is known at run time only."""
+    """Size of an axis; 0 if known at run time only."""
     extent = stage.extent(index)
     return extent if isinstance(extent, int) else 0
 
 
 def _find_last(facts: IndexFacts, condition: int) -> tuple[Index, Affine[Index], bool] | None:
-    """The reduced index that a condition compares with a sum of indices of the domain, the last
-    place, or else the first, at which it holds, and whether it is the first."""
+    """Reduced index that a condition compares with an affine form of domain indices, the last index
+    for which it is true (the first for a lower bound), and whether it is the first."""
     match facts.stage.body.instructions[condition]:
         case Apply(operation=operation, operands=(left, right)) if operation.name in _ENDS:
             low, high = facts.forms[left], facts.forms[right]
@@ -185,15 +184,14 @@ def _find_last(facts: IndexFacts, condition: int) -> tuple[Index, Affine[Index],
 
 
 _ENDS: Mapping[str, int] = {"lt": -1, "le": 0, "ge": 0, "gt": 1}
-"""Of comparisons with a place, how far from it the first or the last place is at which they
-hold."""
+"""Distance from the compared value to the last or first index for which a comparison is true."""
 
 
 def _find_points(
     facts: IndexFacts, condition: int, point: Index, last: Affine[Index], goes_back: bool
 ) -> Scan | None:
-    """The scan of what lies up to a place, or from it on; None where that depends on where the
-    element is in more ways."""
+    """Scan of the points up to, or from, an index; None if they depend on the element in other
+    ways."""
     stage, own = facts.stage, [index for index, _ in last.factors]
     others = [c for c in facts.conditions if c != condition]
     points = [c for c in others if any(index.reduced for index in facts.dependencies[c])]
@@ -207,15 +205,14 @@ def _find_points(
     reach = stage.extent(point)
     if not isinstance(reach, int):
         return None
-    # Where the last place is before the axis ends, no element goes further; nor, backwards, does
-    # any start before the first.
+    # If the largest last index is before the end of the axis, no element reduces further points.
     count = reach if goes_back else max(1, min(reach, _find_ends(stage, last)[1] + 1))
     outer = tuple(i for i in stage.indices if not i.reduced and (i in read or i not in own))
     return Scan(stage, point, count, last, goes_back, outer, tuple(terms), tuple(points), elements)
 
 
 def _find_ends(stage: Stage, form: Affine[Index]) -> tuple[int, int]:
-    """The smallest and the largest that a sum of indices comes to."""
+    """Smallest and largest value of an affine form."""
     return form.interval(lambda index: (0, _measure(stage, index) - 1))
 
 
@@ -223,8 +220,8 @@ def _find_ends(stage: Stage, form: Affine[Index]) -> tuple[int, int]:
 
 
 def _split(facts: IndexFacts, value: int, free: Sequence[Index]) -> list[Term]:
-    """A value as a sum of terms of which what is scanned depends on none of the `free` indices, and
-    so at least on one less than before; none where it is no such sum."""
+    """Value as a sum of terms whose scanned values depend on none of the `free` indices; empty if
+    it is no such sum."""
     body = facts.stage.body
     if not free:
         return []
@@ -273,13 +270,13 @@ def _split(facts: IndexFacts, value: int, free: Sequence[Index]) -> list[Term]:
 
 
 def _write(scan: Scan, names: dict[str, None], whole: bool) -> list[Stage]:
-    """The stages of a scan, of which the last is the one that it was."""
+    """Stages of a scan; the last one replaces the original."""
     stage, body = scan.stage, scan.stage.body
     dtype, combiner = body.dtype, stage.combiner or ""
     made: list[Stage] = []
     levels: list[_Level | _Rows] = []
     sizes = tuple(_measure(stage, index) for index in scan.outer)
-    row = _Row(stage.name, combiner, dtype, scan.goes_back, sizes, _find_axis(scan), names)
+    row = _ScanAxis(stage.name, combiner, dtype, scan.goes_back, sizes, _find_axis(scan), names)
     for term in scan.terms:
         source = _write_points(scan, term, take_name(f"{stage.name}_points", names))
         levels.append(_scan_rows(row, source) if whole else _make_levels(row, source))
@@ -317,16 +314,17 @@ def _write(scan: Scan, names: dict[str, None], whole: bool) -> list[Stage]:
 
 
 def _find_axis(scan: Scan) -> int:
-    """The axis of the points, among those of `outer`: where the first is of those they replace."""
+    """Position of the points' axis among the `outer` ones: that of the first index that it
+    replaces."""
     own = [index.axis for index, _ in scan.last.factors if index not in scan.outer]
     return sum(index.axis < min(own) for index in scan.outer)
 
 
 def _write_points(scan: Scan, term: Term, name: str) -> Stage:
-    """What is scanned, point by point, with what else there is to reduce."""
+    """Stage of the scanned values, point by point, with the remaining axes reduced."""
     stage, axis, combiner = scan.stage, _find_axis(scan), scan.stage.combiner or ""
     builder, body = BodyBuilder(), stage.body
-    # What only the element says is part of the body still, and is dropped.
+    # Values that depend on the element are copied with the body, and then dropped as unused.
     places = dict.fromkeys((i for i in stage.indices if not i.reduced), builder.constant(0))
     places |= {index: builder.add(Index(n + (n >= axis))) for n, index in enumerate(scan.outer)}
     numbers = builder.copy(body, places={**places, scan.point: builder.add(Index(axis))})
@@ -345,21 +343,21 @@ def _write_points(scan: Scan, term: Term, name: str) -> Stage:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Row:
-    """What all levels of a scan have in common."""
+class _ScanAxis:
+    """Common parameters of all levels of a scan."""
 
     name: str
     combiner: str
     dtype: DataType
     goes_back: bool
     outer: tuple[int, ...]
-    """The sizes of the axes besides that of the points."""
+    """Sizes of the axes other than that of the points."""
     axis: int
-    """Where that stands among them."""
+    """Position of the points' axis among them."""
     names: dict[str, None]
 
     def insert(self, outer: Sequence[int], *own: int) -> tuple[int, ...]:
-        """The sizes of a stage, or the places in it, with those along its own axes."""
+        """Sizes or indices `outer`, with those along the row's axes inserted."""
         return (*outer[: self.axis], *own, *outer[self.axis :])
 
     def stage(
@@ -369,24 +367,24 @@ class _Row:
         return Stage(name, self.dtype, self.insert(self.outer, *own), body, reduction)
 
     def write_outer(self, builder: BodyBuilder, own: int) -> list[int]:
-        """The places along the other axes, of a stage that has so many axes of its own."""
+        """Indices along the outer axes, of a stage with `own` axes for the row."""
         axes = range(len(self.outer))
         return [builder.add(Index(n if n < self.axis else n + own)) for n in axes]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rows:
-    """What all points come to up to each, as one stage."""
+    """Scan of whole rows, as one stage."""
 
-    row: _Row
+    row: _ScanAxis
     stages: tuple[Stage]
 
     def read(self, builder: BodyBuilder, outer: Sequence[int], place: int) -> int:
-        """What an element at a place reduces."""
+        """Scan's value up to, or from, an index."""
         return builder.load(self.stages[0], *self.row.insert(outer, place))
 
 
-def _scan_rows(row: _Row, source: Stage) -> _Rows:
+def _scan_rows(row: _ScanAxis, source: Stage) -> _Rows:
     count = source.extents[row.axis]
     count = count if isinstance(count, int) else 0
     builder = BodyBuilder()
@@ -399,23 +397,22 @@ def _scan_rows(row: _Row, source: Stage) -> _Rows:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Level:
-    """The blocks of some points, and what is before each of them."""
+    """Scan within blocks, and the total before each block."""
 
-    row: _Row
+    row: _ScanAxis
     stages: tuple[Stage, ...]
-    """All that compute it."""
+    """All stages of this level and those above."""
     blocks: Stage
-    """What each element reduces of its block: by block, and by element of each."""
+    """Scan within each block, by block and element."""
     size: int
-    """The elements of a block."""
+    """Elements of a block."""
     filled: int
-    """The elements of the first block that are no points: gone through backwards, the last block
-    is the one that is whole."""
+    """Padding elements of the first block: in a backward scan, the last block is full."""
     before: Stage | None
-    """By block, what the blocks before it come to; None where there is one."""
+    """Total of the blocks before each block; None if there is only one."""
 
     def read(self, builder: BodyBuilder, outer: Sequence[int], place: int) -> int:
-        """What an element at a place reduces."""
+        """Scan's value up to, or from, an index."""
         row = self.row
         place = builder.apply("add", place, builder.constant(self.filled))
         size = builder.constant(self.size)
@@ -427,9 +424,8 @@ class _Level:
         return builder.apply(COMBINERS[row.combiner].name, before, found)
 
 
-def _make_levels(row: _Row, source: Stage, last: int | None = None) -> _Level:
-    """The levels of a scan of what a stage has: of all its points, or of each block of it the
-    element that is the `last`."""
+def _make_levels(row: _ScanAxis, source: Stage, last: int | None = None) -> _Level:
+    """Levels of a scan of a stage's points; with `last`, of that element of each of its blocks."""
     count = source.extents[row.axis]
     count = count if isinstance(count, int) else 0
     size = min(count, _BLOCK if last is None else _UPPER_BLOCK)
@@ -440,7 +436,7 @@ def _make_levels(row: _Row, source: Stage, last: int | None = None) -> _Level:
     block, own = builder.add(Index(row.axis)), builder.add(Index(row.axis + 1))
     point = builder.add(Index(0, reduced=True))
     place = builder.apply("add", builder.apply("mul", block, builder.constant(size)), point)
-    # What is beyond the ends, the elements that there are do not reduce.
+    # No actual element reduces the points beyond the ends.
     if filled:
         place = builder.apply("sub", place, builder.constant(filled))
         place = builder.apply("max", place, builder.constant(0))

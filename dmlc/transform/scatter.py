@@ -1,12 +1,13 @@
-"""Reductions whose points say which element each belongs to, for devices whose work items have much
-to do each: one goes through the points in their order, and puts each where it belongs.
+"""Sequential scatter: reductions whose points select their elements, for devices whose work items
+do much work each.
 
-That takes a step per point and one per element, and no index. Nothing is shared and nothing atomic:
-what a work item writes it alone has, so that an element's points come one after the other. Where a
-result has too few rows to share out, its points are cut into pieces, each of which makes a whole
-result, and these are combined in the order of the pieces. Sums of floats are made in FLOAT64, since
-one element may have all points. How elements are chosen is `inverse_index`' to find, which is for
-other devices, and for what does not suit here.
+A work item visits its points in order, and adds each to the element that its key selects. That
+takes a step per point and one per element, and no index. Nothing is shared and nothing atomic: a
+work item owns the elements it writes, so that an element's points are combined in order. If a
+result has too few rows to distribute, its points are cut into chunks, each of which makes a whole
+partial result, and these are combined in order. Float sums are made in FLOAT64, since one element
+may have all points. `inverse_index` recognizes the keys, and serves other devices and reductions
+that do not suit.
 """
 
 from __future__ import annotations
@@ -26,38 +27,38 @@ from dmlc.transform.keys import find_place
 from dmlc.transform.ranked import list_ordered
 
 PLACE = DataType.INT32
-"""Where an element lies in a row of results; less than 0 where a point belongs to none."""
+"""Type of an element's index in a row of results; negative if a point belongs to none."""
 
 _MOST_ELEMENTS = 1 << 30
 _LEAST_ELEMENTS = 32
 _LEAST_STEPS = 1 << 20
-"""Steps without a walk that make one worth it."""
+"""Smallest number of dense steps that makes a sequential scatter worth it."""
 _GAIN = 8
-"""How many times the steps of a walk there are to be: those are of neighbours, in vectors."""
+"""Smallest ratio of dense steps to sequential ones, as the former are vectorized."""
 _MOST_BEHIND = 4
-"""Elements behind those that keys choose, at most: rows of them are walked one by one, and lie in
-the same lines of memory."""
+"""Largest number of elements behind those that keys select: rows of these are visited separately,
+and share cache lines."""
 _ROWS = 4
-"""Rows of results that are enough to share out."""
+"""Number of rows of results that is enough to distribute."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Walk:
-    """A reduction whose points are walked, row by row of its results."""
+    """A reduction by sequential scatter, row by row of its results."""
 
     stage: Stage
     combiner: str
     rows: tuple[Index, ...]
-    """The axes of the domain that no key chooses."""
+    """Domain indices that no key selects."""
     place: Stage
-    """For each row and point where in the result it belongs, from where the row begins."""
+    """Stage of the element's index in its row of results, for each row and point."""
     value: Stage
-    """What it adds there."""
+    """Stage of the value added there."""
 
 
 def split_walks(function: Function) -> Function:
-    """The function with the reductions whose points are to be walked in types that hold a sum of
-    all, and in as many pieces as it takes to share them out."""
+    """Function whose sequential scatters have accumulator types that hold a sum of all points, and
+    enough chunks to distribute."""
     names, tables = dict.fromkeys(function.tensors()), function.arrays()
     ordered, stages = list_ordered(function, walks=True), list[Stage]()
     for stage in function.stages:
@@ -72,7 +73,7 @@ def split_walks(function: Function) -> Function:
 
 
 def find_walk(function: Function, stage: Stage) -> Walk | None:
-    """How the points of a stage are walked; None where that does not suit, or does not pay."""
+    """Sequential scatter of a stage; None if it does not suit, or does not pay."""
     tables = function.arrays()
     choice = find_choice(stage, tables)
     if choice is None or not _pays(choice) or _find_total_type(stage) is not stage.dtype:
@@ -81,20 +82,20 @@ def find_walk(function: Function, stage: Stage) -> Walk | None:
     walk = _make_walk(choice, steps) if len(steps) == len(stage.extents) else None
     if walk is None:
         return None
-    # What a condition may protect is read for every point here.
+    # Loads that a condition may keep in bounds would be executed for every point.
     return walk if are_sound(function, function.stages, (walk.place, walk.value)) else None
 
 
 def list_walked(function: Function) -> list[str]:
-    """The stages whose points are walked, and those of rows in order, which are too."""
+    """Stages with sequential scatters, and those of rows that are sorted sequentially."""
     ordered = list_ordered(function, walks=True)
     walked = (stage for stage in function.stages if stage.name not in ordered)
     return [*ordered, *(s.name for s in walked if find_walk(function, s) is not None)]
 
 
 def _pays(choice: Choice) -> bool:
-    """Whether a walk is much shorter than going through all points for each element, and its result
-    is of a type that all points may be added up in."""
+    """Whether a sequential scatter takes much less work than the dense reduction, and its result
+    has an accumulator type for all points."""
     stage = choice.stage
     sizes = tuple(extent for extent in stage.extents if isinstance(extent, int))
     if not choice.suits or choice.elements < _LEAST_ELEMENTS or _find_total_type(stage) is None:
@@ -109,14 +110,14 @@ def _pays(choice: Choice) -> bool:
 
 
 def _find_total_type(stage: Stage) -> DataType | None:
-    """The type in which points are combined one by one; None where no type holds all."""
+    """Type in which points are accumulated sequentially; None if no type holds the sum."""
     own = stage.body.dtype
     if stage.combiner != "sum" or not own.is_float:
         return own
     if own is DataType.FLOAT32:
         return DataType.FLOAT64
     last = stage.body.instructions[stage.body.result]
-    # Of what was FLOAT32 a FLOAT64 loses nothing that counts, however many there are.
+    # FLOAT64 sums any number of FLOAT32 values without significant loss.
     is_widened = isinstance(last, Cast) and (
         value_type(stage.body.instructions[last.operand]) is DataType.FLOAT32
     )
@@ -127,7 +128,7 @@ def _find_total_type(stage: Stage) -> DataType | None:
 
 
 def _split(choice: Choice, names: dict[str, None]) -> list[Stage]:
-    """A stage as partial results, one for each piece of its points, and what combines them."""
+    """Partial results, one for each chunk of a stage's points, and the stage that combines them."""
     stage, reduction, total = choice.stage, choice.stage.reduction, _find_total_type(choice.stage)
     if reduction is None or total is None:
         return [choice.stage]
@@ -148,7 +149,7 @@ def _split(choice: Choice, names: dict[str, None]) -> list[Stage]:
 
 
 def _choose_pieces(choice: Choice) -> tuple[Index, int]:
-    """The axis of the points that is cut, and into how many pieces."""
+    """Axis of the points to cut, and the number of chunks."""
     sizes = {index: choice.count([index]) for index in choice.points}
     rows = choice.count([i for i in choice.stage.indices if not i.reduced]) // choice.elements
     points = choice.count(choice.points)
@@ -162,13 +163,13 @@ def _choose_pieces(choice: Choice) -> tuple[Index, int]:
 def _make_parts(
     choice: Choice, reduction: Reduction, total: DataType, cut: Index, count: int, name: str
 ) -> Stage:
-    """The partial results: the number of the piece is their first axis."""
+    """Partial results, with the chunk's number as their first axis."""
     stage, builder = choice.stage, BodyBuilder()
     size = choice.count([cut])
     length = -(-size // count)
     moved = {
         i: builder.add(Index(i.axis + 1)) for i in stage.indices if not i.reduced
-    }  # The piece stands first.
+    }  # The chunk's number is the first axis.
     own = builder.apply(
         "add", builder.apply("mul", builder.index(0), builder.constant(length)), builder.add(cut)
     )
@@ -191,8 +192,8 @@ def _make_parts(
 
 
 def _make_walk(choice: Choice, steps: Sequence[int]) -> Walk | None:
-    """The walk over the points of a stage, whose neighbours along each axis lie so far apart; None
-    where something else than the places that keys say depends on the elements."""
+    """Sequential scatter of a stage with these strides; None if the element affects more than the
+    indices that keys determine."""
     stage, reduction = choice.stage, choice.stage.reduction
     if reduction is None:
         return None

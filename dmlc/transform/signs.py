@@ -1,8 +1,9 @@
-"""Which values cannot be negative, by their formulas: squares, absolute values, and sums of these.
+"""Sign analysis: values that cannot be negative by their formulas, such as squares, absolute values
+and sums of these.
 
-Such a value is at its least where it is 0. So a root of it, a norm, has a kink there and no edge:
-`derivatives` gives it the derivative 0, as `abs` has. An input is not among them: its root has an
-edge at 0.
+Such a value has its minimum where it is 0, so that a root of it, such as a norm, has a kink there:
+`derivatives` gives it the derivative 0, as `abs` has. For the root of an input, 0 is the edge of
+the domain.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dmlc.scalars import OPERATIONS, Keeps
 
 
 class Sign(enum.IntEnum):
-    """What is known of a value, unless it is NaN."""
+    """Knowledge about the sign of a value that is not NaN."""
 
     UNKNOWN = 0
     NOT_NEGATIVE = 1
@@ -23,7 +24,7 @@ class Sign(enum.IntEnum):
 
 
 class Signs:
-    """The signs of the values of stages, which are in the order of a function."""
+    """Signs of the values of stages, in the order of a function."""
 
     def __init__(self, stages: Iterable[Stage]) -> None:
         self._known: dict[str, Sign] = {}
@@ -38,7 +39,7 @@ class Signs:
         return found if exact else min(found, Sign.NOT_NEGATIVE)
 
     def find(self, body: Body) -> list[Sign]:
-        """The sign of each value of a body that reads the stages."""
+        """Sign of each value of a body that reads the stages."""
         found: list[Sign] = []
         for instruction in body.instructions:
             found.append(self._find_value(instruction, body.instructions, found))
@@ -87,7 +88,7 @@ def _find_made(
         case Keeps.ALWAYS:
             return Sign.NOT_NEGATIVE
         case Keeps.OPERANDS:
-            # It may be 0, by rounding, where no operand is.
+            # It may round to 0 even if no operand is 0.
             return min(*signs, Sign.NOT_NEGATIVE)
         case Keeps.NUMBER | Keeps.NEVER:
             return Sign.UNKNOWN

@@ -1,8 +1,7 @@
-"""Makes a function smaller without changing what it computes, bit for bit.
+"""Simplifies a function without changing any bit of its results.
 
-One driver rebuilds every body, value by value: equal values become one, and local `rules` replace
-what they match. Then stages that copy, that repeat another stage or that nothing reads disappear.
-What shares a kernel is `fuse`'s question.
+Every body is rebuilt value by value: equal values become one, and local `rules` replace what they
+match. Then stages that copy another, duplicate another, or are never read are removed.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from dmlc.parameters import expect
 from dmlc.scalars import GRADIENT_MARKS, DataType, combiner_identity
 
 REPEATABLE = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
-"""Combiners that give the same whether they take a value once or again and again."""
+"""Idempotent combiners: combining a value again does not change the result."""
 _ALWAYS = Constant(DataType.BOOL, True)
-"""A guard that lets every point through is no guard."""
+"""Guard that all points pass."""
 _NEVER = Constant(DataType.BOOL, False)
-"""A guard that lets none through leaves nothing to reduce."""
+"""Guard that no point passes."""
 
 
 def simplify(function: Function, simplified: Function | None = None) -> Function:
-    """The same function with constants folded, common values shared and dead stages gone.
+    """Function with constants folded, common values shared and dead stages removed.
 
-    `simplified` is what it was made from, if that has been through here: stages that are still the
-    same objects are not looked into again. Linear in the number of instructions. Pairs of
-    `in_place` that no longer hold, because a copy between was removed, are dropped.
+    `simplified` is the function it was made from, if that was a result of this function: identical
+    stages are not processed again. Linear in the number of instructions. `in_place` pairs are
+    dropped if the removal of a copy invalidates them.
     """
     function = drop_marks(expect("function", function, Function, "an ir.Function"))
     results = {result.name for result in function.results}
@@ -75,9 +74,9 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
 
 
 def drop_marks(function: Function) -> Function:
-    """The function with its value in the place of each mark that only differentiation reads, such
-    as `stop_gradient`, and without the stages that only a gradient would read; the function itself
-    where it has no marks."""
+    """Function with each mark that only differentiation reads, such as `stop_gradient`, replaced by
+    its value, and without the stages that only a gradient reads; the same object if it has no
+    marks."""
     if not any(map(_has_marks, function.stages)):
         return function
     stages = [_drop_marks(stage) for stage in function.stages]
@@ -102,15 +101,15 @@ def _drop_marks(stage: Stage) -> Stage:
 
 
 class _Twins:
-    """Finds stages that compute the same. To hash a body takes time, and those alone are that read
-    the same tensors."""
+    """Finds duplicate stages. Hashing a body is slow, so only stages that read the same tensors are
+    hashed."""
 
     def __init__(self) -> None:
         self._alone: dict[tuple[object, ...], Stage] = {}
         self._names: dict[tuple[object, ...], str] = {}
 
     def find(self, stage: Stage) -> str:
-        """The first stage that computes the same; the stage itself where there is none."""
+        """First stage that computes the same; the stage's own name if there is none."""
         look = (stage.dtype, stage.extents, tuple([load.tensor for load in stage.body.loads()]))
         other = self._alone.setdefault(look, stage)
         if other is stage:
@@ -126,18 +125,18 @@ def _reads_any(stage: Stage, names: Mapping[str, str]) -> bool:
 
 
 def has_positions(stage: Stage) -> bool:
-    """Whether a value other than a load is made of a position."""
+    """Whether a body computes with an index, other than for loads."""
     instructions = stage.body.instructions
     made_of = [i for v in instructions if not isinstance(v, Load) for i in operands(v)]
     return any(isinstance(instructions[i], Index) for i in (*made_of, stage.body.result))
 
 
 def drop_reduction(stage: Stage) -> Stage:
-    """A stage without a reduction that combines nothing, and of no element without a body.
+    """Stage without a trivial reduction; without elements, it also gets a trivial body.
 
-    Over no points, a reduction is its combiner's identity, everywhere; over one point, or over
-    points of one value where that may be taken any number of times, it is that value. The position
-    it would give is 0. A sum of floats stays, for it begins with 0 and has no -0.
+    Over no points, a reduction is its combiner's identity; over one point, or over equal values
+    with an idempotent combiner, it is that value. The index of a positional reduction is then 0. A
+    float sum stays, as it starts with 0 and never gives -0.
     """
     compute, combiner = stage.dtype.compute, stage.combiner
     positional = combiner in POSITIONAL_COMBINERS
@@ -146,7 +145,7 @@ def drop_reduction(stage: Stage) -> Stage:
     if 0 in stage.extents:
         plain = combiner is None and not has_positions(stage)
         if plain and all(reads_own_place(stage, load) for load in stage.body.loads()):
-            return stage  # It is the same whatever its extents are.
+            return stage  # It is the same for all extents.
         nothing = Constant(compute, compute.dtype.type(0).item())
     elif combiner is None:
         return stage
@@ -167,19 +166,20 @@ def drop_reduction(stage: Stage) -> Stage:
 
 
 def _is_one_value(stage: Stage) -> bool:
-    """Whether a reduction takes one value, and is that value."""
+    """Whether a reduction equals its body's value."""
     if stage.body.guard is not None or (stage.combiner == "sum" and stage.dtype.is_float):
         return False
     if all(extent == 1 for _, extent in stage.axes):
         return True
     if not all(isinstance(extent, int) for _, extent in stage.axes):
-        return False  # There may be no point at run time.
+        return False  # The reduction may be empty at run time.
     moving = find_dependencies(stage.body)[stage.body.result]
     return stage.combiner in REPEATABLE and not any(index.reduced for index in moving)
 
 
 def _copied(stage: Stage, tensors: Mapping[str, Tensor]) -> str | None:
-    """The tensor that a stage repeats element for element, changing nothing when it is stored."""
+    """Tensor that a stage copies element for element without changing values; None if it is no
+    copy."""
     result = stage.body.instructions[stage.body.result]
     if not isinstance(result, Load) or not reads_own_place(stage, result):
         return None
@@ -189,7 +189,7 @@ def _copied(stage: Stage, tensors: Mapping[str, Tensor]) -> str | None:
 
 
 def redirect_loads(stage: Stage, replaced: Mapping[str, str]) -> Stage:
-    """A stage that reads other tensors in place of some; the stage itself where it reads none."""
+    """Stage with the loaded tensors renamed; the same object if it loads none of them."""
     if not _reads_any(stage, replaced):
         return stage
     made = tuple(
@@ -202,7 +202,7 @@ def redirect_loads(stage: Stage, replaced: Mapping[str, str]) -> Stage:
 
 
 def list_live(stages: Sequence[Stage], results: set[str]) -> tuple[Stage, ...]:
-    """The stages that some result depends on, in order."""
+    """Stages on which some result depends, in order."""
     needed = set(results)
     kept: list[Stage] = []
     for stage in reversed(stages):
@@ -213,8 +213,8 @@ def list_live(stages: Sequence[Stage], results: set[str]) -> tuple[Stage, ...]:
 
 
 def replace_stages(function: Function, stages: Iterable[Stage]) -> Function:
-    """The function with other stages, and without the `in_place` pairs that would now read
-    overwritten memory."""
+    """Function with other stages, without the `in_place` pairs that would now read overwritten
+    memory."""
     made = function.with_stages(stages)
     unsound = find_unsound_pairs(made, made.in_place)
     if not unsound:
@@ -224,14 +224,13 @@ def replace_stages(function: Function, stages: Iterable[Stage]) -> Function:
 
 
 def is_inlinable(stage: Stage) -> bool:
-    """Whether a stage's value can be had without its memory: nothing is reduced, and storing it
-    rounds nothing."""
+    """Whether a stage can be inlined: it reduces nothing, and storing it rounds nothing."""
     return stage.reduction is None and not stage.dtype.is_storage_only
 
 
 def simplify_stage(stage: Stage, replaced: Mapping[str, str] = MappingProxyType({})) -> Stage:
-    """A stage with the rules applied to what it computes, it and its loads renamed as `replaced`
-    says; the stage itself where that changes nothing."""
+    """Stage with the rules applied to its body, it and its loads renamed by `replaced`; the same
+    object if nothing changes."""
     body, builder = stage.body, BodyBuilder()
 
     def change(_: int, moved: Instruction) -> int:
@@ -251,8 +250,8 @@ def simplify_stage(stage: Stage, replaced: Mapping[str, str] = MappingProxyType(
 
 
 def _settle_quotient(stage: Stage, made: Instruction, values: Sequence[Instruction]) -> Instruction:
-    """What is left of the quotient or remainder of a position that never comes to its divisor, such
-    as the group of a channel where there is one group; the instruction itself elsewhere."""
+    """Simplified quotient or remainder of an index that is always less than the divisor, such as
+    the group of a channel if there is one group; the instruction itself otherwise."""
     if not isinstance(made, Apply) or made.operation.name not in ("div", "mod"):
         return made
     place, divisor = (values[o] for o in made.operands)

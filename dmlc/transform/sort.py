@@ -1,14 +1,13 @@
-"""Stages that sort numbers, and that find where each begins among those sorted.
+"""Stages that sort numbers, and that find the start of each value among sorted ones.
 
-Tensor IR reads wherever it likes and writes at its own place alone, so sorting is written as what
-each place of the result reads. Short blocks are sorted by rank: as many as are less stand before a
-number. Sorted runs are then merged two by two: how many of a place's forerunners come from the left
-run is found by bisection, written out step by step. Nothing is scattered, so nothing is atomic;
-equal numbers keep their order, and the same numbers give the same places on every device. NaN comes
-after all numbers.
+The tensor IR loads anywhere and stores at its own index only, so that sorting is expressed by what
+each element of the result loads. Short blocks are sorted by rank: the number of smaller elements.
+Sorted runs are then merged pairwise: the number of preceding elements from the left run is found by
+bisection, unrolled step by step. Nothing is scattered or atomic. The sort is stable, and the same
+numbers give the same order on every device. NaN comes last.
 
-Where the first few of a row are wanted, no run is longer than that, and there are fewer numbers
-with every merge. Long rows of which more is wanted have kernels of their own (`rank_rows`).
+If only the first elements of a row are wanted, no run is longer than that, and every merge discards
+the rest. Long rows of which more is wanted have kernels of their own (`rank_rows`).
 """
 
 from __future__ import annotations
@@ -24,65 +23,65 @@ from dmlc.scalars import DataType, integer_limits
 from dmlc.source import InternalError
 
 BLOCK = 512
-"""The numbers that are sorted by rank. Ranks are sums over neighbours without branches: so many
-points of them take as long as the bisections of the merges that they save."""
+"""Elements that are sorted by rank. Ranks are vectorized sums without branches: with this many
+points, they take as long as the bisections of the merges that they replace."""
 
 NUMBER = DataType.INT32
-"""What is sorted, and what says where it was."""
+"""Type of sort keys, and of their original indices."""
 
 _POINT = Index(0, reduced=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sorted:
-    """Rows of numbers in order."""
+    """Sorted rows of numbers."""
 
     stages: tuple[Stage, ...]
-    """All that compute them."""
+    """All stages that compute them."""
     numbers: Stage
     places: Stage
-    """Where in its row each number was."""
+    """Stage of each number's original index in its row."""
 
 
 def count_padded(count: int, block: int = BLOCK) -> int:
-    """The numbers of a row that is sorted where there are so many: whole blocks."""
+    """Length of a sorted row of `count` numbers, rounded up to whole blocks."""
     return count if count <= block else -(-count // block) * block
 
 
 def count_merges(count: int) -> int:
-    """How often the runs of so many numbers are merged."""
+    """Number of merge steps for a row."""
     return max(0, (-(-count // BLOCK) - 1).bit_length())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Order:
-    """How rows are sorted."""
+    """Sort order of rows."""
 
     descends: bool = False
     is_bounded: bool = False
-    """Whether they hold whole numbers, each of which has a next one."""
+    """Whether the rows hold integers that all have a successor."""
 
     @property
     def _names(self) -> tuple[str, str]:
         return ("gt", "ge") if self.descends else ("lt", "le")
 
     def is_less(self, body: BodyBuilder, left: int, right: int) -> int:
-        """Whether a number comes before another, wherever they stand."""
+        """Whether a number comes before another, whatever their indices."""
         if body.type_of(left).is_float:
             return body.apply("not", self.is_in_order(body, right, left))
         return body.apply(self._names[0], left, right)
 
     def is_in_order(self, body: BodyBuilder, left: int, right: int) -> int:
-        """Whether a number comes before another that stands behind it."""
+        """Whether a number comes before another that is at a later index."""
         in_order = body.apply(self._names[1], left, right)
         if not body.type_of(left).is_float:
             return in_order
         return body.apply("or", in_order, body.apply("ne", right, right))
 
     def comes_before(self, body: BodyBuilder, other: int, own: int, stands_before: int) -> int:
-        """Whether another number comes before one's own."""
+        """Whether another number comes before one's own, given whether its index does."""
         if self.is_bounded:
-            # Of whole numbers this is less or equal where the other stands before.
+            # For integers this means less, or equal at an earlier index.
             own = body.apply("add", own, body.add(Cast(stands_before, NUMBER)))
             return self.is_less(body, other, own)
         in_order, less = self.is_in_order(body, other, own), self.is_less(body, other, own)
@@ -90,7 +89,7 @@ class Order:
 
 
 def find_last(dtype: DataType, order: Order) -> bool | int | float:
-    """What comes after all that a type holds, or is equal to it: it fills rows."""
+    """Value of a type that no other value follows: the padding of rows."""
     if dtype.is_float:
         return math.nan
     return integer_limits(dtype)[0 if order.descends else 1]
@@ -104,8 +103,8 @@ def sort_rows(
     most: int | None = None,
     block: int = BLOCK,
 ) -> Sorted:
-    """The rows of a stage sorted, each by itself, or the first so many of each: a last axis of
-    `count_padded` numbers. The stages are called after what is `wanted`."""
+    """Sorted rows of a stage, or the first `most` elements of each: with a last axis of
+    `count_padded` numbers. Stages are named after `wanted`."""
     count = _count(keys)
     block = min(count, block)
     most = count if most is None else most
@@ -114,7 +113,7 @@ def sort_rows(
         return take_name(f"{wanted}_{what}", names)
 
     def pick(what: str, stage: Stage, places: Stage) -> Stage:
-        """The numbers of a row that stand at the places another stage gives."""
+        """Numbers of a row at the indices that stage `places` gives."""
         body = _Body(places.extents)
         place = body.add(Cast(body.read(places, body.place), DataType.INDEX))
         last = body.apply("min", place, body.constant(_count(stage) - 1))
@@ -137,8 +136,8 @@ def sort_rows(
 def rank_rows(
     keys: Stage, wanted: str, names: dict[str, None], order: Order, most: int | None = None
 ) -> Sorted:
-    """The rows of a stage sorted as they are defined, or the first so many of each: each number has
-    a rank, and at each place stands what has that rank. Kernels put these in order (`ranked`)."""
+    """Sorted rows of a stage by definition, or the first `most` elements of each: ranks, and their
+    inverse. Kernels sort these (`ranked`)."""
     count = _count(keys)
     extents = (*keys.extents[:-1], count if most is None else most)
     axes, body = ((_POINT.axis, count),), _Body(keys.extents)
@@ -163,7 +162,8 @@ def rank_rows(
 
 
 def find_starts(numbers: Stage, most: int, name: str) -> Stage:
-    """For each number from 0 to `most`, how many of a row of sorted ones are less."""
+    """Number of elements of each sorted row that are less than `n`, for each `n` from 0 to
+    `most`."""
     body = _Body((*numbers.extents[:-1], most + 1))
     own = body.number(body.place)
 
@@ -174,8 +174,8 @@ def find_starts(numbers: Stage, most: int, name: str) -> Stage:
 
 
 def bisect(body: BodyBuilder, count: int, is_less: Callable[[int], int]) -> int:
-    """How many of `count` points there are before the first at which something is not less; it is
-    less at none after that. That takes as many steps as the count has bits."""
+    """Number of the `count` points before the first at which `is_less` is false, given that it is
+    false at all later ones. It takes as many steps as the count has bits."""
     found = body.constant(0)
     for step in list_steps(count):
         further = body.apply("add", found, body.constant(step))
@@ -186,7 +186,7 @@ def bisect(body: BodyBuilder, count: int, is_less: Callable[[int], int]) -> int:
 
 
 def _count(stage: Stage) -> int:
-    """The numbers of a row."""
+    """Numbers of a row."""
     last = stage.extents[-1]
     if not isinstance(last, int):
         raise InternalError(f"%{stage.name} is sorted, and has rows of a run-time size")
@@ -194,12 +194,12 @@ def _count(stage: Stage) -> int:
 
 
 def list_steps(most: int) -> list[int]:
-    """Powers of two, the largest first, of which some add up to any number up to `most`."""
+    """Powers of two, descending, some of which add up to any number up to `most`."""
     return [1 << bit for bit in reversed(range(most.bit_length()))]
 
 
 class _Body(BodyBuilder):
-    """The body of a stage of whole numbers over rows, in the making."""
+    """Builder of the body of an integer stage over rows."""
 
     def __init__(self, domain: Sequence[Extent], rank: int = 1) -> None:
         """The last `rank` axes of the domain are those of a row."""
@@ -207,20 +207,20 @@ class _Body(BodyBuilder):
         self.domain = tuple(domain)
         self._outer = tuple(self.add(Index(axis)) for axis in range(len(domain) - rank))
         self.place = self.add(Index(len(domain) - 1))
-        """Along the last axis."""
+        """Index along the last axis."""
 
     def read(self, tensor: Tensor, *places: int) -> int:
-        """The element of another tensor in the same row."""
+        """Element of another tensor in the same row."""
         return self.load(tensor, *self._outer, *places)
 
     def number(self, place: int) -> int:
-        """A position as a number."""
+        """Index as a number."""
         return self.add(Cast(place, NUMBER))
 
     def stage(
         self, name: str, result: int, points: int | None = None, dtype: DataType = NUMBER
     ) -> Stage:
-        """The stage that gives a number, or the sum of it over so many points."""
+        """Stage whose value is a number, or its sum over `points`."""
         reduction = None if points is None else Reduction("sum", ((_POINT.axis, points),))
         return Stage(name, dtype, self.domain, self.make(result), reduction)
 
@@ -229,8 +229,8 @@ class _Body(BodyBuilder):
 
 
 def _rank(keys: Stage, block: int, name: str, order: Order) -> Stage:
-    """For each number of a block how many of it come before: those that are less, and those that
-    are equal and stand before it."""
+    """Rank of each number in its block: the number of smaller elements, and of equal ones at
+    earlier indices."""
     blocks = _count(keys) // block
     body = _Body((*keys.extents[:-1], blocks, block), rank=2)
     first = body.apply("mul", body.add(Index(len(keys.extents) - 1)), body.constant(block))
@@ -241,8 +241,7 @@ def _rank(keys: Stage, block: int, name: str, order: Order) -> Stage:
 
 
 def _invert(ranks: Stage, count: int, block: int, width: int, name: str) -> Stage:
-    """For each of the first places of sorted blocks, where in its row of `count` the number was
-    that has this rank."""
+    """Original index in its row of `count` numbers of each element of sorted blocks, by rank."""
     body = _Body((*ranks.extents[:-2], count // block * width))
     length, size = body.constant(block), body.constant(width)
     number, rank = body.apply("div", body.place, size), body.apply("mod", body.place, size)
@@ -257,9 +256,8 @@ def _invert(ranks: Stage, count: int, block: int, width: int, name: str) -> Stag
 
 
 def _merge(numbers: Stage, width: int, wanted: int, name: str, order: Order) -> Stage:
-    """Where in its row each number stands of two neighbouring sorted runs as one, of which the
-    first so many are wanted. The runs have `width` numbers, but for the last one, which may have
-    fewer or be alone."""
+    """Merge of pairs of adjacent sorted runs: the original index of each of their first `wanted`
+    numbers. Runs have `width` numbers, except the last one, which may be shorter and alone."""
     count = _count(numbers)
     pairs, rest = divmod(count, 2 * width)
     places = pairs * wanted + min(rest, wanted)
@@ -278,8 +276,8 @@ def _merge(numbers: Stage, width: int, wanted: int, name: str, order: Order) -> 
         last = body.apply("min", place, body.constant(count - 1))
         return body.read(numbers, body.apply("max", last, zero))
 
-    # How many of the left run come before this place: the last of them is no greater than the first
-    # of the right run that does not.
+    # The number of elements from the left run: its last one is at most the first element of the
+    # right run that comes after.
     on_left, on_right = measure(left), measure(right)
     most = body.apply("min", rank, on_left)
     found = body.apply("max", body.apply("sub", rank, on_right), zero)

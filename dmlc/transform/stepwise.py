@@ -1,12 +1,13 @@
-"""Reduces along rows first what is reduced along rows and down columns, where rows are reduced too.
+"""Splits a reduction along rows and columns into two, if a kernel reduces the rows anyway.
 
-The loss of a classifier adds up what each row comes to, which takes the largest logit of the row
-and the sum of its exponentials. The gradient of an instance normalization by its scale adds up over
-instances what each channel of one comes to. In two steps, the first is one more reduction along the
-rows that are reduced anyway, in the pass that goes through them; and the second reads a number a
-row. By itself it would go through memory once more.
+The loss of a classifier sums a value over rows that needs the largest logit of the row and the sum
+of its exponentials. The gradient of an instance normalization by its scale sums the results of each
+channel over instances. In two steps, the first is one more reduction along the rows, in a pass that
+exists already; and the second reads one number per row. As a single reduction it would be another
+pass over memory.
 
-Sums round by their order, which this changes; `fuse` decides for which devices it is worth it.
+This changes the order of summation, and so the rounding; `fuse` decides for which devices it is
+worth it.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from dmlc.scalars import DataType
 from dmlc.transform.simplify import is_inlinable
 
 _LEAST_ROW = 128
-"""Elements of a row, at least: there are fewer rows than elements, by that much."""
+"""Smallest number of elements of a row: the second step is smaller by that factor."""
 _LEAST_ROWS = 128
-"""Rows, at least: fewer are reduced in pieces, each by many work groups."""
+"""Smallest number of rows: fewer are split into chunks, each reduced by many work groups."""
 _MOST_LEAVES = 16
-"""Tensors that a stage is found to be made of, at most."""
+"""Largest number of tensors recorded as operands of a stage."""
 _MOST_TRIED = 8
-"""Reductions of one tensor that another is held against, at most."""
+"""Largest number of reductions of one tensor that another is compared with."""
 _MOST_WAITED = 256
-"""Stages that are looked through for one that others wait for, at most."""
+"""Largest number of stages searched for a dependency."""
 
 _Places: TypeAlias = Mapping[str, tuple[Index | None, ...]]
-"""By the tensors that a stage is made of, point by point: the index along each axis; None along an
-axis of one place."""
+"""Tensors of which one element is read per point, each with the index along every axis (None along
+an axis of size 1)."""
 
 
 def reduce_stepwise(function: Function) -> Function:
-    """The function with every such reduction in two stages; itself, where there is none."""
+    """Function with every such reduction in two stages; the same object if there is none."""
     known: dict[str, _Places] = {}
     tensors = function.tensors()
     noted: dict[str, list[Stage]] = {}
@@ -58,7 +59,7 @@ def reduce_stepwise(function: Function) -> Function:
 
 
 def _is_plain(stage: Stage) -> bool:
-    """Whether a stage is a reduction of known sizes that may be taken in steps."""
+    """Whether a stage is a reduction of known sizes that may be split."""
     if stage.reduction is None or stage.combiner in POSITIONAL_COMBINERS:
         return False
     is_fixed = all(isinstance(extent, int) and extent for extent in stage.sizes)
@@ -66,7 +67,7 @@ def _is_plain(stage: Stage) -> bool:
 
 
 def _trace(stage: Stage, tensors: Mapping[str, Tensor], known: Mapping[str, _Places]) -> _Places:
-    """What a stage is made of, through stages that are computed where they are read."""
+    """Operands of a stage, through stages that are inlined."""
     found: dict[str, tuple[Index | None, ...]] = {}
     for load in dict.fromkeys(stage.body.loads()):
         source = tensors[load.tensor]
@@ -88,8 +89,8 @@ def _find_rows(
     known: Mapping[str, _Places],
     noted: Mapping[str, list[Stage]],
 ) -> dict[Index, int] | None:
-    """The index of a reduction that is each dimension of rows that another reduces, which do not
-    wait for it; None where there are no such rows."""
+    """Row dimension of each index of a reduction, for rows that another reduction reduces without
+    depending on it; None if there are none."""
     for name, places in known[stage.name].items():
         for other in noted[name][:_MOST_TRIED]:
             rows = _match(stage, places, other, known[other.name][name])
@@ -101,8 +102,8 @@ def _find_rows(
 def _match(
     stage: Stage, places: tuple[Index | None, ...], other: Stage, along: tuple[Index | None, ...]
 ) -> dict[Index, int] | None:
-    """The dimensions of the rows of a tensor that another reduction reduces, where one reduces
-    these as well, and each row whole. Both read every element of the tensor once."""
+    """Row dimensions of a tensor that reduction `other` reduces, if `stage` reduces these as well,
+    and each row whole. Both must read every element of the tensor once."""
     pairs = [(a, b) for a, b in zip(places, along, strict=True) if a is not None or b is not None]
     own, its = ([pair[side] for pair in pairs] for side in (0, 1))
     for indices, reader in ((own, stage), (its, other)):
@@ -129,7 +130,7 @@ def _measure(stage: Stage, index: Index) -> int:
 
 
 def _waits(stage: Stage, other: Stage, tensors: Mapping[str, Tensor]) -> bool:
-    """Whether a stage reads what is made of another, as far as that is looked into."""
+    """Whether a stage depends on another, as far as the search goes."""
     seen: dict[str, None] = {}
     pending = [stage]
     while pending:
@@ -145,7 +146,7 @@ def _waits(stage: Stage, other: Stage, tensors: Mapping[str, Tensor]) -> bool:
 
 
 def _part(stage: Stage, rows: Mapping[Index, int], names: dict[str, None]) -> Iterator[Stage]:
-    """A reduction as two: along rows, and then over these."""
+    """Reduction along rows, and reduction over these."""
     name = take_name(f"{stage.name}_rows", names)
     body, combiner = stage.body, stage.combiner or ""
     moved = [Index(rows[i]) if isinstance(i, Index) and i in rows else i for i in body.instructions]

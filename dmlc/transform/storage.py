@@ -1,12 +1,10 @@
-"""Chooses the types that stages are stored in, where that is not the type they compute.
+"""Chooses the storage types of stages, if these are not the computed types.
 
-FLOAT16 and BFLOAT16 values are kept in registers, rounded as their memory would.
-
-A stage in a 16-bit type is read as it is stored: rounded. `carry_rounding` writes that rounding as
-an operation of its own, so that the stage may be computed where it is read, with the same bits.
-`store_rounded` goes the other way, for the stages that get memory nevertheless: what fits 16 bits
-is stored in 16 bits. `read_results` has kernels read what is stored already. `widen_booleans` and
-`narrow_positions` are for languages whose buffers cannot hold booleans, and integers of 64 bits.
+A 16-bit stage is read as it is stored: rounded. `carry_rounding` expresses that rounding by an
+operation, so that the stage can be inlined with identical results. `store_rounded` reverses this
+for the stages that are stored nevertheless: values that fit in 16 bits are stored in 16 bits.
+`read_results` lets kernels read the stored tensors. `widen_booleans` and `narrow_positions` serve
+languages whose buffers cannot hold booleans or 64-bit integers.
 """
 
 from __future__ import annotations
@@ -38,21 +36,21 @@ from dmlc.scalars import ROUNDINGS, DataType
 from dmlc.transform.simplify import redirect_loads
 
 _KEPT = ("neg", "abs", "min", "max")
-"""Operations that give one of their operands, or its negative."""
+"""Operations that return one of their operands, or its negative."""
 
 _POSITIONS = 1 << 31
-"""INT32 holds all below."""
+"""Bound of the non-negative integers that INT32 holds."""
 
 _WIDENED = {"any": "max", "all": "min"}
-"""On 0 and 1 as unsigned numbers; also where no point takes part, since 0 is the least of these
-and all but 0 are true."""
+"""Combiners of 0 and 1 as unsigned integers. Identities agree too, as 0 is the smallest value, and
+any other is true."""
 
 
 def carry_rounding(function: Function) -> Function:
-    """The function with every 16-bit stage that another reads parted in two: a FLOAT32 stage whose
-    values are rounded to the type, which the others read, and what is stored.
+    """Function with every 16-bit stage that another reads split in two: a FLOAT32 stage with values
+    rounded to the type, which others read, and the stored stage.
 
-    Results equal those before bit for bit. The function itself where there is none.
+    Results are bit-identical. The same object if there is none.
     """
     read = function.readers()
     if not any(s.dtype.is_storage_only and s.name in read for s in function.stages):
@@ -75,8 +73,8 @@ def carry_rounding(function: Function) -> Function:
 
 
 def _part(stage: Stage, leaves: bool, names: dict[str, None], exact: _Exact) -> list[Stage]:
-    """The stages that a 16-bit stage becomes. The last but one is read by others where the stage
-    leaves the function, and else the last."""
+    """Stages that replace a 16-bit stage. Others read the last one, or the last but one if the
+    stage is a result (`leaves`)."""
     dtype, compute = stage.dtype, stage.dtype.compute
     made: list[Stage] = []
     body = stage.body
@@ -101,9 +99,8 @@ def _copy(stage: Stage) -> Body:
 
 
 def read_results(function: Function, homes: Mapping[str, tuple[int, int]]) -> Function:
-    """The function with 16-bit results read in place of the FLOAT32 stages that they hold every
-    value of, by kernels other than the one that computes both. `homes` says which that is, first,
-    of every stage."""
+    """Function in which kernels read 16-bit results instead of the equal FLOAT32 stages, except the
+    kernel that computes both. `homes` gives the kernel of every stage first."""
     results = {r.name for r in function.results}
     exact = _Exact(function)
     held: dict[str, str] = {}
@@ -125,19 +122,19 @@ def read_results(function: Function, homes: Mapping[str, tuple[int, int]]) -> Fu
 
 
 class _Exact:
-    """Knows which tensors hold nothing but values of a 16-bit type."""
+    """Tensors whose values all belong to a 16-bit type."""
 
     def __init__(self, function: Function) -> None:
         self._held: dict[str, list[DataType]] = {p.name: [p.dtype] for p in function.parameters}
 
     def add(self, stage: Stage) -> None:
-        """A stage that later ones may read."""
+        """Adds a stage that later ones may read."""
         computed = stage.dtype is DataType.FLOAT32 and stage.reduction is None
         held = [dtype for dtype in ROUNDINGS if computed and self.holds(stage.body, dtype)]
         self._held[stage.name] = [stage.dtype, *held]
 
     def holds(self, body: Body, dtype: DataType) -> bool:
-        """Whether every value of a body is one of the type."""
+        """Whether every value of a body belongs to a type."""
         if body.dtype is not dtype.compute:
             return False
         pending, seen = [body.result], set[int]()
@@ -151,7 +148,8 @@ class _Exact:
         return True
 
     def _list_sources(self, instruction: Instruction, dtype: DataType) -> tuple[int, ...] | None:
-        """The values that must be of the type for this one to be; None where that is not enough."""
+        """Operands that must belong to the type for a value to do so; None if that is not
+        sufficient."""
         match instruction:
             case Apply(operation=operation) if operation is ROUNDINGS[dtype]:
                 return ()
@@ -170,8 +168,8 @@ class _Exact:
 
 
 def store_rounded(function: Function, kept: Collection[str]) -> Function:
-    """The function with those FLOAT32 stages in a 16-bit type whose values all are of that type,
-    but for results and the stages `kept` as they are. A rounding right before storing goes."""
+    """Function with those FLOAT32 stages in a 16-bit type whose values belong to it, except results
+    and the stages in `kept`. A final rounding is dropped."""
     held = {*(r.name for r in function.results), *kept}
     exact = _Exact(function)
     stages: list[Stage] = []
@@ -195,10 +193,10 @@ def _narrow(stage: Stage, exact: _Exact) -> Stage:
 
 
 def widen_booleans(function: Function) -> Function:
-    """The function with every BOOL stage that does not leave it as one of UINT32. Fusion goes
-    first: what it computes where it is read needs no memory.
+    """Function with every BOOL stage that is no result as UINT32. It runs after fusion, as inlined
+    stages need no memory.
 
-    Exact: whoever reads the numbers compares them with 0.
+    Exact: readers compare the numbers with 0.
     """
     results = {r.name for r in function.results}
     widened = {s.name for s in function.stages if s.dtype is DataType.BOOL} - results
@@ -228,9 +226,9 @@ def _widen(stage: Stage, widened: set[str]) -> Stage:
 
 
 def narrow_positions(function: Function) -> Function:
-    """The function with INT32 in place of INT64 and UINT64 where only positions come of it: tables
-    with values that fit, and stages that give the place of an extreme, all of whose readers make
-    them positions. Such are the constant indices of a gather, as ONNX has them. Exact."""
+    """Function with INT32 in place of INT64 and UINT64 for tensors that are only used as indices:
+    tables with values that fit, and argmin and argmax stages. Constant indices of a gather in ONNX
+    are such. Exact."""
     if function.loops:
         return function
     long = (DataType.INT64, DataType.UINT64)
@@ -254,7 +252,7 @@ def narrow_positions(function: Function) -> Function:
 
 
 def _finds_place(stage: Stage) -> bool:
-    """Whether it reduces to the number of a point, of so many that INT32 has one for each."""
+    """Whether it is a positional reduction whose indices fit in INT32."""
     if stage.combiner not in POSITIONAL_COMBINERS:
         return False
     extents = [extent for _, extent in stage.axes]
@@ -262,7 +260,7 @@ def _finds_place(stage: Stage) -> bool:
 
 
 def _list_numbers(body: Body) -> set[str]:
-    """The tensors whose elements a body does not only make positions of."""
+    """Tensors whose elements a body uses other than as indices."""
     read = {n: i.tensor for n, i in enumerate(body.instructions) if isinstance(i, Load)}
     used = {body.result, body.guard}
     for instruction in body.instructions:

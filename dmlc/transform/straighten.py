@@ -1,9 +1,8 @@
-"""Takes the loops out of a function to differentiate it, and puts them into its gradient.
+"""Removes the loops of a function before differentiation, and adds loops to its gradient.
 
-With what its stages were a step before given, a loop is straight: what `differentiate` makes of it
-is right at every step. The adjoint of what was a step before is then that of the stage itself, one
-step earlier: so adjoints go the other way through a loop of their own, each step handing on to the
-one before it.
+With its delays as parameters, a loop's body is straight-line code, which `differentiate` handles at
+every step. The adjoint of a delay is the adjoint of its stage one step earlier: the adjoints form a
+loop in the opposite direction, in which each step passes values to the step before it.
 """
 
 from __future__ import annotations
@@ -19,38 +18,37 @@ from dmlc.transform.simplify import redirect_loads
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Course:
-    """The loops of a function, and where adjoints come in and go out at each step of one."""
+class LoopAdjoints:
+    """The loops of a function, and the names of the adjoints that pass between steps."""
 
     loops: tuple[Loop, ...] = ()
     incoming: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """For the stages that the next step reads, what holds the adjoints that come from there."""
+    """Adjoint that comes from the next step, for each stage that has a delay."""
     outgoing: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """For each delay, what its adjoint becomes."""
+    """Adjoint of each delay."""
 
     def names(self) -> tuple[str, ...]:
-        """The names that adjoints have."""
+        """Names of all these adjoints."""
         return (*self.incoming.values(), *self.outgoing.values())
 
     def seeds(self) -> Iterable[tuple[str, str]]:
         return self.incoming.items()
 
-    def renamed(self, names: Mapping[str, str]) -> Course:
-        """The same of stages that have other names."""
+    def renamed(self, names: Mapping[str, str]) -> LoopAdjoints:
+        """The same for renamed stages."""
         loops = tuple(_rename(loop, names) for loop in self.loops)
         incoming = {names.get(name, name): own for name, own in self.incoming.items()}
-        return Course(loops, incoming, self.outgoing)
+        return LoopAdjoints(loops, incoming, self.outgoing)
 
 
 def straighten(
     function: Function, taken: Iterable[str], given: Collection[str]
-) -> tuple[Function, Course]:
-    """The function without its loops: what stages were a step before are parameters. Itself, where
-    it has none. The adjoints get names that are not `taken`; those of the tensors `given` come from
-    elsewhere."""
+) -> tuple[Function, LoopAdjoints]:
+    """Function without loops, whose delays are parameters; the same object if it has none. Adjoints
+    get names not in `taken`. Stages in `given` may have no delay."""
     function = drop_short_loops(function)
     if not function.loops:
-        return function, Course()
+        return function, LoopAdjoints()
     names = dict.fromkeys((*function.tensors(), *taken))
     incoming: dict[str, str] = {}
     outgoing: dict[str, str] = {}
@@ -69,28 +67,28 @@ def straighten(
     straight = dataclasses.replace(
         function, parameters=(*function.parameters, *added), loops=(), in_place=()
     )
-    return straight, Course(function.loops, incoming, outgoing)
+    return straight, LoopAdjoints(function.loops, incoming, outgoing)
 
 
-def close_loops(made: Function, course: Course, taken: dict[str, None]) -> Function:
-    """The gradient of a function that was straightened, with the loops of what it reads of it, and
-    those of the adjoints."""
-    if not course.loops:
+def close_loops(made: Function, adjoints: LoopAdjoints, taken: dict[str, None]) -> Function:
+    """Gradient of a straightened function, with the loops that it reads of the function, and those
+    of the adjoints."""
+    if not adjoints.loops:
         return made
     loops: list[Loop] = []
     names = {stage.name for stage in made.stages}
     stages = list(made.stages)
-    gone = set(course.names())
-    for loop in course.loops:
+    gone = set(adjoints.names())
+    for loop in adjoints.loops:
         if loop.stages[0] in names:
             loops.append(loop)
             stages = _shift_reads(stages, loop, taken)
         gone.update(delay.name for delay in loop.delays)
-    for loop in reversed(course.loops):
+    for loop in reversed(adjoints.loops):
         delays = [
-            Delay(course.incoming[d.of], d.dtype, d.extents, course.outgoing[d.name], d.span)
+            Delay(adjoints.incoming[d.of], d.dtype, d.extents, adjoints.outgoing[d.name], d.span)
             for d in loop.delays
-            if d.name in course.outgoing
+            if d.name in adjoints.outgoing
         ]
         stages, back = gather_loop(stages, delays, not loop.backwards, loops)
         if back is not None:
@@ -107,7 +105,7 @@ def close_loops(made: Function, course: Course, taken: dict[str, None]) -> Funct
 
 
 def _shift_reads(stages: list[Stage], loop: Loop, taken: dict[str, None]) -> list[Stage]:
-    """The stages, where those outside of a loop read the step before from a stage that has it."""
+    """Stages in which those outside of a loop read delays through a shifted copy."""
     own = set(loop.stages)
     delays = {delay.name: delay for delay in loop.delays}
     read = {

@@ -1,15 +1,13 @@
-"""Evaluates at compile time what depends on positions alone, and leaves it in tables.
+"""Evaluates index-only values at compile time, and puts them into tables.
 
-Fractions, such as weights, become tables over the one or two axes they depend on, or constants
-where they do not vary; what no point uses is not looked at. So do counts that serve as fractions,
-where they do not vary. Positions that come from fractions become whole-number formulas where these
-are exact, and tables elsewhere. Other whole-number arithmetic stays arithmetic: kernels compute it
-as quickly as they would read it.
+Fractions, such as weights, become tables over the one or two axes they depend on, or constants if
+they do not vary; values that no point uses are ignored. So do integer counts used as fractions, if
+they do not vary. Indices computed from fractions become integer formulas if these are exact, and
+tables otherwise. Other integer arithmetic stays: kernels compute it as fast as they would load it.
 
-Before that, the stages that depend on positions alone are found (`settle`). An element-wise one is
-computed by its readers, wherever they read it: so what it computes is index-only there. A reduction
-is evaluated: weights that are sums of a few terms, counts, bounds. What passes make of a load of
-either is theirs to say.
+First, index-only stages are found (`settle`). An element-wise one is inlined into its readers,
+whose values thereby become index-only. A reduction is evaluated: weights that are sums of a few
+terms, counts, bounds. Passes decide what loads of either become.
 """
 
 from __future__ import annotations
@@ -45,26 +43,26 @@ from dmlc.transform.inline import inline_stages
 from dmlc.transform.simplify import is_inlinable, list_live, replace_stages
 
 _MOST_VALUES = 1 << 16
-"""Elements of one table, at most."""
+"""Largest number of elements of one table."""
 
 _READ_AGAIN = 4
-"""How often each element of a table is read at least, for it to be worth its memory."""
+"""Smallest number of reads per element for a table to be worth its memory."""
 
 _LEAST_COST = 2
-"""Operations on fractions that are worth a table; a quotient counts as many."""
+"""Number of float operations that is worth a table; a quotient counts as many."""
 
 _CHOICE_COST = 0.25
-"""What a choice counts as: few are quicker than a read, and those of a long array are not."""
+"""Cost of a select: a few are faster than a load, and those of a long array are not."""
 
 
 class Tables:
-    """The tables of a function in the making: equal ones are one. `known` are the values of
-    stages that depend on positions alone."""
+    """Tables of a function under construction, without duplicates. `known` are the values of
+    index-only stages."""
 
     def __init__(self, function: Function, known: Mapping[str, Array]) -> None:
         self.known = known
         self.names = dict.fromkeys(function.tensors())
-        """Those that are taken, by stages too."""
+        """Names in use, those of stages too."""
         self._given = function.tables
         self._made: dict[tuple[object, ...], Table] = {}
         self._own = {t.name for t in function.tables}
@@ -73,7 +71,7 @@ class Tables:
         return name in self._own
 
     def read(self, builder: BodyBuilder, wanted: str, values: Array, places: Sequence[int]) -> int:
-        """An element of a table of these values; where they have no axes it is a constant."""
+        """Element of a table with these values; a constant if they have no axes."""
         dtype = data_type_of(values.dtype)
         if dtype is None:
             raise InternalError(f"no tensor holds {values.dtype}")
@@ -90,12 +88,12 @@ class Tables:
     def read_position(
         self, builder: BodyBuilder, wanted: str, values: Array, places: Sequence[int]
     ) -> int:
-        """The same of whole numbers that serve as positions."""
+        """Element of a table of integers, as an INDEX."""
         element = self.read(builder, wanted, values.astype(np.int32), places)
         return builder.add(Cast(element, DataType.INDEX))
 
     def attach(self, function: Function) -> Function:
-        """The function with those of the tables that it reads."""
+        """Function with those of the tables that it reads."""
         read = {load.tensor for stage in function.stages for load in stage.body.loads()}
         every = (*self._given, *self._made.values())
         tables = tuple(t for t in every if t.name in read)
@@ -107,7 +105,7 @@ class Tables:
 
 
 def read_known(stage: Stage, tables: Tables) -> Stage | None:
-    """A stage whose values are known as reads of a table; None where that were too large."""
+    """Stage with known values as loads of a table; None if that would be too large."""
     if stage.dtype.is_storage_only or stage.dtype.bytes < 4:
         return None  # Not every language has buffers of such types.
     values = tables.known[stage.name]
@@ -120,8 +118,8 @@ def read_known(stage: Stage, tables: Tables) -> Stage | None:
 
 
 def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
-    """A stage whose fractions of positions alone come from tables, and whose positions that come
-    from fractions are whole-number formulas."""
+    """Stage with its index-only fractions loaded from tables, and indices computed from fractions
+    as integer formulas."""
     body, facts = stage.body, IndexFacts(stage, tables.known)
     found = zip(facts.known, body.instructions, strict=True)
     if is_empty(stage) or not any(known and operands(each) for known, each in found):
@@ -142,7 +140,7 @@ def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
         if made is not None:
             replaced[root] = made
     numbers = builder.copy(body, replaced)
-    # The guard reads no tables: it may be what proves reads inside.
+    # The guard reads no tables, as it may be needed to prove loads in bounds.
     guard = None if body.guard is None else guarded[body.guard]
     return dataclasses.replace(stage, body=builder.make(numbers[body.result], guard))
 
@@ -151,8 +149,8 @@ def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
 
 
 def _list_worthwhile(facts: IndexFacts, known: Container[str], costs: Sequence[float]) -> list[int]:
-    """The largest values worth evaluating: fractions, and positions made of one or of what is
-    known of a stage."""
+    """Largest subexpressions worth evaluating: fractions, and indices computed from a fraction or
+    from an index-only stage."""
     instructions = facts.stage.body.instructions
 
     def is_worth(number: int) -> bool:
@@ -163,7 +161,7 @@ def _list_worthwhile(facts: IndexFacts, known: Container[str], costs: Sequence[f
         if value_type(instruction) is DataType.INDEX:
             real = operand is not None and value_type(operand).is_float
             return costs[number] >= _LEAST_COST and (real or _is_known(operand, known))
-        # How many elements are in a window, as a fraction, may be the same everywhere.
+        # The number of elements in a window, as a fraction, may be constant.
         counted = isinstance(operand, Apply) and not operand.dtype.is_float
         return value_type(instruction).is_float and (costs[number] >= _LEAST_COST or counted)
 
@@ -176,7 +174,7 @@ def _is_known(instruction: Instruction | None, known: Container[str]) -> bool:
 
 
 def list_roots(body: Body, chosen: Sequence[bool]) -> list[int]:
-    """Those of the values chosen that something else than another such uses."""
+    """Chosen values that a value not chosen uses, and the result if chosen."""
     used: dict[int, None] = {}
     for number, instruction in enumerate(body.instructions):
         if not chosen[number]:
@@ -187,8 +185,8 @@ def list_roots(body: Body, chosen: Sequence[bool]) -> list[int]:
 
 
 def _count_costs(instructions: Sequence[Instruction], known: Container[str]) -> list[float]:
-    """About how many operations on fractions each value takes; what is known of a stage took some
-    to compute."""
+    """Estimated number of float operations for each value, those for elements of index-only stages
+    included."""
     costs: list[float] = []
     for instruction in instructions:
         own = _LEAST_COST if _is_known(instruction, known) else 0.0
@@ -205,7 +203,7 @@ def _count_costs(instructions: Sequence[Instruction], known: Container[str]) -> 
 
 
 def _write_form(builder: BodyBuilder, facts: IndexFacts, root: int) -> int | None:
-    """A position along one axis as a formula; None where it has none."""
+    """INDEX value along one axis as a formula; None if it has none."""
     over = facts.dependencies[root]
     position = value_type(facts.stage.body.instructions[root]) is DataType.INDEX
     found = facts.evaluate([root]) if position and len(over) == 1 else None
@@ -216,7 +214,7 @@ def _write_form(builder: BodyBuilder, facts: IndexFacts, root: int) -> int | Non
 def _look_up(
     builder: BodyBuilder, facts: IndexFacts, tables: Tables, root: int, costs: Sequence[float]
 ) -> int | None:
-    """The value that stands for a root in the new body; None where the root stays."""
+    """Value that replaces a root in the new body; None if the root stays."""
     stage, over = facts.stage, facts.dependencies[root]
     found = facts.evaluate([root])
     if found is None:
@@ -232,9 +230,9 @@ def _look_up(
         least, largest = integer_limits(DataType.INT32)
         narrow = least <= int(values.min()) and int(values.max()) <= largest
         if values.size > most or not narrow or stage.body.guard is not None:
-            return None  # A guard may prove what is read where, and knows nothing of tables.
+            return None  # A guard may prove loads in bounds, which a table would prevent.
         return tables.read_position(builder, f"{stage.name}_places", values, places)
-    # Otherwise a value would be looked up in the tables that it comes from.
+    # Otherwise a value would be loaded from the tables that it is computed from.
     reached = (stage.body.instructions[value] for value in reach_back(stage.body, [root]))
     found = {instruction.tensor for instruction in reached if isinstance(instruction, Load)}
     sizes = (tables.known[name].size for name in found if name in tables.known)
@@ -247,8 +245,8 @@ def _look_up(
 def _drop_axes(
     facts: IndexFacts, values: Array, over: Sequence[Index], costs: Sequence[float]
 ) -> tuple[Array, tuple[Index, ...]]:
-    """The values without the axes along which no two differ that a point uses, as far as the
-    guard's whole-number conditions on the same axes tell."""
+    """Values without the axes along which they do not vary over the points that use them, according
+    to the guard's integer conditions on the same axes."""
     conditions = [c for c in facts.conditions if facts.is_over(c, over) and not costs[c]]
     used = facts.find_passing(conditions, over)
     if used is None:
@@ -271,15 +269,15 @@ def _drop_axes(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settled:
-    """A function whose stages compute themselves what element by element depends on positions
-    alone; and the elements of the reductions that do, by their stages' names."""
+    """A function with its element-wise index-only stages inlined; and the elements of its
+    index-only reductions, by stage."""
 
     function: Function
     known: Mapping[str, Array]
 
 
 def settle(function: Function) -> Settled:
-    """What of a function is known at compile time. Linear in the number of stages."""
+    """Compile-time knowledge of a function. Linear in the number of stages."""
     results = {r.name for r in function.results}
     inlined: dict[str, Stage] = {}
     known: dict[str, Array] = {}
@@ -302,8 +300,8 @@ def settle(function: Function) -> Settled:
 
 
 def _write_count(stage: Stage, values: Array) -> Stage | None:
-    """A reduction to whole numbers as a formula of the place along one axis, as the number of
-    elements in a window is; None where it has none."""
+    """Integer reduction as a formula of the index along one axis, such as the number of elements in
+    a window; None if it has none."""
     long = [axis for axis, size in enumerate(values.shape) if size != 1]
     if stage.dtype is not DataType.INT32 or len(long) > 1:
         return None
@@ -318,7 +316,8 @@ def _write_count(stage: Stage, values: Array) -> Stage | None:
 
 
 def _fit_window(counts: Array) -> FloorForm | None:
-    """How many elements are in a window, where it hangs over one end at most."""
+    """Number of elements in a window that exceeds one end at most, as a formula; None if it has
+    none."""
     places, most = np.arange(counts.size), int(counts.max(initial=0))
     for at, step in ((0, counts[1:2]), (counts.size - 1, counts[-2:-1])):
         scale = int(step[0] - counts[at]) * (1 if at == 0 else -1) if step.size else 0
@@ -329,8 +328,8 @@ def _fit_window(counts: Array) -> FloorForm | None:
 
 
 def _list_placed(stage: Stage, inlined: Mapping[str, Stage]) -> dict[str, Stage]:
-    """Those that a stage reads at positions that are known themselves. What others read may be
-    looked up where it cannot be evaluated."""
+    """Inlined stages that a stage reads at index-only indices. Those read at other indices may be
+    loaded from tables."""
     loads = [load for load in stage.body.loads() if load.tensor in inlined]
     index_only = find_index_only(stage.body) if loads else ()
     elsewhere = {load.tensor for load in loads if not all(index_only[i] for i in load.indices)}

@@ -1,14 +1,14 @@
-"""Makes the loops of reductions as short as their guards allow.
+"""Bounds inference: makes the loops of reductions as short as their guards allow.
 
-A guard that depends on positions alone is known at compile time. For each reduction axis the
-conditions that involve it, and at most one axis of the domain, are evaluated over both: the axis
-is then walked over the places that pass alone. Where these lie evenly, as windows do, a place is
-`first(i) + step * k` with `first` in closed form, or else it comes from a table. A condition stays
-only where not every place that is walked passes; for the largest or the smallest of some, the
-nearest place that passes is walked again instead. An axis with one place is no loop at all.
+An index-only guard is known at compile time. For each reduction axis, the conditions that involve
+it and at most one domain axis are evaluated over both, and the loop then visits only the indices
+that pass. If these are evenly spaced, as in windows, an index is `first(i) + step * k` with `first`
+in closed form; otherwise it comes from a table. A condition stays only if some visited indices fail
+it; for idempotent combiners, the nearest index that passes is visited again instead. An axis with a
+single index needs no loop.
 
-What else depends on positions alone, weights for one, is `tabulate`'s, which runs here on every
-stage. The points that take part, their order and what each contributes stay as they were.
+Other index-only values, such as weights, are left to `tabulate`, which runs here on every stage.
+The points that take part, their order and their values are unchanged.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from dmlc.transform.walk_axis import Plan, find_positions, give_places, plan_axi
 
 
 def tighten_bounds(function: Function, settled: Settled | None = None) -> Function:
-    """The function with short reductions, and with tables of what depends on positions alone.
+    """Function with tightened reductions, and with tables of index-only values.
 
-    Results are equal to those before, but for the rounding of sums whose terms were grouped
-    otherwise. Deterministic. `settled` is the function with what is known of it, for who knows.
+    Results are equal except for the rounding of sums whose terms are grouped differently.
+    Deterministic. `settled` is the function's compile-time knowledge, if the caller has it.
     """
     settled = settle(function) if settled is None else settled
     function, results = settled.function, {r.name for r in function.results}
@@ -59,9 +59,8 @@ def tighten_bounds(function: Function, settled: Settled | None = None) -> Functi
 def _narrow_soundly(
     function: Function, before: Sequence[Stage], stage: Stage, tables: Tables, is_position: bool
 ) -> list[Stage]:
-    """A stage with short axes and tables, as far as its reads can still be proved inside: what
-    comes from a table is known by its smallest and its largest value alone. `before` has the stages
-    before it."""
+    """Stage with tightened axes and tables, as far as its loads can still be proved in bounds: of a
+    table, only the smallest and the largest value are known. `before` are the preceding stages."""
     plain: list[Stage] = []
     for listed in (True, False):
         plain = _narrow(stage, tables, listed, is_position)
@@ -77,12 +76,12 @@ def _narrow_soundly(
 
 
 def _narrow(stage: Stage, tables: Tables, listed: bool, is_position: bool) -> list[Stage]:
-    """A stage with each of its reduction axes as short as its guard allows; where `listed`, also
-    those whose places only a table can list. Other stages come before it where it gives positions:
-    they number the places that are walked, and it gives the place that this number is of. Where
-    others read at what it gives (`is_position`), that stays within bounds on its face."""
+    """Stage with each reduction axis as short as its guard allows; with `listed`, also where only a
+    table can give the indices. For a positional reduction, preceding stages find the number of the
+    visited point, and the stage computes the index that it stands for. With `is_position`, that
+    index is clamped to the tensor, as others load at it."""
     stage = _drop_certain(stage, tables.known)
-    # What positions alone choose to change nothing is left out.
+    # Points whose value is the identity by an index-only condition are excluded.
     short, plans = guard_choices(stage, find_index_only(stage.body, tables.known)), list[Plan]()
     if stage.reduction is None or short.body.guard is None:
         return [stage]
@@ -105,7 +104,7 @@ def _narrow(stage: Stage, tables: Tables, listed: bool, is_position: bool) -> li
 
 
 def _drop_certain(stage: Stage, known: Mapping[str, Array]) -> Stage:
-    """A stage without the conditions of its guard that hold at every point."""
+    """Stage without the conditions of its guard that are true at every point."""
     if stage.body.guard is None:
         return stage
     facts = IndexFacts(stage, known)
@@ -123,7 +122,7 @@ def _drop_certain(stage: Stage, known: Mapping[str, Array]) -> Stage:
 
 
 def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
-    """The stage with an axis walked as planned."""
+    """Stage with a planned axis."""
     body, builder, combiner = stage.body, BodyBuilder(), stage.combiner or ""
     facts, own = plan.facts, Index(plan.label, reduced=True)
     number = builder.constant(0) if plan.count == 1 else builder.add(own)
@@ -131,7 +130,7 @@ def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
     listed = _list_values(plan, tables, builder, number)
     numbers = builder.copy(body, listed, places={own: place})
     if plan.form is not None and not plan.is_whole and not plan.is_exact:
-        # Some of those that are settled still do not hold everywhere.
+        # Some of the plan's conditions may still be false at visited indices.
         found = zip(plan.conditions, plan.evaluate(plan.conditions), strict=True)
         conditions += [numbers[c] for c, holds in found if plan.leaves_out(holds)]
     conditions += [numbers[c] for c in facts.conditions if c not in plan.conditions]
@@ -147,8 +146,8 @@ def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
 
 
 def _list_values(plan: Plan, tables: Tables, builder: BodyBuilder, number: int) -> dict[int, int]:
-    """Where places come from a table, so do the positions and fractions that derive from them:
-    what they are at the places walked is all that is known of them."""
+    """Index-only values that depend on an axis whose indices come from a table, as tables: only
+    their values at the visited indices are known."""
     if plan.form is not None:
         return {}
     facts, stage, body = plan.facts, plan.facts.stage, plan.facts.stage.body

@@ -1,10 +1,9 @@
-"""Counts the bytes that kernels of some stages read and write, tensor by tensor.
+"""Counts the bytes that kernels read from memory and write to it, by tensor.
 
-What counts is memory as a whole, each element once in every pass over it; what caches save is not
-known here. Of a tensor that is read in part, the part counts, an axis at a time: a load reads every
-combination of the places it reaches along each axis, where no index of it counts along two of them.
-Which places these are is evaluated, if positions are index-only. Where one of this cannot be said,
-the whole tensor counts. What a load reads counts whether or not a choice then uses it.
+Each element counts once in every pass over it; caches are ignored. Of a tensor that is read in
+part, the part counts, axis by axis: a load reads every combination of the indices it reaches along
+each axis, unless one loop index occurs in two of them. Index-only indices are evaluated. In all
+other cases the whole tensor counts. A load counts even if a select ignores it.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from dmlc.ir.index import IndexFacts
 from dmlc.scalars import Array
 
 _MOST_PARTS = 32
-"""The most parts whose union is counted: of many more there may be very many combinations."""
+"""Largest number of parts whose union is counted, as there may be many combinations."""
 _MOST_PLACES = 1 << 26
-"""The longest axis whose places are looked at one by one: they take memory."""
+"""Longest axis whose indices are evaluated, as they take memory."""
 
 _Part: TypeAlias = tuple[Array, ...]
-"""For each axis, which of its places are reached; together, every combination of those."""
+"""Mask of the indices reached along each axis; the part is every combination of these."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Move:
-    """What a kernel reads and writes of one tensor, in bytes; None where a size is known at run
-    time only."""
+    """Bytes that a kernel reads and writes of one tensor; None if a size is known at run time
+    only."""
 
     tensor: str
     read: int | None = 0
@@ -44,13 +43,13 @@ class Move:
 def list_moves(
     function: Function, stages: Iterable[str], local: Container[str] = ()
 ) -> tuple[Move, ...]:
-    """What one pass of these stages moves: every tensor that they read and do not compute, and
-    then every stage itself, but for those `local`, which stay in registers.
+    """Bytes moved by one pass of these stages: tensors that they read and do not compute, then the
+    stages, except those in `local`, which stay in registers.
 
-    An element that a stride of 0 repeats is counted once. The part of a tensor that is read counts
-    exactly where positions along each axis are index-only and no index drives two axes, as in
-    slices, windows and strides; conditions that tie axes together are not looked at. Where that is
-    not so, as where elements say what is read, the tensor counts as a whole.
+    An element broadcast by a stride of 0 counts once. The part of a tensor that is read is exact if
+    its indices are index-only and no loop index occurs in two of them, as in slices, windows and
+    strides; conditions that relate several axes are ignored. Otherwise, as for data-dependent
+    indices, the whole tensor counts.
     """
     tensors = function.tensors()
     tables = function.arrays()
@@ -67,7 +66,7 @@ def list_moves(
 
 
 def add_moves(moves: Iterable[Move]) -> tuple[Move, ...]:
-    """One move for each tensor, in the order they first come in."""
+    """One move per tensor, in order of first occurrence."""
     added: dict[str, Move] = {}
     for move in moves:
         before = added.get(move.tensor, Move(move.tensor))
@@ -78,7 +77,7 @@ def add_moves(moves: Iterable[Move]) -> tuple[Move, ...]:
 
 
 def total(moves: Iterable[Move]) -> tuple[int, int] | None:
-    """The bytes read and written in all; None where one of them is unknown."""
+    """Bytes read and written in all; None if any is unknown."""
     whole = Move("")
     for move in moves:
         whole = Move("", _add(whole.read, move.read), _add(whole.written, move.written))
@@ -90,13 +89,13 @@ def _add(left: int | None, right: int | None) -> int | None:
 
 
 def count_bytes(tensor: Tensor) -> int | None:
-    """The bytes of a tensor's elements, each once; None where a size is known at run time only."""
+    """Bytes of a tensor's elements, each once; None if a size is known at run time only."""
     sizes = _list_stored(tensor)
     return None if sizes is None else math.prod(sizes) * tensor.dtype.bytes
 
 
 def _list_stored(tensor: Tensor) -> list[int] | None:
-    """The places along each axis that have elements of their own: a stride of 0 repeats one."""
+    """Number of distinct indices in memory along each axis: a stride of 0 repeats one."""
     sizes = [e for e in tensor.extents if isinstance(e, int)]
     if len(sizes) != len(tensor.extents):
         return None
@@ -109,15 +108,14 @@ def _list_stored(tensor: Tensor) -> list[int] | None:
 
 
 def _count_read(tensor: Tensor, reads: Sequence[tuple[IndexFacts, Load]]) -> int | None:
-    """The bytes of the elements that some loads read, each once; None where a size is known at
-    run time only."""
+    """Bytes of the distinct elements that loads read; None if a size is known at run time only."""
     whole, stored = count_bytes(tensor), _list_stored(tensor)
     if not whole or stored is None:
         return whole
     sizes = [e for e in tensor.extents if isinstance(e, int)]
     if any(_reads_all(facts, load, sizes) for facts, load in reads):
         return whole
-    # Where elements say what one reads, none of the others need be evaluated.
+    # If one load is data-dependent, the whole tensor counts.
     if not all(facts.known[value] for facts, load in reads for value in load.indices):
         return whole
     parts: list[_Part] = []
@@ -131,8 +129,8 @@ def _count_read(tensor: Tensor, reads: Sequence[tuple[IndexFacts, Load]]) -> int
 
 
 def _reads_all(facts: IndexFacts, load: Load, sizes: Sequence[int]) -> bool:
-    """Whether every axis has an index of its own that runs over the whole of it; axes of one
-    element need none. Quick: it evaluates nothing, and may be false of what reads all."""
+    """Whether every axis longer than 1 has its own loop index over its whole extent. A quick test
+    without evaluation, which may miss loads that read everything."""
     stage, values = facts.stage, facts.stage.body.instructions
     read = [(values[v], size) for v, size in zip(load.indices, sizes, strict=True) if size != 1]
     whole = all(isinstance(i, Index) and stage.extent(i) == size for i, size in read)
@@ -140,8 +138,7 @@ def _reads_all(facts: IndexFacts, load: Load, sizes: Sequence[int]) -> bool:
 
 
 def _find_part(facts: IndexFacts, load: Load, sizes: Sequence[int]) -> _Part | None:
-    """What a load reaches of a tensor of these sizes; None where that cannot be said axis by
-    axis."""
+    """Part of a tensor of these extents that a load reads; None if it is not a product of axes."""
     used = [i for value in load.indices for i in facts.dependencies[value]]
     if len(set(used)) != len(used) or max(sizes, default=0) > _MOST_PLACES:
         return None
@@ -155,7 +152,8 @@ def _find_part(facts: IndexFacts, load: Load, sizes: Sequence[int]) -> _Part | N
 
 
 def _find_places(facts: IndexFacts, value: int, size: int) -> Array | None:
-    """Along one axis. Of the guard, the conditions on this position's indices alone hold."""
+    """Mask of the indices reached along one axis, under the guard's conditions on the same loop
+    indices."""
     over = facts.dependencies[value]
     conditions = [c for c in facts.conditions if facts.is_over(c, over)]
     reached = np.zeros(size, np.bool_)
@@ -177,8 +175,8 @@ def _find_places(facts: IndexFacts, value: int, size: int) -> Array | None:
 
 
 def _count_union(parts: Sequence[_Part]) -> int:
-    """The elements in any of some parts. Places along an axis that the same parts have are one
-    class, and so are combinations of them."""
+    """Number of elements in the union of parts. Indices of an axis that belong to the same parts
+    form a class, and so do combinations of them."""
     found = Counter({(1 << len(parts)) - 1: 1})
     for axes in zip(*parts, strict=True):
         classes = sum(places.astype(np.int64) << bit for bit, places in enumerate(axes))

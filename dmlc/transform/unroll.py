@@ -1,7 +1,7 @@
-"""Unrolls the loops of a function: each step becomes stages of its own.
+"""Unrolls the loops over time of a function: each step becomes stages of its own.
 
-Other toolchains take functions without loops. What one step computes has an extent of 1 along the
-first axis; a stage that is read outside of its loop is put together from its steps.
+This serves toolchains that do not accept loops. A step's stages have extent 1 along the first axis;
+a stage that is read outside of its loop is assembled from its steps.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dmlc.source import UnsupportedError
 from dmlc.transform.loops import drop_short_loops
 
 MOST_STEPS = 64
-"""A loop of more steps is refused: what it unrolls to has a stage for each stage and step."""
+"""Largest number of steps that is unrolled, as there is a stage for each stage and step."""
 
 
 def unroll_loops(function: Function, reader: str) -> Function:
-    """A verified function without loops that computes the same; itself, where it has none. Raises
-    `UnsupportedError`, which names the `reader` that takes no loops, where a loop has more than
-    `MOST_STEPS` steps, or a number of them that is open."""
+    """Equivalent of a verified function without loops; the same object if it has none. Raises
+    `UnsupportedError`, which names the `reader` that accepts no loops, if a loop has more than
+    `MOST_STEPS` steps or an open number of them."""
     function = drop_short_loops(function)
     if not function.loops:
         return function
@@ -38,7 +38,7 @@ def unroll_loops(function: Function, reader: str) -> Function:
 
 
 class _Unroller:
-    """Writes the steps of one loop."""
+    """Writer of the steps of one loop."""
 
     def __init__(self, function: Function, loop: Loop, reader: str, names: dict[str, None]) -> None:
         self._function, self._loop, self._names = function, loop, names
@@ -46,7 +46,7 @@ class _Unroller:
         self._stages = [stage for stage in function.stages if stage.name in own]
         self._delays = {delay.name: delay for delay in loop.delays}
         self._made: dict[tuple[str, int], str] = {}
-        """The name of each stage at each step."""
+        """Name of each stage at each step."""
         steps = self._stages[0].extents[0]
         if not isinstance(steps, int) or steps > MOST_STEPS:
             raise UnsupportedError(
@@ -58,7 +58,7 @@ class _Unroller:
         self._steps = steps
 
     def write(self) -> list[Stage]:
-        """The stages of all steps, and those whole that something else reads."""
+        """Stages of all steps, and assembled ones for outside readers."""
         order = range(self._steps)
         made: list[Stage] = []
         for step in reversed(order) if self._loop.backwards else order:
@@ -82,7 +82,7 @@ class _Unroller:
                     delay = self._delays.get(tensor)
                     before = step + 1 if self._loop.backwards else step - 1
                     key = (tensor, step) if delay is None else (delay.of, before)
-                    if key not in self._made:  # There is no step before the first.
+                    if key not in self._made:  # No step precedes the first.
                         return builder.add(Constant(dtype, 0.0 if dtype.is_float else 0))
                     places = (builder.constant(0), *moved.indices[1:])
                     return builder.add(Load(self._made[key], places, dtype))
@@ -93,7 +93,7 @@ class _Unroller:
         return dataclasses.replace(made, name=name, extents=(1, *stage.extents[1:]))
 
     def _join(self, stage: Stage) -> Stage:
-        """A stage from its steps: a tree of choices by the first index."""
+        """Stage assembled from its steps: a tree of selects by the first index."""
         builder = BodyBuilder()
         here, zero = builder.index(0), builder.constant(0)
         rest = tuple(builder.index(axis) for axis in range(1, len(stage.extents)))

@@ -1,16 +1,15 @@
-"""How an axis of a reduction is walked in fewer places than it has.
+"""Plans shorter loops over a reduction axis.
 
-The conditions of a guard that involve the axis, and at most one axis of the domain, are evaluated
-over both. What is walked then are the places `first(i) + step * k`, with `first` in closed form, or
-else places that a table lists. What is made of a plan is `tighten`'s business, but for arg-max and
-arg-min reductions. These number the places that are walked, which stand in the order of the axes as
-they were: so the first of equals is still the first. What a number stands for is computed from it,
-element by element, as the place along each axis that it counts to:
+The conditions of a guard that involve the axis and at most one domain axis are evaluated over both.
+The loop then visits the indices `first(i) + step * k`, with `first` in closed form, or indices from
+a table. `tighten` applies the plans, except for argmax and argmin, whose result is an index. These
+first find the number of the visited point, in the original order of the axes, so that the first of
+equal values stays first. The original index is computed from that number, element by element:
 
     number = argmax[k < 3, l < 3](x[2 * i + k - 1, 2 * j + l - 1])
     place  = (2 * i + number / 3 - 1) * columns + (2 * j + number % 3 - 1)
 
-Where no point passes the guard the place is 0, as it was.
+If no point passes the guard, the result is 0, as before.
 """
 
 from __future__ import annotations
@@ -45,49 +44,50 @@ from dmlc.transform.tabulate import Tables
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """How an axis is walked: over some `places` for each position `index` of the domain."""
+    """Plan of a loop over an axis: the indices `places` to visit, for each value of domain index
+    `index`."""
 
     facts: IndexFacts
     label: int
     index: Index | None
     conditions: tuple[int, ...]
-    """Those that are settled by it."""
+    """Conditions that the plan replaces."""
     size: int
-    """The places that the axis has."""
+    """Size of the axis."""
     band: Array
-    """By position, the places that are looked at: all at which the conditions may hold."""
+    """Candidate indices for each row (value of `index`): all for which the conditions may hold."""
     holds: Array
-    """By position and place of the band, whether all of them hold."""
+    """Whether all conditions hold, for each row and candidate."""
     places: Array
-    """By position and number, the place that is walked; some may be beyond the axis."""
+    """Indices to visit, for each row and iteration; some may be out of bounds."""
     may_repeat: bool = False
-    """Whether the reduction stays the same where a place is walked again."""
+    """Whether the reduction does not change if an index is visited twice."""
     step: int = 1
     form: FloorForm | None = None
-    """The first place, in closed form; None where places come from a table."""
+    """First index in closed form; None if indices come from a table."""
 
     @property
     def count(self) -> int:
-        """The places that are walked."""
+        """Number of iterations."""
         return self.places.shape[1]
 
     @property
     def counts(self) -> Array:
-        """The places that pass, by position."""
+        """Number of indices that pass, for each row."""
         return self.holds.sum(axis=1)
 
     @property
     def over(self) -> tuple[Index, ...]:
-        """The indices that the conditions depend on."""
+        """Indices that the conditions depend on."""
         own = Index(self.label, reduced=True)
         return (own,) if self.index is None else (self.index, own)
 
     def row(self, builder: BodyBuilder) -> int:
-        """The position of the domain, as a value."""
+        """Domain index as a value."""
         return builder.constant(0) if self.index is None else builder.add(self.index)
 
     def evaluate(self, values: Sequence[int]) -> tuple[Array, ...]:
-        """Values at the places walked, or at those nearest to them."""
+        """Values at the visited indices, clamped to the axis."""
         places = np.clip(self.places, 0, self.size - 1)
         return self.facts.evaluate_at(values, _list_places(self.facts.stage, self.over, places))
 
@@ -99,35 +99,36 @@ class Plan:
         return np.take_along_axis(self.holds, column, axis=1) & inside
 
     def leaves_out(self, holds: Array) -> bool:
-        """Whether a condition that holds there fails at some place that is walked."""
+        """Whether a condition, with its values at the visited indices, is false at one in
+        bounds."""
         return bool(((self.places >= 0) & (self.places < self.size) & ~holds).any())
 
     @property
     def is_whole(self) -> bool:
-        """Whether every place that is walked, and is one, passes."""
+        """Whether every visited index that is in bounds passes."""
         return self.form is not None and not self.leaves_out(self._passing)
 
     @property
     def is_exact(self) -> bool:
-        """Whether the places that pass are the first of those walked."""
+        """Whether the indices that pass are the first ones visited."""
         first = np.arange(self.count) < self.counts[:, None]
         return bool((first == self._passing).all())
 
     @property
     def holds_back(self) -> bool:
-        """Whether in place of what is beyond those that pass the nearest of these is walked, again:
-        that needs no condition, and comes to the same. Of equals the first is first still."""
+        """Whether the nearest index that passes is visited again instead of indices beyond: that
+        needs no condition, and gives the same result. The first of equal values stays first."""
         return self.may_repeat and self.step == 1 and int(self.counts.min()) > 0
 
     @property
     def rank(self) -> tuple[bool, bool, int, int]:
-        """How much there is to check and to compute, for the least to be chosen."""
+        """Sort key by the cost of conditions and index arithmetic."""
         divisor, scale = (0, 0) if self.form is None else (self.form.divisor, self.form.scale)
         return not self.is_whole, not self.is_exact, divisor, abs(scale)
 
     def fit_last(self) -> FloorForm | None:
-        """The last place at each position in closed form, where those of the places walked that
-        are not beyond it are just those that pass."""
+        """Last index of each row in closed form, if the visited indices up to it are exactly those
+        that pass; else None."""
         positions, filled = np.arange(len(self.holds)), self.counts > 0
         form = fit_clamped(positions[filled], _find_last(self)[filled])
         if form is None:
@@ -139,11 +140,11 @@ class Plan:
 def plan_axis(
     stage: Stage, label: int, size: int, known: Mapping[str, Array], *, may_repeat: bool = False
 ) -> Plan | None:
-    """How an axis can be walked in fewer places; None where it cannot. `known` are the elements of
-    stages that depend on positions alone; a place is walked again only if it `may_repeat`."""
+    """Plan of a shorter loop over an axis; None if there is none. `known` are the elements of
+    index-only stages. An index is visited again only if it `may_repeat`."""
     reduced = Index(label, reduced=True)
     facts = IndexFacts(stage, known)
-    # Those that involve the axis, and at most one other, which is of the domain.
+    # Conditions that involve the axis, and at most one domain axis.
     others = {
         c: [i for i in facts.dependencies[c] if i != reduced]
         for c in facts.conditions
@@ -165,14 +166,14 @@ def plan_axis(
 
 
 def _list_places(stage: Stage, over: Sequence[Index], places: Array) -> dict[Index, Array]:
-    """Where indices are: the last at `places`, and one of the domain at the position of the row."""
+    """Values of indices: the last one at `places`, and the domain index at each row."""
     sizes = ((index, stage.extent(index)) for index in over[:-1])
     rows = {i: np.arange(n, dtype=np.int64)[:, None] for i, n in sizes if isinstance(n, int)}
     return {over[-1]: places, **rows}
 
 
 def _shorten(plan: Plan) -> Plan | None:
-    """The best of the ways to walk an axis, of which is planned where it is to be walked."""
+    """Cheapest plan of the loop; None if it saves too little."""
     holds, counts = plan.holds, plan.counts
     most = int(counts.max(initial=0))
     if most == 0:
@@ -190,11 +191,11 @@ def _shorten(plan: Plan) -> Plan | None:
         ]
         if plans:
             return min(plans, key=lambda p: p.rank)
-    # Places out of tables would mix the rows and columns of a product of matrices, and schedules
-    # leave points between strides out themselves.
+    # Tables of indices would break the structure of matrix products; schedules skip the points
+    # between strides themselves.
     if 2 * most > plan.size or is_product(plan.facts.stage):
         return None
-    # The places that pass, and then the last of them again.
+    # The indices that pass, then the last of them again.
     order = np.argsort(~holds, axis=1, kind="stable")[:, :most]
     number = np.minimum(np.arange(most)[None, :], np.maximum(counts - 1, 0)[:, None])
     chosen = np.take_along_axis(order, number, axis=1)
@@ -202,15 +203,15 @@ def _shorten(plan: Plan) -> Plan | None:
 
 
 def _find_last(plan: Plan) -> Array:
-    """The last place that passes at each position."""
+    """Last index that passes, for each row."""
     return plan.band[:, -1] - plan.holds[:, ::-1].argmax(axis=1)
 
 
 def _list_firsts(
     first: Array, last: Array, filled: Array, steps: Array
 ) -> Iterator[tuple[FloorForm, Array]]:
-    """Where to start at each position, so that all steps together meet every place that passes.
-    Edges cut windows off, so that a formula may hold for whole windows alone."""
+    """Closed forms of the first index, with its values, such that the steps from it reach every
+    index that passes. As edges cut windows off, the form is also fitted to full windows alone."""
     positions, reach = np.arange(len(first)), steps[-1]
     full = filled & (last == first + reach)
     found: dict[FloorForm, None] = {}
@@ -229,7 +230,7 @@ def _list_firsts(
 def write_place(
     plan: Plan, tables: Tables, builder: BodyBuilder, number: int
 ) -> tuple[int, list[int]]:
-    """The place walked that has a number, and the conditions that it is one."""
+    """Visited index of an iteration, and the conditions that it passes."""
     row, name = plan.row(builder), plan.facts.stage.name
     counts = plan.counts
 
@@ -246,7 +247,7 @@ def write_place(
     last = plan.fit_last() if settles and length is None else None
 
     def hold(value: int, name: str, end: int) -> int:
-        """A value that compares so with another where that is a place's."""
+        """A value clamped to, or else compared with, a bound on visited indices."""
         if plan.holds_back:
             nearest = builder.apply("sub", end, builder.constant(1)) if name == "lt" else end
             return builder.apply("max" if name == "ge" else "min", value, nearest)
@@ -270,11 +271,11 @@ def write_place(
 
 
 _MOST_POINTS = 2**31
-"""Points that are numbered in 32 bits."""
+"""Bound of the number of points, so that their numbers fit in 32 bits."""
 
 
 def find_positions(function: Function) -> frozenset[str]:
-    """The stages whose elements say where others read. Linear in the number of instructions."""
+    """Stages whose elements determine indices of loads. Linear in the number of instructions."""
     found: set[str] = set()
     for stage in reversed(function.stages):
         body = stage.body
@@ -289,8 +290,9 @@ def find_positions(function: Function) -> frozenset[str]:
 def give_places(
     stage: Stage, short: Stage, plans: Sequence[Plan], tables: Tables, *, is_bounded: bool
 ) -> list[Stage]:
-    """A stage that gives the places it gave, and before it the reductions of the `short` one, whose
-    axes are walked as planned. Where it `is_bounded` it gives no place beyond the axes."""
+    """Positional reduction by a shorter one: reductions of the `short` stage, whose axes have
+    plans, and the stage that computes the original index. With `is_bounded`, that index is clamped
+    to the axes."""
     is_open = any(isinstance(extent, str) for _, extent in stage.axes)
     if is_open or math.prod(_list_sizes(short)) >= _MOST_POINTS:
         return [stage]
@@ -310,10 +312,10 @@ def give_places(
         any(facts.is_over(c, p.over) and p.over[-1] in facts.dependencies[c] for p in plans)
         for c in facts.conditions
     ):
-        # The plans settle all conditions of the guard, each along its axis.
+        # The plans replace all conditions of the guard, each along its axis.
         found = [c for plan in plans for c in _write_filled(plan, tables, builder)]
     elif short.reduction is not None:
-        # Which points pass is known at run time only: this is positive where some point does.
+        # Points pass by data: this is positive if some point does.
         body = short.body
         only = (*body.instructions, Constant(DataType.INT32, 1))
         largest = dataclasses.replace(short.reduction, combiner="max")
@@ -336,7 +338,7 @@ def _write_number(
     number: int,
     is_bounded: bool,
 ) -> int:
-    """The number that a stage gives, from that among the points of the short one."""
+    """Linear index in the original axes, from the linear index among the visited points."""
     counts, sizes = _list_sizes(short), _list_sizes(stage)
     walked = zip(short.axes, counts, packed_strides(counts), strict=True)
     steps = {label: (count, step) for (label, _), count, step in walked}
@@ -367,7 +369,7 @@ def _list_sizes(stage: Stage) -> tuple[int, ...]:
 
 
 def _write_filled(plan: Plan, tables: Tables, builder: BodyBuilder) -> list[int]:
-    """The conditions that there is a place at all along an axis."""
+    """Conditions that some index passes along an axis."""
     filled = plan.counts > 0
     if plan.index is None or bool(filled.all()):
         return []

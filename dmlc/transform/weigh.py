@@ -1,12 +1,11 @@
-"""Sums weights before they meet what they weigh.
+"""Sums index-only weights before multiplying them with data.
 
     sum[o, k where c(i, o, k)](x[o] * w(o, k))  ->  sum[o where v[i, o] != 0](x[o] * v[i, o]),
                                                     v[i, o] = sum[k where c(i, o, k)](w(o, k))
 
-Along `k` no tensor is read: what depends on it are positions. A gradient comes to such a sum where
-several taps of a window fall on one element, as at an edge where places are clamped. The weights
-are known at compile time, and so is where they are 0: as every weight of 0 does, those leave their
-terms out.
+No tensor is loaded along `k`: only index-only values depend on it. A gradient has such a sum if
+several taps of a window read one element, as at an edge where indices are clamped. The weights are
+known at compile time, and terms with weight 0 are excluded.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from dmlc.transform.factor import list_factors
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Weights:
-    """Factors and conditions of a sum that alone depend on some of its axes, and on positions
-    alone; and the other indices that they depend on."""
+    """Factors and conditions of a sum that depend on some of its axes and are index-only; and the
+    other indices that they depend on."""
 
     axes: tuple[Index, ...]
     places: tuple[Index, ...]
@@ -39,8 +38,8 @@ class _Weights:
 
 
 def sum_weights(stage: Stage, take_name: Callable[[], str]) -> tuple[Stage, ...]:
-    """A stage, after those of the weights that it reads then; the stage alone where it has none.
-    `take_name` names them."""
+    """Stages of summed weights, and the stage that reads them; the stage alone if it has none.
+    `take_name` names new stages."""
     found = tuple(_find_weights(stage))
     if not found:
         return (stage,)
@@ -97,7 +96,7 @@ def _make_weights(stage: Stage, weights: _Weights, name: str) -> Stage:
 
 
 def _weigh(stage: Stage, found: Sequence[_Weights], made: Sequence[Stage]) -> Stage:
-    """The stage with weights that are summed already."""
+    """Stage that uses weights summed beforehand."""
     body, builder = stage.body, BodyBuilder()
     numbers = builder.copy(body)
     gone = {v for weights in found for v in (*weights.factors, *weights.conditions)}

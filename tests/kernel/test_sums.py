@@ -5,7 +5,7 @@ from __future__ import annotations
 from dmlc.index.affine import Affine
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply, operate
-from dmlc.kernel.sums import Sum, add_up, express, find_rest, note
+from dmlc.kernel.sums import Sum, add_up, express, find_remainder, note
 from dmlc.scalars import DataType
 
 _BOOL = k.Type(DataType.BOOL)
@@ -19,8 +19,8 @@ def test_each_choice_of_a_chain_is_looked_at_once() -> None:
         chosen = k.Select(condition, add(last, index(4)), last, k.INDEX)
         note(k.Let(k.Local(f"x{number + 1}", k.INDEX), chosen), known)
     place = add_up(k.Local("x60", k.INDEX), known)
-    assert find_rest(place, 4, known) == 0
-    assert find_rest(place, 8, known) is None
+    assert find_remainder(place, 4, known) == 0
+    assert find_remainder(place, 8, known) is None
 
 
 def test_what_is_taken_off_a_number_stands_behind_it() -> None:

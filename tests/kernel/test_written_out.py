@@ -19,7 +19,7 @@ from dmlc.kernel.parse import parse_kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.registers import name_registers
 from dmlc.kernel.rewrite import find_body
-from dmlc.kernel.sums import add_up, find_rest
+from dmlc.kernel.sums import add_up, find_remainder
 from dmlc.kernel.target import Limits
 from dmlc.scalars import Array
 from dmlc.source import InternalError
@@ -265,7 +265,7 @@ def test_what_a_position_leaves_over_is_what_each_lane_does() -> None:
     draw, shown = random.Random(1), 0
     for _ in range(1000):
         place, multiple = draw_place(draw, 3), draw.choice([2, 4, 8])
-        rest = find_rest(add_up(place, {}), multiple, {})
+        rest = find_remainder(add_up(place, {}), multiple, {})
         rests = {find_number(place, lane) % multiple for lane in range(48)}
         assert rest is None or rests == {rest}
         shown += rest is not None

@@ -323,7 +323,8 @@ def _reduction(combine: Callable[[Any, Any], Any]) -> Callable[[_Call], Array]:
 
 
 def _as_objects(made: object) -> Array:
-    """What arithmetic of objects gave, as an array: NumPy hands out the object of a single one."""
+    """Result of object arithmetic as an array: of a single element, NumPy returns the bare
+    object."""
     if isinstance(made, np.ndarray):
         return cast("Array", made)
     held: Any = np.empty((), object)

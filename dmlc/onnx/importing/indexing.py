@@ -165,7 +165,8 @@ def _scatter_nd(node: Node) -> Tensor:
 
 
 def _tensor_scatter(node: Node) -> Tensor:
-    """Updates written one after another along an axis, from a place for each batch on."""
+    """Copy of a tensor in which consecutive updates along an axis replace elements, from a start
+    index per batch on."""
     past, updates, starts = node.tensor(0), node.tensor(1), node.optional(2)
     axis = node.axis(past.rank, -2)
     circular = node.text("mode", "linear") == "circular"

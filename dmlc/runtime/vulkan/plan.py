@@ -93,10 +93,10 @@ def _refuse(excess: bool, device: VulkanDevice, what: str, limit: str, most: str
 
 
 def make_plan(program: Program, sizes: Mapping[str, int], device: VulkanDevice) -> Plan:
-    """The launches of a run whose symbols have these sizes.
+    """Launches of a run for these sizes of symbols.
 
-    An element-wise program of tensors larger than one binding can reach runs window by window.
-    UnsupportedError where a run exceeds a limit of the device, which the message names.
+    An element-wise program with tensors larger than one binding runs window by window. Raises
+    `UnsupportedError` if a run exceeds a limit of the device, which the message names.
     """
     limits = device.limits
     symbol = program.symbols[0] if program.elementwise else None
