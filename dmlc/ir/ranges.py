@@ -24,7 +24,6 @@ from dmlc.index.intervals import (
 )
 from dmlc.ir.nodes import (
     IR_OPERATIONS,
-    POSITIONAL_COMBINERS,
     Apply,
     Cast,
     Constant,
@@ -240,7 +239,7 @@ def number_ranges(stages: Iterable[Stage]) -> dict[str, Interval]:
 def _find_reduced(stage: Stage) -> Interval | None:
     """The interval of numbers of points, or of sums of one whole number."""
     points = math.prod(e if isinstance(e, int) else math.inf for _, e in stage.axes)
-    if stage.combiner in POSITIONAL_COMBINERS:
+    if stage.is_positional:
         return 0, max(points - 1, 0)
     each = stage.body.instructions[stage.body.result]
     if stage.combiner != "sum" or not isinstance(each, Constant) or math.isinf(points):

@@ -21,7 +21,7 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.floor import FloorForm, fit_clamped
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.nodes import list_folded
-from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, find_same
+from dmlc.scalars import COMBINERS, Array, DataType, find_same
 
 MOST_TERMS = 16
 """Points written out, at most."""
@@ -61,11 +61,8 @@ class Terms:
     def find_first(self, *, signed_zeros: bool) -> bool | int | float:
         """What the reduction starts from; without `signed_zeros` a sum may start from a negative
         one, which no addition shows."""
-        reduction = self.stage.reduction
-        combiner = "sum" if reduction is None else reduction.combiner
-        if signed_zeros:
-            return combiner_identity(combiner, self.stage.body.dtype)
-        return find_nothing(combiner, self.stage.body.dtype)
+        record = COMBINERS[self.stage.combiner or "sum"]
+        return (record.identity if signed_zeros else record.neutral)(self.stage.body.dtype)
 
     def fit(self, places: Array, point: Sequence[int], passes: Array) -> dict[int, Line | None]:
         """What the steady values are at a point, from place to place where it `passes`; None for
@@ -196,7 +193,7 @@ def write_point(
     FLOAT32 are added before they are rounded."""
     if is_fused(combiner, values, dtype):
         return builder.apply("fma", write_product(builder, values[:-1]), values[-1], total)
-    operation = COMBINERS[combiner]
+    operation = COMBINERS[combiner].operation
     return builder.add(Apply(operation, (total, write_product(builder, values)), dtype))
 
 
@@ -216,10 +213,3 @@ def _fit_line(dtype: DataType, turns: Array, values: Array) -> Line | None:
         return None
     form = fit_clamped(turns, values)
     return form if form is not None and form.divisor == 1 else None
-
-
-def find_nothing(combiner: str, dtype: DataType) -> bool | int | float:
-    """What changes nothing that it is combined with: of sums, a zero that is negative."""
-    if combiner == "sum" and dtype.is_float:
-        return -0.0
-    return combiner_identity(combiner, dtype)

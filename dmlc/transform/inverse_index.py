@@ -27,7 +27,6 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Cast,
     Function,
     Index,
@@ -133,7 +132,7 @@ class Choice:
     def suits(self) -> bool:
         """Whether there can be an index: one for values, as positions would be other numbers; of
         keys and places that 32 bits hold."""
-        if self.stage.combiner in POSITIONAL_COMBINERS:
+        if self.stage.is_positional:
             return False
         return self.elements < _MOST_ELEMENTS and self.count(self.points) < _MOST_POINTS
 

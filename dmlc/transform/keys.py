@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dmlc.ir import POSITIONAL_COMBINERS, Apply, Cast, Constant, Index, Select, Stage, value_type
+from dmlc.ir import Apply, Cast, Constant, Index, Select, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, list_conjuncts
-from dmlc.scalars import DataType, combiner_identity
+from dmlc.scalars import COMBINERS, DataType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ def guard_choices(stage: Stage, known: Sequence[bool] | None = None) -> Stage:
     """A reduction whose guard leaves out the points at which its body chooses what changes nothing:
     as its second branch; or as either, by conditions that are `known`, where these are given."""
     body, combiner = stage.body, stage.combiner
-    if combiner is None or combiner in POSITIONAL_COMBINERS:
+    if combiner is None or stage.is_positional:
         return stage
-    nothing = Constant(body.dtype, combiner_identity(combiner, body.dtype))
+    nothing = Constant(body.dtype, COMBINERS[combiner].identity(body.dtype))
     result, chosen = body.result, list[tuple[int, bool]]()
     while isinstance(choice := body.instructions[result], Select):
         takes_first = body.instructions[choice.otherwise] == nothing

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Index,
@@ -157,7 +156,7 @@ class Reader:
 
 def find_reader(stage: Stage, rankings: Mapping[str, Ranking]) -> Reader | None:
     """How a stage reads the point of a rank; None where it does not."""
-    if stage.combiner in POSITIONAL_COMBINERS or len(stage.axes) != 1:
+    if stage.is_positional or len(stage.axes) != 1:
         return None
     if not any(load.tensor in rankings for load in stage.body.loads()):
         return None

@@ -18,7 +18,6 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -42,10 +41,6 @@ _KEPT = ("neg", "abs", "min", "max")
 
 _POSITIONS = 1 << 31
 """INT32 holds all below."""
-
-_WIDENED = {"any": "max", "all": "min"}
-"""On 0 and 1 as unsigned numbers; also where no point takes part, since 0 is the least of these
-and all but 0 are true."""
 
 
 def carry_rounding(function: Function) -> Function:
@@ -223,7 +218,8 @@ def _widen(stage: Stage, widened: set[str]) -> Stage:
     body = Body.make(instructions, len(instructions) - 1, made.body.guard)
     reduction = stage.reduction
     if reduction is not None:
-        reduction = Reduction(_WIDENED[reduction.combiner], reduction.axes)
+        # Where no point takes part, 0 is the least of unsigned numbers, and all but 0 are true.
+        reduction = Reduction(reduction.record.counterpart, reduction.axes)
     return dataclasses.replace(stage, dtype=DataType.UINT32, body=body, reduction=reduction)
 
 
@@ -255,7 +251,7 @@ def narrow_positions(function: Function) -> Function:
 
 def _finds_place(stage: Stage) -> bool:
     """Whether it reduces to the number of a point, of so many that INT32 has one for each."""
-    if stage.combiner not in POSITIONAL_COMBINERS:
+    if not stage.is_positional:
         return False
     extents = [extent for _, extent in stage.axes]
     return all(isinstance(e, int) for e in extents) and math.prod(map(int, extents)) <= _POSITIONS
