@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -41,7 +40,7 @@ from dmlc.ir import (
 from dmlc.ir.index import evaluate_instruction, find_index_only
 from dmlc.ir.specialize import specialize
 from dmlc.parameters import expect, expect_mapping, wrong_kind
-from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert, held_type
+from dmlc.scalars import OPERATIONS, Array, Combiner, DataType, convert, held_type
 from dmlc.sizes import Shapes
 from dmlc.source import DmlcError, InternalError, unknown_name
 
@@ -180,7 +179,7 @@ def _evaluate_stage(
     domain = [e for e in stage.extents if isinstance(e, int)]
     axes_of = () if reduction is None else reduction.axes
     inner = [e for _, e in axes_of if isinstance(e, int)]
-    positional = reduction is not None and reduction.combiner in POSITIONAL_COMBINERS
+    positional = reduction is not None and reduction.is_positional
     number = np.dtype(np.int64) if positional else _number(stage.body.dtype)
     values = np.empty(domain, number)
     index_only = find_index_only(stage.body, placed)
@@ -194,7 +193,7 @@ def _evaluate_stage(
             blocks = _blocks(plan, reduction, inner, axes, tensors, shape)
             in_order = all(index_only)
             fold = _fold_positions if positional else _fold_in_order if in_order else _fold_values
-            values[box] = fold(reduction.combiner, stage.body.dtype, shape, blocks)
+            values[box] = fold(reduction.record, stage.body.dtype, shape, blocks)
     return values
 
 
@@ -266,38 +265,40 @@ def _blocks(
         yield start, np.array(np.broadcast_to(values, whole), order="C"), guarded
 
 
-def _fold_values(combiner: str, dtype: DataType, shape: tuple[int, ...], blocks: _Blocks) -> Array:
-    identity = np.asarray(combiner_identity(combiner, dtype), _number(dtype))
+def _fold_values(
+    combiner: Combiner, dtype: DataType, shape: tuple[int, ...], blocks: _Blocks
+) -> Array:
+    identity = np.asarray(combiner.identity(dtype), _number(dtype))
     total: Array = np.full(shape, identity)
     for _, values, guard in blocks:
         if guard is not None:
             values[~guard] = identity
-        if combiner == "sum":
+        if combiner.name == "sum":
             total = total + values.sum(axis=-1, dtype=values.dtype)
         else:
-            total = COMBINERS[combiner].evaluate(total, _fold_pairs(combiner, values))
+            total = combiner.operation.evaluate(total, _fold_pairs(combiner, values))
     return total
 
 
 def _fold_in_order(
-    combiner: str, dtype: DataType, shape: tuple[int, ...], blocks: _Blocks
+    combiner: Combiner, dtype: DataType, shape: tuple[int, ...], blocks: _Blocks
 ) -> Array:
     """Sequential fold, in its own type, of values that depend on indices alone."""
-    identity = np.asarray(combiner_identity(combiner, dtype), dtype.dtype)
+    identity = np.asarray(combiner.identity(dtype), dtype.dtype)
     total: Array = np.full(shape, identity)
     for _, values, guard in blocks:
         every = values.astype(dtype.dtype)
         if guard is not None:
             every[~guard] = identity
         for point in np.moveaxis(every, -1, 0):
-            total = COMBINERS[combiner].evaluate(total, point)
+            total = combiner.operation.evaluate(total, point)
     return total
 
 
-def _fold_pairs(combiner: str, values: Array) -> Array:
+def _fold_pairs(combiner: Combiner, values: Array) -> Array:
     """Pairwise fold of the last axis, which equals the fold from the left where the order of
     operands matters (which zero a `max` keeps)."""
-    evaluate_pair = COMBINERS[combiner].evaluate
+    evaluate_pair = combiner.operation.evaluate
     while values.shape[-1] > 1:
         even = values.shape[-1] // 2 * 2
         folded = evaluate_pair(values[..., 0:even:2], values[..., 1:even:2])
@@ -306,22 +307,22 @@ def _fold_pairs(combiner: str, values: Array) -> Array:
 
 
 def _fold_positions(
-    combiner: str, dtype: DataType, shape: tuple[int, ...], blocks: _Blocks
+    combiner: Combiner, dtype: DataType, shape: tuple[int, ...], blocks: _Blocks
 ) -> Array:
     """Index of the first most extreme point, or 0 if there is none."""
-    limit = "min" if combiner == "argmin" else "max"
-    identity = np.asarray(combiner_identity(limit, dtype), _number(dtype))
+    identity = np.asarray(combiner.identity(dtype), _number(dtype))
+    evaluate_beats = OPERATIONS[combiner.beats].evaluate
     best: Array = np.full(shape, identity)
     found: Array = np.zeros(shape, np.bool_)
     place: Array = np.zeros(shape, np.int64)
     for start, values, guard in blocks:
         if guard is not None:
             values[~guard] = identity
-        extreme = _fold_pairs(limit, values)
+        extreme = _fold_pairs(combiner, values)
         hits = (values == extreme[..., None]) | (_isnan(values) & _isnan(extreme)[..., None])
         if guard is not None:
             hits &= guard
-        beats = extreme < best if combiner == "argmin" else extreme > best
+        beats = evaluate_beats(extreme, best)
         better = hits.any(axis=-1) & (~found | beats | (_isnan(extreme) & ~_isnan(best)))
         best = np.where(better, extreme, best)
         place = np.where(better, start + hits.argmax(axis=-1), place)

@@ -198,14 +198,12 @@ def _list_conversions() -> list[str]:
 def _list_combiners() -> list[str]:
     rows = _head("combiner", "operation", "over no point: FLOAT32", "INT32", "UINT8", "BOOL")
     types = [ir.DataType(name) for name in ("f32", "s32", "u8", "bool")]
-    for name, operation in ir.COMBINERS.items():
-        given = (
-            f"`{ir.combiner_identity(name, t)}`" if operation.operands.accept(t) else ""
-            for t in types
-        )
-        rows.append(f"| `{name}` | `{operation.name}` | {' | '.join(given)} |")
-    first = "the position of the first one"
-    return [*rows, *(f"| `{n}` | {first} | `0` | `0` | `0` |  |" for n in ir.POSITIONAL_COMBINERS)]
+    for name, combiner in ir.COMBINERS.items():
+        given = (f"`{ir.combiner_identity(name, t)}`" if combiner.accepts(t) else "" for t in types)
+        first, combines = "the position of the first one", f"`{combiner.operation.name}`"
+        does = first if combiner.positional else combines
+        rows.append(f"| `{name}` | {does} | {' | '.join(given)} |")
+    return rows
 
 
 TABLES = {

@@ -246,11 +246,12 @@ def _stages(
     if draw(st.integers(0, 3)) == 0:
         labels = draw(st.lists(st.integers(0, 12), max_size=2, unique=True))
         sizes = [draw(st.integers(0, 4)) for _ in labels]
-        combiners = [c for c, op in COMBINERS.items() if op.operands.accept(dtype)]
-        if dtype.is_integer:
-            combiners += ["argmin", "argmax"]
+        combiners = [
+            name for name, c in COMBINERS.items() if (dtype.is_integer or not c.positional)
+            and c.accepts(dtype)
+        ]  # fmt: skip
         combiner = draw(st.sampled_from(combiners))
-        if combiner.startswith("arg"):
+        if COMBINERS[combiner].positional:
             body_type = draw(st.sampled_from([t for t in COMPUTE_TYPES if t.kind is not Kind.BOOL]))
         reduction = Reduction(combiner, tuple(zip(labels, sizes, strict=True)))
         axes |= {Index(label, True): size for label, size in reduction.axes}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from dmlc.scalars import (
     OPERATIONS,
     TENSOR_TYPES,
     Array,
+    Combiner,
     DataType,
     Kind,
     Operands,
@@ -23,6 +25,7 @@ from dmlc.scalars import (
     data_type_names,
     data_type_of,
     find_data_type,
+    find_same,
 )
 from dmlc.scalars import DataType as T
 from dmlc.source import UnknownNameError
@@ -321,17 +324,64 @@ def test_sigmoid_at_the_ends() -> None:
 
 
 @pytest.mark.parametrize("combiner", list(COMBINERS))
-def test_identities_change_nothing(combiner: str) -> None:
-    operation = COMBINERS[combiner]
+def test_the_record_of_a_combiner_says_what_its_operation_does(combiner: str) -> None:
+    record = COMBINERS[combiner]
+    evaluate = record.operation.evaluate
     for dtype in COMPUTED:
-        if not operation.operands.accept(dtype):
+        if not record.accepts(dtype):
             continue
-        special = [0, 1] if not dtype.is_float else [0, 1, -5, math.inf, -math.inf, math.nan]
-        values = np.array(special, dtype.dtype)
-        identity = np.array(combiner_identity(combiner, dtype), dtype.dtype)
+        numbers = [0, 1, -5, 7, -0.0, math.inf, -math.inf, math.nan] if dtype.is_float else [0, 1]
+        values = np.array(numbers, dtype.dtype)
+        one, other = values[:, None], values[None, :]
         with np.errstate(all="ignore"):
-            found = operation.evaluate(np.broadcast_to(identity, values.shape), values)
-        assert np.array_equal(found, values, equal_nan=dtype.is_float)
+            combined = evaluate(*np.broadcast_arrays(one, other))
+            first = evaluate(np.full_like(values, record.identity(dtype)), values)
+            kept = evaluate(np.full_like(values, record.neutral(dtype)), values)
+        assert np.array_equal(first, values, equal_nan=dtype.is_float)
+        assert find_same(kept, values).all()
+        assert find_same(first, values).all() == record.keeps_zeros(dtype)
+        if record.idempotent:
+            assert find_same(np.diagonal(combined), values).all()
+        if record.beats:
+            beats = OPERATIONS[record.beats].evaluate(other, one)
+            finite = ~np.isnan(one) & ~np.isnan(other)
+            assert find_same(combined, np.where(beats, other, one))[finite].all()
+            matches = OPERATIONS[record.matches].evaluate(other, one)
+            assert np.array_equal(matches, beats | (one == other))
+        if record.signless:
+            positive = (one >= 0) & (other >= 0) & ~np.isnan(combined)
+            assert (combined[positive] >= 0).all()
+            assert record.empty(dtype) >= 0
+        if dtype.is_float:
+            x, y, z = np.random.default_rng(0).uniform(0.5, 2, (3, 100)).astype(dtype.dtype)
+            moved = evaluate(evaluate(x, y), z) != evaluate(x, evaluate(y, z))
+            assert moved.any() == record.ordered
+
+
+def test_combiners_name_each_other() -> None:
+    for record in COMBINERS.values():
+        if record.position:
+            position = COMBINERS[record.position]
+            assert position.positional
+            assert (position.operation, position.beats) == (record.operation, record.beats)
+        if record.counterpart:
+            other = COMBINERS[record.counterpart]
+            assert other.counterpart == record.name
+            assert other.accepts(T.BOOL) is not record.accepts(T.BOOL)
+            bits = np.array([[0, 0, 1, 1], [0, 1, 0, 1]])
+            kinds = (bool, int) if record.accepts(T.BOOL) else (int, bool)
+            found, same = (
+                each.operation.evaluate(*bits.astype(kind))
+                for each, kind in zip((record, other), kinds, strict=True)
+            )
+            assert np.array_equal(found, same)
+
+
+def test_a_combiner_without_a_field_is_an_error_that_names_it() -> None:
+    given = {f.name: getattr(COMBINERS["sum"], f.name) for f in dataclasses.fields(Combiner)}
+    for name in given:
+        with pytest.raises(TypeError, match=f"'{name}'"):
+            Combiner(**{other: value for other, value in given.items() if other != name})
 
 
 def test_unknown_combiners_are_refused() -> None:

@@ -28,7 +28,7 @@ from dmlc.language.builtins import (
 )
 from dmlc.language.definitions import FunctionDefinition, level_number
 from dmlc.language.walk import Step
-from dmlc.scalars import COMBINERS, DataType, combiner_identity
+from dmlc.scalars import COMBINERS, DataType
 from dmlc.sizes import Measure
 from dmlc.source import Diagnostic, DmlcError, InternalError, Note, Span
 
@@ -285,17 +285,18 @@ class Calls:
         if name == "mean":
             total = self.fold(REDUCTIONS["sum"], values, span)
             return self._on.combine("div", [total, len(values)], [span, span], span)
+        record = COMBINERS[name]
         if not values:
-            if name in ("min", "max"):
+            if record.beats:
                 raise DmlcError(f"'{name}' of an array without values", span, code="E0303")
-            return combiner_identity(name, DataType.INT64)
+            return record.identity(DataType.INT64)
         folded = values[0]
         for value in itertools.islice(values, 1, None):
             if reduction.booleans:
-                folded = self._on.join("&&" if name == "all" else "||", folded, value, span, span)
+                folded = self._on.join(record.operation.symbol or "", folded, value, span, span)
             else:
-                combiner = COMBINERS[name].name
-                folded = self._on.combine(combiner, [folded, value], [span, span], span)
+                operation = record.operation.name
+                folded = self._on.combine(operation, [folded, value], [span, span], span)
         whole = isinstance(folded, Node) and folded.dtype is DataType.BOOL
         if reduction.booleans and not isinstance(folded, bool | Undecided) and not whole:
             raise DmlcError(

@@ -17,7 +17,7 @@ from dmlc import ir
 from dmlc.binding.nodes import Form, Node, Nodes, Value, ValueType, Weak, reachable, takes_type
 from dmlc.binding.values import TO_WHOLE, OpenSize, Scalar, describe, round_float, show, span_text
 from dmlc.ir.nodes import IR_OPERATIONS
-from dmlc.scalars import OPERATIONS, DataType, Operation
+from dmlc.scalars import OPERATIONS, DataType, Operation, is_positional
 from dmlc.sizes import LARGEST
 from dmlc.source import DmlcError, Span
 
@@ -87,7 +87,7 @@ class Conversions:
             elif node.form is Form.CONSTANT:
                 constant = self._constant(node.payload, to, span)
                 made[node] = self._nodes.add(dataclasses.replace(constant, shape=node.shape))
-            elif node.payload in ir.POSITIONAL_COMBINERS:
+            elif is_positional(node.payload):
                 made[node] = self._make_position(node, to, span)
             elif node.form is Form.APPLY and is_identity(IR_OPERATIONS[str(node.payload)], to):
                 made[node] = made[node.operands[0]]

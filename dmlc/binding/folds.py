@@ -11,7 +11,7 @@ from dmlc.binding.nodes import Form, Node, Nodes, Value, ValueType, Weak
 from dmlc.binding.operations import Operations
 from dmlc.binding.positions import Positions
 from dmlc.language.builtins import REDUCTIONS
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import OPERATIONS, DataType, is_positional
 from dmlc.sizes import multiply
 from dmlc.source import DmlcError, InternalError, Span
 
@@ -46,7 +46,7 @@ class Folds:
             raise InternalError("a fold of a value without a shape")
         _check_folded(combiner, value, span)
         folded = tuple(a for a in axes if shape[a] != 1)
-        positional = combiner in ir.POSITIONAL_COMBINERS
+        positional = is_positional(combiner)
         if not folded:
             return self._nodes.literal(0, Weak.INTEGER, shape) if positional else value
         if combiner == "mean":
@@ -93,7 +93,7 @@ class Folds:
         bound = tuple(v.free[0] for v in variables)
         dtype = element.dtype
         soft, outcome = element.takes_type, dtype
-        if combiner in ir.POSITIONAL_COMBINERS:
+        if is_positional(combiner):
             settled = DataType.FLOAT32 if dtype is Weak.FLOAT else dtype
             if dtype in _WHOLE:
                 settled = self._hold_whole("max", element, 1, span)
@@ -119,7 +119,7 @@ class Folds:
         to = value.dtype
         if to is Weak.FLOAT:
             to = DataType.FLOAT32
-        elif to is Weak.INTEGER and value.payload in ir.POSITIONAL_COMBINERS:
+        elif to is Weak.INTEGER and is_positional(value.payload):
             to = position_type(value)
         elif to in _WHOLE:
             to = self._hold_whole("max", value, 1, span)

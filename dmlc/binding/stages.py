@@ -234,9 +234,7 @@ def list_counted(stages: Sequence[ir.Stage]) -> list[str]:
     """Conditions on open sizes under which an index of `argmin` or `argmax` fits in 32 bits."""
     reductions = [s.reduction for s in stages if s.reduction is not None]
     counts = [
-        multiply(extent for _, extent in each.axes)
-        for each in reductions
-        if each.combiner in ir.POSITIONAL_COMBINERS
+        multiply(extent for _, extent in each.axes) for each in reductions if each.is_positional
     ]
     return [write_condition(c, "<=", LARGEST) for c in counts if isinstance(c, Size)]
 

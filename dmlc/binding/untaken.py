@@ -12,12 +12,11 @@ from typing import TypeAlias
 
 from dmlc.binding.facts import Binding
 from dmlc.binding.nodes import Node, Value
-from dmlc.ir import POSITIONAL_COMBINERS
 from dmlc.language import syntax
 from dmlc.language.builtins import ARRAY_FUNCTIONS, FUNCTIONS
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.kinds import BOOL, What
-from dmlc.scalars import DataType, find_data_type
+from dmlc.scalars import DataType, find_data_type, is_positional
 from dmlc.source import DmlcError
 
 Types: TypeAlias = frozenset[DataType]
@@ -71,7 +70,7 @@ class TypeFinder:
                 return [(inner, names)]
             case syntax.Call():
                 return self._call(expression, names)
-            case syntax.Reduce(combiner=combiner) if combiner.text not in POSITIONAL_COMBINERS:
+            case syntax.Reduce(combiner=combiner) if not is_positional(combiner.text):
                 hidden = {b.variable.text: _NONE for b in expression.bindings}
                 return [(expression.body, {**names, **hidden})]
             case syntax.Binary(operator=operator) if operator in _ARITHMETIC:
@@ -113,7 +112,7 @@ class TypeFinder:
         entry = FUNCTIONS.get(name)
         if entry is not None and entry.gives in (What.BOOL, BOOL):
             return [_BOOLEAN]
-        return [] if name in POSITIONAL_COMBINERS or name in ARRAY_FUNCTIONS else arguments
+        return [] if is_positional(name) or name in ARRAY_FUNCTIONS else arguments
 
 
 def _type_of(value: Value | DmlcError) -> Types:

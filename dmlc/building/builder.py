@@ -50,7 +50,7 @@ from dmlc.parameters import (
     expect_items,
     expect_text,
 )
-from dmlc.scalars import DataType, as_data_type, find_data_type
+from dmlc.scalars import DataType, as_data_type, find_data_type, is_positional
 from dmlc.source import DmlcError, list_names, unknown_name
 
 Size: TypeAlias = int | str | Value
@@ -83,7 +83,7 @@ class GraphBuilder:
     or named by `name`, is a tensor of its own, rounded to its data type.
 
     `graph.directml.X(...)` calls a built-in operator, and `graph.exp(x)` a function of the
-    language; `sum`, `mean`, `max`, `min`, `product`, `any` and `all` also reduce, with `axes=` or
+    language; `sum`, `product`, `min`, `max`, `any`, `all` and `mean` also reduce, with `axes=` or
     `like=`. Methods raise `DmlcError` for errors in one call; `build` for all others.
     """
 
@@ -228,7 +228,7 @@ class GraphBuilder:
         if (axes is None) == (like is None):
             raise DmlcError(f"'{combiner}' takes either axes= or like=")
         operand = as_value(value, self._record)
-        dtype = DataType.INT32 if combiner.startswith("arg") else operand.data_type
+        dtype = DataType.INT32 if is_positional(combiner) else operand.data_type
         if like is not None:
             other = self._named(like, "like")
             return Value(

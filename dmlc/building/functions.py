@@ -22,7 +22,6 @@ from dmlc.binding.stages import (
     rename_stage,
 )
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Apply,
     Cast,
     Constant,
@@ -56,6 +55,7 @@ from dmlc.scalars import (
     Kind,
     as_data_type,
     data_type_of,
+    is_positional,
 )
 from dmlc.sizes import (
     Measure,
@@ -382,12 +382,11 @@ class FunctionBuilder:
         guard: Element | None = None,
     ) -> Tensor:
         """Tensor of these sizes with elements reduced over further axes, of sizes `axes`:
-        `combiner` is a key of `scalars.COMBINERS`, or `argmin` or `argmax`, which give indices and
-        need `dtype`. Points where `guard` is false do not take part."""
-        known = (*COMBINERS, *POSITIONAL_COMBINERS)
-        if combiner not in known:
-            raise DmlcError(unknown_name("combiner", combiner, known))
-        if combiner in POSITIONAL_COMBINERS and dtype is None:
+        `combiner` is a key of `scalars.COMBINERS`; `argmin` and `argmax` give indices and need
+        `dtype`. Points where `guard` is false do not take part."""
+        if combiner not in COMBINERS:
+            raise DmlcError(unknown_name("combiner", combiner, COMBINERS))
+        if is_positional(combiner) and dtype is None:
             raise DmlcError(f"{combiner} gives positions: say which type holds them")
         point = Point(len(extents), len(axes))
         condition = None if guard is None else guard(point)
@@ -525,7 +524,7 @@ class FunctionBuilder:
         dtype: DataType | None,
     ) -> Tensor:
         found = value.dtype if dtype is None else dtype
-        positions = reduction is not None and reduction.combiner in POSITIONAL_COMBINERS
+        positions = reduction is not None and reduction.is_positional
         if found is DataType.INDEX or not (positions or found.compute is value.dtype):
             raise DmlcError(
                 f"{name} is to hold {found.name}, and its elements are {value.dtype.name}"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import overload
 
 from dmlc.building.functions import FunctionBuilder, Operand, Point, Scalar, Tensor
-from dmlc.ir import POSITIONAL_COMBINERS, Extent
-from dmlc.scalars import DataType
+from dmlc.ir import Extent
+from dmlc.scalars import DataType, is_positional
 from dmlc.sizes import Measure, as_extent, find_least, measure, multiply
 from dmlc.source import DmlcError
 
@@ -148,7 +148,7 @@ def reduce_axes(
     kept = [axis for axis in range(tensor.rank) if keep or axis not in order]
     extents = [1 if axis in order else tensor.extents[axis] for axis in kept]
     stored = dtype
-    if stored is None and combiner not in POSITIONAL_COMBINERS:
+    if stored is None and not is_positional(combiner):
         stored = tensor.dtype
 
     def element(at: Point) -> Scalar:

@@ -13,7 +13,6 @@ from dmlc.ir.function import Function, print_function
 from dmlc.ir.index import IndexFacts, find_affine
 from dmlc.ir.json import from_json, function_schema, to_json
 from dmlc.ir.nodes import (
-    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -51,6 +50,7 @@ from dmlc.scalars import (
     CONVERSIONS,
     OPERATIONS,
     TENSOR_TYPES,
+    Combiner,
     DataType,
     Kind,
     Operands,
@@ -63,13 +63,13 @@ __all__ = [
     "COMBINERS",
     "CONVERSIONS",
     "OPERATIONS",
-    "POSITIONAL_COMBINERS",
     "TENSOR_TYPES",
     "Affine",
     "Apply",
     "Body",
     "BodyBuilder",
     "Cast",
+    "Combiner",
     "Constant",
     "DataType",
     "Delay",

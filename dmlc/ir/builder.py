@@ -35,7 +35,7 @@ from dmlc.ir.nodes import (
 from dmlc.ir.operand_types import check_constant, check_operands, check_rank, check_types
 from dmlc.ir.rules import RULES
 from dmlc.parameters import expect, expect_text, show_kind, wrong_kind
-from dmlc.scalars import DataType, Operation, combiner_identity
+from dmlc.scalars import COMBINERS, DataType, Operation
 from dmlc.sizes import as_extent, parse_size
 from dmlc.source import DmlcError, UnknownNameError, unknown_name
 
@@ -168,7 +168,14 @@ class BodyBuilder:
 
     def nothing(self, combiner: str, dtype: DataType) -> int:
         """Identity of a combiner in a data type."""
-        return self.add(Constant(dtype, combiner_identity(combiner, dtype)))
+        return self.add(Constant(dtype, COMBINERS[combiner].identity(dtype)))
+
+    def total(self, combiner: str, value: int) -> int:
+        """Result of a reduction of one point: a sum of one -0 is 0."""
+        record, dtype = COMBINERS[combiner], value_type(self.instructions[value])
+        if record.keeps_zeros(dtype):
+            return value
+        return self.apply(record.operation.name, value, self.nothing(combiner, dtype))
 
     def add(self, instruction: Instruction) -> int:
         """Adds an instruction, and returns the number of its value after all applicable rules."""

@@ -39,7 +39,7 @@ from dmlc.ir.nodes import (
 )
 from dmlc.ir.repeat import Repeat, find_repeats
 from dmlc.parameters import expect
-from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert
+from dmlc.scalars import COMBINERS, Array, DataType, convert
 from dmlc.source import InternalError
 
 MOST_POINTS = 1 << 22
@@ -165,17 +165,17 @@ class IndexFacts:
 def _reduce(combiner: str, dtype: DataType, points: Array, passing: Array) -> Array:
     """Reduction along the last axis of the points that pass. For `argmin` and `argmax`, NaN is more
     extreme than any number, and the result is the first such index, or 0 if no point passes."""
-    bound = combiner.removeprefix("arg")
-    identity = combiner_identity(bound, dtype)
-    if bound != combiner:
-        choose = np.min if bound == "min" else np.max
-        best = choose(points, axis=-1, keepdims=True, initial=identity, where=passing)
-        same = (points == best) | ((points != points) & (best != best))
-        return np.argmax(passing & same, axis=-1)
+    record = COMBINERS[combiner]
+    identity = record.identity(dtype)
     every = np.moveaxis(np.where(passing, points, points.dtype.type(identity)), -1, 0)
     with np.errstate(all="ignore"):
         first = np.full(points.shape[:-1], identity, points.dtype)
-        return np.asarray(functools.reduce(COMBINERS[combiner].evaluate, every, first))
+        found = np.asarray(functools.reduce(record.operation.evaluate, every, first))
+    if not record.positional:
+        return found
+    best = found[..., None]
+    same = (points == best) | ((points != points) & (best != best))
+    return np.argmax(passing & same, axis=-1)
 
 
 def find_longest(holds: Array) -> tuple[int, int]:

@@ -12,7 +12,6 @@ from typing import Any, cast
 from dmlc.ir.function import Function
 from dmlc.ir.nodes import (
     IR_OPERATIONS,
-    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -112,7 +111,7 @@ SHAPES: dict[type, Shape] = {
     Reduction: Shape(
         find_fields(Reduction),
         lambda fields, _: Reduction(**fields),
-        schema={"combiner": {"enum": [*COMBINERS, *POSITIONAL_COMBINERS]}},
+        schema={"combiner": {"enum": [*COMBINERS]}},
     ),
     Constant: Shape(
         find_fields(Constant),

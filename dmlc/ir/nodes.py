@@ -23,7 +23,17 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from dmlc.parameters import expect, wrong_kind
-from dmlc.scalars import GRADIENT_MARKS, OPERATIONS, Array, DataType, Operation, Record
+from dmlc.scalars import (
+    COMBINERS,
+    GRADIENT_MARKS,
+    OPERATIONS,
+    Array,
+    Combiner,
+    DataType,
+    Operation,
+    Record,
+    is_positional,
+)
 from dmlc.source import InternalError, Span
 
 Extent: TypeAlias = int | str
@@ -285,15 +295,24 @@ class Body:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reduction:
     """Combination of a stage's body over further axes. `axes` are (label, extent) pairs: label 2 is
-    the axis `r2`. `combiner` is a key of `scalars.COMBINERS`, or `argmin` or `argmax`.
+    the axis `r2`. `combiner` is a key of `scalars.COMBINERS`.
 
-    `argmin` and `argmax` give the linear index (last axis fastest, from 0) of the first smallest or
-    largest value, with NaN more extreme than any number, and 0 if the guard is false everywhere.
-    Their stage holds integers, whatever the body's type.
+    The positional ones, `argmin` and `argmax`, give the linear index (last axis fastest, from 0) of
+    the first smallest or largest value, with NaN more extreme than any number, and 0 if the guard
+    is false everywhere. Their stage holds integers, whatever the body's type.
     """
 
     combiner: str
     axes: tuple[tuple[int, Extent], ...]
+
+    @property
+    def record(self) -> Combiner:
+        """All that is known of the combiner. Raises `KeyError` for a name without a record."""
+        return COMBINERS[self.combiner]
+
+    @property
+    def is_positional(self) -> bool:
+        return is_positional(self.combiner)
 
 
 def list_folded(values: Sequence[object], root: int, combiner: str) -> tuple[int, ...]:
@@ -327,6 +346,11 @@ class Stage:
     def combiner(self) -> str | None:
         """Combiner of the reduction; None without one."""
         return None if self.reduction is None else self.reduction.combiner
+
+    @property
+    def is_positional(self) -> bool:
+        """Whether it gives the numbers of points."""
+        return self.reduction is not None and self.reduction.is_positional
 
     @property
     def indices(self) -> tuple[Index, ...]:
@@ -464,9 +488,6 @@ class Result:
 IR_OPERATIONS: Mapping[str, Record] = MappingProxyType({**OPERATIONS, **GRADIENT_MARKS})
 """Scalar operations that a body may apply, by name: those of kernels, and the marks that only
 differentiation reads."""
-
-POSITIONAL_COMBINERS: tuple[str, ...] = ("argmin", "argmax")
-"""Reductions whose result is an index instead of a value."""
 
 
 def fixed_strides(tensor: Parameter | Result) -> tuple[int, ...] | None:

@@ -11,7 +11,6 @@ import re
 from dmlc.ir.function import Function
 from dmlc.ir.nodes import (
     IR_OPERATIONS,
-    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -205,9 +204,8 @@ class _Parser(Scanner[int]):
 
     def _reduction(self) -> tuple[Reduction, int | None]:
         token = self.next()
-        if token.text not in COMBINERS and token.text not in POSITIONAL_COMBINERS:
-            known = [*COMBINERS, *POSITIONAL_COMBINERS]
-            raise DmlcError(unknown_name("reduction", token.text, known, self.span(token)))
+        if token.text not in COMBINERS:
+            raise DmlcError(unknown_name("reduction", token.text, COMBINERS, self.span(token)))
         self.expect("[")
         axes: list[tuple[int, Extent]] = []
         guard: int | None = None

@@ -23,7 +23,6 @@ from dmlc.index.intervals import (
 )
 from dmlc.ir.nodes import (
     IR_OPERATIONS,
-    POSITIONAL_COMBINERS,
     Apply,
     Cast,
     Constant,
@@ -239,7 +238,7 @@ def number_ranges(stages: Iterable[Stage]) -> dict[str, Interval]:
 def _find_reduced(stage: Stage) -> Interval | None:
     """Interval of a positional reduction, or of a sum of one integer constant under a guard."""
     points = math.prod(e if isinstance(e, int) else math.inf for _, e in stage.axes)
-    if stage.combiner in POSITIONAL_COMBINERS:
+    if stage.is_positional:
         return 0, max(points - 1, 0)
     each = stage.body.instructions[stage.body.result]
     if stage.combiner != "sum" or not isinstance(each, Constant) or math.isinf(points):

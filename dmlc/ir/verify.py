@@ -19,7 +19,6 @@ from dmlc.index.intervals import Interval
 from dmlc.ir.function import Function
 from dmlc.ir.inside import find_outside
 from dmlc.ir.nodes import (
-    POSITIONAL_COMBINERS,
     Body,
     Delay,
     Extent,
@@ -342,7 +341,7 @@ def _check_result_type(stage: Stage) -> str | None:
     if reduction is None:
         if stage.body.guard is not None:
             return "a guard needs a reduction"
-    elif reduction.combiner in POSITIONAL_COMBINERS:
+    elif reduction.is_positional:
         if not stage.dtype.is_integer or not Operands.NUMBER.accept(result):
             return f"{reduction.combiner} gives integers, from numbers"
         extents = [e for _, e in reduction.axes]
@@ -353,7 +352,7 @@ def _check_result_type(stage: Stage) -> str | None:
         return None
     elif reduction.combiner not in COMBINERS:
         return f"no reduction is called {reduction.combiner!r}"
-    elif not COMBINERS[reduction.combiner].operands.accept(result):
+    elif not reduction.record.accepts(result):
         return f"{reduction.combiner} does not take {result.name}"
     if result is not stage.dtype.compute:
         return f"the body gives {result.name} for a {stage.dtype.name} tensor"

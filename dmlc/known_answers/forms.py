@@ -268,7 +268,7 @@ def _list_statements(words: _Words, dialect: Dialect) -> Iterator[_Form]:
                 f"shuffle({', '.join(parts)}, {[(lane * 11 + 3) % lanes for lane in range(half)]})"
             )
             yield _Form("a shuffle", f"join({mixed}, {parts[0]})")
-        for operation in dict.fromkeys(COMBINERS.values()):
+        for operation in dict.fromkeys(c.operation for c in COMBINERS.values()):
             if operation.operands.accept(words.dtype):
                 folded = f"{operation.name}({', '.join(parts)})"
                 yield _Form(f"{operation.name} of halves", f"join({folded}, {parts[0]})")

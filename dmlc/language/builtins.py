@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from dmlc.language.arrays import are_axes, axes_array, invert_order, list_range, other_axes
 from dmlc.language.kinds import BOOL, NUMBER, NUMBERS, TYPE, Form, ValueKind, What
-from dmlc.scalars import OPERATIONS, DataType, Operation, find_data_type
+from dmlc.scalars import COMBINERS, OPERATIONS, DataType, Operation, find_data_type
 from dmlc.source import DmlcError, Span
 
 Value: TypeAlias = Any
@@ -122,9 +122,9 @@ class Reduction:
     """Reduction: a function with bindings, `sum[k : n](...)`, or with `like:` or `axes:`."""
 
     name: str
-    folds: bool = True
+    folds: bool
     """Whether it folds a pack, or a compile-time array."""
-    booleans: bool = False
+    booleans: bool
     """Whether it folds booleans."""
 
 
@@ -379,9 +379,9 @@ REDUCTIONS: Mapping[str, Reduction] = MappingProxyType(
     {
         r.name: r
         for r in (
-            Reduction("sum"), Reduction("mean"), Reduction("max"), Reduction("min"),
-            Reduction("product"), Reduction("any", booleans=True), Reduction("all", booleans=True),
-            Reduction("argmin", folds=False), Reduction("argmax", folds=False),
+            *(Reduction(c.name, not c.positional, c.accepts(DataType.BOOL))
+              for c in COMBINERS.values()),
+            Reduction("mean", folds=True, booleans=False),
         )
     }
 )  # fmt: skip

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from dmlc.scalars import COMBINERS
+
 LIBRARIES = ("np", "numpy", "torch", "F", "nn", "tf", "jnp", "math", "std", "metal", "scipy", "tl")
 """Prefixes of functions elsewhere."""
 
@@ -173,9 +175,6 @@ LABELS: Mapping[str, str] = {
 """Labels of reductions' arguments, by their names elsewhere."""
 
 
-_REDUCTIONS = ("sum", "mean", "max", "min", "product", "any", "all", "argmin", "argmax")
-
-
 def find_type(name: str) -> str | None:
     """Data type of a name elsewhere, or None."""
     return TYPES.get(name.rpartition(".")[2].lower())
@@ -204,7 +203,7 @@ def cure_method(base: str, method: str) -> str:
     """Equivalent of `base.method(...)`."""
     if method.isupper() or base in ("directml", "onednn", "training"):
         return "a graph calls operators; in an operator write the formula"
-    if method in _REDUCTIONS and base not in LIBRARIES:
+    if method in (*COMBINERS, "mean") and base not in LIBRARIES:
         return f"functions stand before what they take: {method}({base}, axes: [0])"
     if method in FUNCTIONS:
         return FUNCTIONS[method]

@@ -13,14 +13,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.ir import POSITIONAL_COMBINERS
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import operate, widen
 from dmlc.loops.element import Reduction
-from dmlc.scalars import COMBINERS, DataType, combiner_identity
-
-_BOOLEAN = {"any": "max", "all": "min"}
-"""The operation on 0 and 1 that is a combiner of BOOL."""
+from dmlc.scalars import COMBINERS, DataType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,22 +29,14 @@ class Slot:
     """Suffix of its name."""
 
 
-def is_positional(reduction: Reduction) -> bool:
-    return reduction.combiner in POSITIONAL_COMBINERS
-
-
 def list_slots(reduction: Reduction, place: DataType | None = None) -> tuple[Slot, ...]:
     """Components of a state. `place` is the type of the points' numbers, if the combiner needs
     them."""
-    if place is not None:
-        extreme = combiner_identity(reduction.combiner.removeprefix("arg"), reduction.dtype)
-        none = int(np.iinfo(place.dtype).max)
-        return Slot(reduction.dtype, extreme, ""), Slot(place, none, "_place")
-    if reduction.combiner in _BOOLEAN:
-        return (
-            Slot(DataType.INT32, int(combiner_identity(reduction.combiner, reduction.dtype)), ""),
-        )
-    return (Slot(reduction.dtype, combiner_identity(reduction.combiner, reduction.dtype), ""),)
+    dtype, first = reduction.dtype, reduction.record.identity(reduction.dtype)
+    if dtype is DataType.BOOL:
+        return (Slot(DataType.INT32, int(first), ""),)
+    own = Slot(dtype, first, "")
+    return (own,) if place is None else (own, Slot(place, int(np.iinfo(place.dtype).max), "_place"))
 
 
 def start(slot: Slot, lanes: int = 1) -> k.Expression:
@@ -101,7 +89,7 @@ def combine(combiner: str, total: k.Expression, values: Sequence[k.Expression]) 
     if len(values) == 2 and total.type.dtype is DataType.FLOAT32:
         return operate("fma", *values, total)
     value = values[0] if len(values) == 1 else operate("mul", *values)
-    return operate(COMBINERS[combiner].name, total, value)
+    return operate(COMBINERS[combiner].operation.name, total, value)
 
 
 def merge(
@@ -120,9 +108,11 @@ def merge(
         return [], (
             made if other.guard is None else k.Select(other.guard, made, mine[0], made.type),
         )
-    if not is_positional(reduction):
-        combiner = _BOOLEAN.get(reduction.combiner) or COMBINERS[reduction.combiner].name
-        return [], (operate(combiner, mine[0], other[0]),)
+    record = reduction.record
+    if reduction.dtype is DataType.BOOL:
+        record = COMBINERS[record.counterpart]
+    if not record.positional:
+        return [], (operate(record.operation.name, mine[0], other[0]),)
     statements: list[k.Statement] = []
     value = other[0]
     if not isinstance(value, k.Local):
@@ -132,7 +122,7 @@ def merge(
     if in_order:
         # Comparisons with NaN are false: a new value is rejected only if it is compared and worse,
         # or if the current value is NaN.
-        stays = operate("le" if reduction.combiner == "argmin" else "ge", mine[0], value)
+        stays = operate(record.matches, mine[0], value)
         if reduction.dtype.is_float:
             stays = operate("or", stays, operate("isnan", mine[0]))
         if reduction.guard is not None:
@@ -140,7 +130,7 @@ def merge(
         same = k.Local(name("stays"), stays.type)
         statements.append(k.Let(same, stays))
         return statements, _choose(same, mine, (value, other[1]))
-    beats = operate("lt" if reduction.combiner == "argmin" else "gt", value, mine[0])
+    beats = operate(record.beats, value, mine[0])
     ties = operate("eq", value, mine[0])
     if reduction.dtype.is_float:
         new, old = operate("isnan", value), operate("isnan", mine[0])
@@ -171,7 +161,7 @@ def begin(reduction: Reduction, slots: Sequence[Slot], lanes: int) -> list[k.Exp
     """Initial state of a reduction in order of the points. If no point is excluded, the number of
     the first point is the initial one, unless another point beats the initial value."""
     made = [start(slot, lanes) for slot in slots]
-    if is_positional(reduction) and reduction.guard is None:
+    if reduction.record.positional and reduction.guard is None:
         made[1] = start(dataclasses.replace(slots[1], first=0), lanes)
     return made
 
@@ -182,13 +172,13 @@ def finish(
     """Result of a state, in the compute type `dtype`. `in_order` means that it started with
     `begin`."""
     lanes = state[0].type.lanes
-    if is_positional(reduction):
+    if reduction.record.positional:
         found = place = state[1]
         if not in_order or reduction.guard is not None:
             zero = widen(k.Literal(k.Type(place.type.dtype), 0), lanes)
             found = k.Select(operate("eq", place, _none(place)), zero, place, place.type)
         return found if dtype is place.type.dtype else k.Convert(found, k.Type(dtype, lanes))
-    if reduction.combiner in _BOOLEAN:
+    if reduction.dtype is DataType.BOOL:
         zero = widen(k.Literal(k.Type(DataType.INT32), 0), lanes)
         return operate("ne", state[0], zero)
     return state[0]

@@ -18,7 +18,7 @@ from dmlc.index.intervals import Interval
 from dmlc.ir.nodes import list_folded
 from dmlc.ir.rules import fold_constants
 from dmlc.loops.access import Positions, join_digits, read_positions
-from dmlc.scalars import ROUNDINGS, DataType
+from dmlc.scalars import COMBINERS, ROUNDINGS, Combiner, DataType
 from dmlc.sizes import Measure, Size, measure, multiply, pack_strides, parse_size
 from dmlc.source import InternalError, UnsupportedError
 
@@ -82,6 +82,11 @@ class Reduction:
     place: int | None
     dtype: DataType
     """Type of the value."""
+
+    @property
+    def record(self) -> Combiner:
+        """All that is known of the combiner."""
+        return COMBINERS[self.combiner]
 
     def renumbered(self, numbers: Mapping[int, int]) -> Reduction:
         """The same with values renumbered."""
@@ -352,7 +357,7 @@ class Collector:
         values = tuple(numbers[n] for n in folded)
         guard = None if stage.body.guard is None else numbers[stage.body.guard]
         place = None
-        if reduction.combiner in ir.POSITIONAL_COMBINERS:
+        if reduction.is_positional:
             place = self._add(self._place(reduction, axes))
         reduction = Reduction(reduction.combiner, values, guard, place, stage.body.dtype)
         return self._reductions.setdefault(reduction, len(self._reductions))

@@ -27,14 +27,13 @@ from dmlc.loops.terms import (
     MOST_TERMS,
     Line,
     Terms,
-    find_nothing,
     is_fused,
     list_terms,
     write_point,
     write_product,
     write_values,
 )
-from dmlc.scalars import Array, combiner_identity
+from dmlc.scalars import COMBINERS, Array
 from dmlc.transform.factor import list_factors
 
 _MOST_TERMS = 256
@@ -75,10 +74,6 @@ def name_neighbour(stage: str, number: int) -> str:
     return f"{stage}#{number}"
 
 
-def is_positional(stage: ir.Stage) -> bool:
-    return stage.reduction is not None and stage.reduction.combiner in ir.POSITIONAL_COMBINERS
-
-
 def write_at(
     stage: ir.Stage,
     tables: Mapping[str, Array],
@@ -105,7 +100,7 @@ def write_reductions(
     points depend on more than the index along one axis, or if an index has unequal steps."""
     facts = IndexFacts(stage, tables)
     reduction = stage.reduction
-    if reduction is None or (is_positional(stage) and facts.conditions):
+    if reduction is None or (stage.is_positional and facts.conditions):
         return None
     axes = {ir.Index(label, reduced=True): extent for label, extent in reduction.axes}
     positions = {i for load in stage.body.loads() for i in load.indices}
@@ -120,7 +115,7 @@ def write_reductions(
     points = math.prod(e for e in extents if isinstance(e, int))
     most = MOST_TERMS
     if len(along) > 1:
-        every = _MOST_PLACES if is_positional(stage) else _MOST_TERMS
+        every = _MOST_PLACES if stage.is_positional else _MOST_TERMS
         most = every // math.prod(block.counts.values())
     if not all(windows) or any(not isinstance(e, int) for e in extents) or points > most:
         return None
@@ -142,7 +137,7 @@ def write_reductions(
     made: list[ir.Stage] = []
     for number, places in enumerate(block.list_places()):
         writer = _Writer(terms, places)
-        if is_positional(stage):
+        if stage.is_positional:
             body = writer.write_place()
         else:
             body = writer.write(windows[-1], is_whole=not rest)
@@ -182,9 +177,9 @@ class _Writer:
         if reduction is None:
             return None
         combiner, dtype = reduction.combiner, body.dtype
-        (*_, last), nothing = self._terms, find_nothing(combiner, dtype)
+        (*_, last), nothing = self._terms, COMBINERS[combiner].neutral(dtype)
         factors, weights = self._part_factors(columns)
-        identity = builder.add(ir.Constant(dtype, combiner_identity(combiner, dtype)))
+        identity = builder.add(ir.Constant(dtype, reduction.record.identity(dtype)))
         total = identity if is_whole else None
         for column in self._list_points(columns):
             points: list[tuple[list[int], list[int | None]]] = []
@@ -225,7 +220,7 @@ class _Writer:
         reduction, body, dtype = stage.reduction, stage.body, stage.dtype.compute
         if reduction is None:
             return None
-        is_no_worse = "le" if reduction.combiner == "argmin" else "ge"
+        is_no_worse = reduction.record.matches
         best: int | None = None
         place = builder.constant(0, dtype)
         for number, point in reversed(list(enumerate(self._list_points(self._inner)))):
@@ -281,7 +276,7 @@ class _Writer:
         if total is not None and is_fused(combiner, factors, dtype):
             made = write_point(self._builder, combiner, total, factors, dtype)
             return self._choose(conditions, made, total)
-        none = self._builder.add(ir.Constant(dtype, find_nothing(combiner, dtype)))
+        none = self._builder.add(ir.Constant(dtype, COMBINERS[combiner].neutral(dtype)))
         term = self._choose(conditions, write_product(self._builder, factors), none)
         return (
             term if total is None else write_point(self._builder, combiner, total, (term,), dtype)

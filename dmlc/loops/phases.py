@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from dmlc import ir
 from dmlc.kernel.target import Limits
-from dmlc.loops.accumulate import Slot, is_positional, list_slots
+from dmlc.loops.accumulate import Slot, list_slots
 from dmlc.loops.dims import SHORT_VECTOR
 from dmlc.loops.element import (
     Collector,
@@ -406,7 +406,7 @@ def combine_partials(phase: Phase, sizes: tuple[Measure, ...]) -> Phase:
             compared = (numbers[0], len(values) - 1)
             numbers[0] = len(values)
             values.append(ir.Apply(OPERATIONS["ne"], compared, DataType.BOOL))
-        place = numbers[1] if is_positional(each.reduction) else None
+        place = numbers[1] if each.reduction.record.positional else None
         reduction = dataclasses.replace(
             each.reduction, values=(numbers[0],), guard=None, place=place
         )

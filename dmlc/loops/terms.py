@@ -21,7 +21,7 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.floor import FloorForm, fit_clamped
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.nodes import list_folded
-from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, find_same
+from dmlc.scalars import COMBINERS, Array, DataType, find_same
 
 MOST_TERMS = 16
 """Largest number of unrolled points."""
@@ -60,11 +60,8 @@ class Terms:
     def find_first(self, *, signed_zeros: bool) -> bool | int | float:
         """Initial value of the reduction; without `signed_zeros`, it may be -0 for sums, which no
         addition shows."""
-        reduction = self.stage.reduction
-        combiner = "sum" if reduction is None else reduction.combiner
-        if signed_zeros:
-            return combiner_identity(combiner, self.stage.body.dtype)
-        return find_nothing(combiner, self.stage.body.dtype)
+        record = COMBINERS[self.stage.combiner or "sum"]
+        return (record.identity if signed_zeros else record.neutral)(self.stage.body.dtype)
 
     def fit(self, places: Array, point: Sequence[int], passes: Array) -> dict[int, Line | None]:
         """Formulas of the steady values at a point, over the indices where it `passes`; None for a
@@ -195,7 +192,7 @@ def write_point(
     products of FLOAT32."""
     if is_fused(combiner, values, dtype):
         return builder.apply("fma", write_product(builder, values[:-1]), values[-1], total)
-    operation = COMBINERS[combiner]
+    operation = COMBINERS[combiner].operation
     return builder.add(Apply(operation, (total, write_product(builder, values)), dtype))
 
 
@@ -215,10 +212,3 @@ def _fit_line(dtype: DataType, turns: Array, values: Array) -> Line | None:
         return None
     form = fit_clamped(turns, values)
     return form if form is not None and form.divisor == 1 else None
-
-
-def find_nothing(combiner: str, dtype: DataType) -> bool | int | float:
-    """Identity of a combiner; for sums, -0."""
-    if combiner == "sum" and dtype.is_float:
-        return -0.0
-    return combiner_identity(combiner, dtype)

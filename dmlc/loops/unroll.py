@@ -13,7 +13,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
-from dmlc.ir import POSITIONAL_COMBINERS, Function, Index, Stage
+from dmlc.ir import Function, Index, Stage
 from dmlc.ir.index import IndexFacts, find_longest
 from dmlc.loops.terms import MOST_TERMS, Terms, list_terms
 from dmlc.scalars import Array, DataType
@@ -37,7 +37,7 @@ def find_terms(function: Function, stage: Stage, axis: int) -> Terms | None:
     """Points of a reduction along an axis; None if they are too many to unroll, or depend on more
     than the index along the axis."""
     reduction, body = stage.reduction, stage.body
-    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
+    if reduction is None or reduction.is_positional:
         return None
     if body.dtype is DataType.BOOL:
         return None

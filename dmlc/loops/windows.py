@@ -22,7 +22,6 @@ from dmlc.loops.access import read_positions
 from dmlc.loops.element import Collector, Elements, View, prune, tensor_strides
 from dmlc.loops.neighbours import (
     Block,
-    is_positional,
     name_neighbour,
     write_at,
     write_reductions,
@@ -98,7 +97,7 @@ class _Windows:
     def write(self, block: Block, stored: Container[str]) -> tuple[Phase, ...] | None:
         """Phases for a block; None if it is not possible."""
         # Of equal extremes, the one with the lowest number among all points wins.
-        whole = len(block.counts) > 1 or any(is_positional(stage) for stage in self.reductions)
+        whole = len(block.counts) > 1 or any(stage.is_positional for stage in self.reductions)
         made: list[tuple[ir.Stage, ...]] = []
         for stage in self.reductions:
             each = write_reductions(stage, self.function.arrays(), block, whole=whole)

@@ -293,7 +293,7 @@ class _Writer:
         if not isinstance(element, k.Local):
             element = self.frame.name(then, "element", element)
         own = k.Load(scatter.view.tensor, element, value.type)
-        combined = operate(COMBINERS[scatter.combiner].name, own, value)
+        combined = operate(COMBINERS[scatter.combiner].operation.name, own, value)
         then.append(k.Store(scatter.view.tensor, element, combined))
         return [k.If(inside, tuple(then))]
 

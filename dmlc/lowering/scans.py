@@ -17,7 +17,6 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.print import print_expression
 from dmlc.kernel.target import Limits, Profile
 from dmlc.lowering.texts import Texts, find_source, show
-from dmlc.scalars import COMBINERS, combiner_identity
 from dmlc.sizes import Measure, divide_up, estimate, is_multiple, multiply
 from dmlc.source import InternalError
 from dmlc.transform.fuse import Group
@@ -82,8 +81,8 @@ def lower_scan(
     if wanted > 1 and isinstance(size, int):
         per_row = divide_up(length, size)
     is_parted = per_row != 1
-    combiner, count = stage.reduction.combiner, multiply(stage.extents)
-    nothing = k.Literal(k.Type(dtype), combiner_identity(combiner, dtype))
+    combiner, count = stage.reduction.record, multiply(stage.extents)
+    nothing = k.Literal(k.Type(dtype), combiner.identity(dtype))
     arrays = {"held": k.Array("", dtype, per, registers=True)}
     if lanes > 1:
         arrays["sums"] = k.Array("", dtype, lanes + lanes // 16, shared=True)
@@ -110,7 +109,7 @@ def lower_scan(
         "vector": vector,
         "source": source.name,
         "totals": totals.name,
-        "combine": COMBINERS[combiner].name,
+        "combine": combiner.operation.name,
         "nothing": print_expression(nothing),
         "backwards": prefix.goes_back,
         "inclusive": prefix.is_inclusive,

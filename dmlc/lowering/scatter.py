@@ -14,7 +14,7 @@ from dmlc.loops.phases import Phase, Scatter
 from dmlc.loops.sections import Sections
 from dmlc.loops.space import Space, keep_all
 from dmlc.lowering.assemble import make_kernel
-from dmlc.scalars import combiner_identity
+from dmlc.scalars import COMBINERS
 from dmlc.sizes import known
 from dmlc.transform.scatter import Walk
 
@@ -34,7 +34,7 @@ def lower_walk(
 def _start(walk: Walk, view: View) -> Phase:
     """Phase that stores the initial values of the elements."""
     stage, dtype = walk.stage, walk.stage.dtype.compute
-    nothing = ir.Constant(dtype, combiner_identity(walk.combiner, dtype))
+    nothing = ir.Constant(dtype, COMBINERS[walk.combiner].identity(dtype))
     elements = Elements(stage.extents, (nothing,), ((view, 0),))
     return Phase(elements, _share(elements, [index.axis for index in walk.rows]))
 

@@ -13,11 +13,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from dmlc.ir.nodes import POSITIONAL_COMBINERS
 from dmlc.mlir.region import Region, Value
-from dmlc.scalars import COMBINERS, LARGEST_INDEX, OPERATIONS, DataType, Domain, Kind, Operation
+from dmlc.scalars import LARGEST_INDEX, OPERATIONS, DataType, Domain, Kind, Operation
 from dmlc.scalars import DataType as T
-from dmlc.source import InternalError, UnsupportedError
+from dmlc.source import UnsupportedError
 
 
 def _column(dtype: DataType) -> int:
@@ -270,21 +269,10 @@ def _round(number: int, dtype: DataType) -> float:
     return float(np.asarray(number, np.float64).astype(dtype.dtype))
 
 
-# Reductions -------------------------------------------------------------------------------
-
-
-def write_combiner(region: Region, combiner: str, total: Value, value: Value) -> Value:
-    """Writes one step of a reduction."""
-    if combiner in POSITIONAL_COMBINERS:
-        raise InternalError(f"'{combiner}' is more than one value")
-    return write_operation(region, COMBINERS[combiner], (total, value))
-
-
-def write_beats(region: Region, combiner: str, value: Value, best: Value) -> Value:
+def write_beats(region: Region, comparison: str, value: Value, best: Value) -> Value:
     """Whether a value replaces the best so far, for `argmin` or `argmax`: NaN does so for every
     number."""
-    lower = combiner == "argmin"
     if not value.dtype.is_float:
-        return write_operation(region, OPERATIONS["lt" if lower else "gt"], (value, best))
-    beats = region.compare("ult" if lower else "ugt", value, best)
+        return write_operation(region, OPERATIONS[comparison], (value, best))
+    beats = region.compare(f"u{comparison}", value, best)
     return region.apply("arith.andi", beats, region.compare("ord", best, best))

@@ -9,7 +9,6 @@ import numpy as np
 
 from dmlc.index.intervals import Interval
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Apply,
     Cast,
     Constant,
@@ -24,7 +23,7 @@ from dmlc.ir import (
     Symbol,
 )
 from dmlc.ir.nodes import Tensor
-from dmlc.mlir.operations import write_beats, write_combiner, write_conversion, write_operation
+from dmlc.mlir.operations import write_beats, write_conversion, write_operation
 from dmlc.mlir.reads import (
     Cut,
     Extraction,
@@ -36,7 +35,7 @@ from dmlc.mlir.reads import (
 from dmlc.mlir.region import FunctionSymbols, Region, Value
 from dmlc.mlir.sizes import Sizes
 from dmlc.mlir.spelling import spell_tensor, spell_type
-from dmlc.scalars import DataType, combiner_identity, convert
+from dmlc.scalars import DataType, convert
 from dmlc.source import InternalError
 
 
@@ -84,7 +83,7 @@ class StageWriter:
             self._fill(stage.name, stage.dtype, stage.extents, constant)
         elif reduction is None:
             self._write_elements(stage)
-        elif reduction.combiner in POSITIONAL_COMBINERS:
+        elif reduction.is_positional:
             self._write_positions(stage, reduction)
         else:
             self._write_reduction(stage, reduction)
@@ -124,12 +123,12 @@ class StageWriter:
     def _write_reduction(self, stage: Stage, reduction: Reduction) -> None:
         dtype = stage.body.dtype
         narrow = dtype is not stage.dtype
-        identity = combiner_identity(reduction.combiner, dtype)
+        identity = reduction.record.identity(dtype)
         body = _Body(self, stage)
         start = self._fill(f"{stage.name}.init", dtype, stage.extents, identity)
         total = Value(body.region.name("acc"), dtype)
         value = body.write(stage.body.result)
-        made = write_combiner(body.region, reduction.combiner, total, value)
+        made = write_operation(body.region, reduction.record.operation, (total, value))
         if stage.body.guard is not None:
             made = body.region.select(body.write(stage.body.guard), made, total)
         body.region.lines.append(f"linalg.yield {made} : {spell_type(dtype)}")
@@ -158,8 +157,7 @@ class StageWriter:
         """Writes an argmin or argmax: the best value is carried along with its index, and with a
         flag that there is one if a guard may exclude all points so far."""
         dtype, domain = stage.body.dtype, stage.extents
-        combiner = reduction.combiner
-        identity = combiner_identity(combiner.removeprefix("arg"), dtype)
+        identity = reduction.record.identity(dtype)
         guarded = stage.body.guard is not None
         body = _Body(self, stage)
         region = body.region
@@ -180,7 +178,7 @@ class StageWriter:
         ]
         best, place, *found = (total.argument for total in totals)
         value = body.write(stage.body.result)
-        better = write_beats(region, combiner, value, best)
+        better = write_beats(region, reduction.record.beats, value, best)
         if stage.body.guard is not None:
             first = region.apply("arith.xori", found[0], region.constant(True, DataType.BOOL))
             better = region.apply("arith.ori", better, first)

@@ -19,13 +19,13 @@ from onnx import TensorProto
 from dmlc.ir import Constant
 from dmlc.onnx.nodes import Nodes, Value
 from dmlc.scalars import (
+    COMBINERS,
     OPERATIONS,
     Array,
     DataType,
     Domain,
     Kind,
     Operation,
-    combiner_identity,
 )
 from dmlc.source import UnsupportedError
 
@@ -356,8 +356,7 @@ class Arithmetic:
 
     def identity(self, combiner: str, dtype: DataType) -> Value:
         """Identity of a reduction: its result if no point takes part."""
-        number = combiner_identity(combiner, dtype)
-        return self.literal(Constant(dtype, number))
+        return self.literal(Constant(dtype, COMBINERS[combiner].identity(dtype)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

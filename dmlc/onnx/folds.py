@@ -13,12 +13,10 @@ from onnx import TensorProto
 
 from dmlc.onnx.arithmetic import Arithmetic
 from dmlc.onnx.nodes import Value
-from dmlc.scalars import DataType
+from dmlc.scalars import COMBINERS, DataType
 
 _MOST_SUMMED = 1 << 20
 """Integers of at most 32 bits whose sum has no more than 53."""
-
-_REDUCE = {"sum": "ReduceSum", "product": "ReduceProd", "min": "ReduceMin", "max": "ReduceMax"}
 
 
 class Folds:
@@ -50,18 +48,17 @@ class Folds:
             return self.nodes.reshape(value, value.shape[:rank])
         match combiner:
             case "any" | "all":
-                operator = "ReduceMax" if combiner == "any" else "ReduceMin"
-                found = self._add(operator, self._number(value))
+                found = self._add(COMBINERS[combiner].onnx, self._number(value))
                 return self.arithmetic.test("Greater", found, self.arithmetic.like(found, 0))
             case "sum" if not dtype.is_float:
                 return self.arithmetic.wrap(self._sum_whole(dtype, value), dtype)
             case "product" if not dtype.is_float:
                 return self._multiply_whole(dtype, value)
             case "sum" | "product":
-                return self._add(_REDUCE[combiner], value)
+                return self._add(COMBINERS[combiner].onnx, value)
             case _:
                 ordered = self.arithmetic.ordered(value, dtype)
-                found = self._add(_REDUCE[combiner], ordered)
+                found = self._add(COMBINERS[combiner].onnx, ordered)
                 if dtype.is_float:
                     return self._keep_nan(value, found)
                 return self.arithmetic.ordered(found, dtype)
@@ -133,13 +130,12 @@ class Folds:
         self, combiner: str, dtype: DataType, value: Value, guard: Value | None
     ) -> Value:
         """The number of the first point that is the most extreme; 0 where there is none."""
-        limit = combiner.removeprefix("arg")
         if guard is not None:
-            identity = self.arithmetic.identity(limit, dtype)
+            identity = self.arithmetic.identity(combiner, dtype)
             value = self.arithmetic.where(guard, value, identity)
         value = self.spread(value)
         ordered = self.arithmetic.ordered(value, dtype)
-        best = self._add(_REDUCE[limit], ordered, keep=True)
+        best = self._add(COMBINERS[combiner].onnx, ordered, keep=True)
         hits = self.arithmetic.test("Equal", ordered, best)
         if dtype.is_float:
             odd = self.arithmetic.test("IsNaN", value)

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -40,7 +39,7 @@ from dmlc.onnx.folds import Folds
 from dmlc.onnx.nodes import Value
 from dmlc.onnx.places import split_sum
 from dmlc.onnx.reads import MOST_KNOWN, Position, Reader
-from dmlc.scalars import Array, DataType, combiner_identity
+from dmlc.scalars import Array, DataType
 from dmlc.source import InternalError
 
 _MOST_AT_ONCE = 1 << 22
@@ -82,15 +81,14 @@ class StageLowering:
         if 0 in self.domain:
             return self.nodes.constant(hold(np.zeros(self.domain), dtype))
         if reduction is not None and 0 in self.extents:
-            positional = reduction.combiner in POSITIONAL_COMBINERS
-            number = 0 if positional else combiner_identity(reduction.combiner, dtype)
+            number = reduction.record.empty(dtype)
             whole = self.nodes.constant(hold(np.array(number, dtype.dtype), dtype))
         elif reduction is None:
             self._evaluate([self.body.result])
             whole = self._value(self.body.result)
         else:
             whole = self._reduce(reduction)
-            if reduction.combiner in POSITIONAL_COMBINERS:
+            if reduction.is_positional:
                 whole = self.arithmetic.cast(whole, DataType.INDEX, dtype)
         return self.nodes.expand(whole, self.domain)
 
@@ -195,7 +193,7 @@ class StageLowering:
         guard = self._find_guard()
         if guard is not None and self._is_better_apart(reduction):
             return self._reduce_apart(reduction)
-        positional = combiner in POSITIONAL_COMBINERS
+        positional = reduction.is_positional
         identity = None if positional else self.arithmetic.identity(combiner, dtype)
         # A condition on the domain alone is asked once for all the points.
         late = guard is not None and not positional and self._is_of_domain(guard)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from dmlc.language import syntax
+from dmlc.language.builtins import REDUCTIONS
 from dmlc.language.format import format_expression
 from dmlc.language.parse import parse_expression
 from dmlc.pages.draft import Draft
@@ -241,7 +242,7 @@ def _rename_call(
     if fused is not None and fused.default == NO_OPERATOR and len(given) == 1:
         # Without an activation, what it would be applied to.
         return given[0].value
-    reduced = name.lower() if name.lower() in ("sum", "mean", "max", "min", "product") else None
+    reduced = name.lower() if name.lower() in REDUCTIONS else None
     if reduced is not None and len(given) == 1:
         given = (*given, _reduced_over(node, names.draft, like))
         known: str | None = reduced

@@ -4,13 +4,11 @@ constant folder calls it, and every backend is tested against it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import numpy as np
-
 from dmlc.parameters import expect, expect_text
+from dmlc.scalars.combiners import COMBINERS, AdjointRule, Combiner, is_positional
 from dmlc.scalars.expression import Domain, Routine, Value, Writer
 from dmlc.scalars.functions import REGISTRY
 from dmlc.scalars.marks import REGISTRY as MARKS
@@ -36,11 +34,10 @@ from dmlc.source import UnknownNameError, unknown_name
 
 __all__ = [
     "COMBINERS", "CONVERSIONS", "GRADIENT_MARKS", "LARGEST_INDEX", "OPERATIONS", "ROUNDINGS",
-    "TENSOR_TYPES",
-    "Array", "DataType", "Domain", "Error", "Keeps", "Kind", "Operands", "Operation", "Part",
-    "Point", "Record", "Routine", "Value", "Writer", "as_data_type", "combiner_identity",
-    "convert", "data_type_names", "data_type_of", "find_data_type", "find_same",
-    "held_type", "integer_limits", "is_float32",
+    "TENSOR_TYPES", "AdjointRule", "Array", "Combiner", "DataType", "Domain", "Error", "Keeps",
+    "Kind", "Operands", "Operation", "Part", "Point", "Record", "Routine", "Value", "Writer",
+    "as_data_type", "combiner_identity", "convert", "data_type_names", "data_type_of",
+    "find_data_type", "find_same", "held_type", "integer_limits", "is_float32", "is_positional",
 ]  # fmt: skip
 
 OPERATIONS: Mapping[str, Record] = MappingProxyType(REGISTRY.records)
@@ -50,13 +47,6 @@ operands do not share one type, so both IRs spell them as instructions of their 
 GRADIENT_MARKS: Mapping[str, Record] = MappingProxyType(MARKS.records)
 """Operations that return their first operand and affect differentiation only, by name."""
 
-COMBINERS: Mapping[str, Operation] = MappingProxyType(
-    {"sum": OPERATIONS["add"], "product": OPERATIONS["mul"], "min": OPERATIONS["min"],
-     "max": OPERATIONS["max"], "any": OPERATIONS["or"], "all": OPERATIONS["and"]}
-)  # fmt: skip
-"""Operation of each reduction, by the reduction's name."""
-
-
 ROUNDINGS: Mapping[DataType, Operation] = MappingProxyType(
     {o.rounds_to: o for o in OPERATIONS.values() if o.rounds_to is not None}
 )
@@ -64,20 +54,10 @@ ROUNDINGS: Mapping[DataType, Operation] = MappingProxyType(
 
 
 def combiner_identity(combiner: str, dtype: DataType) -> bool | int | float:
-    """The value an empty reduction gives: 0 for sum, +inf for a float min, and so on."""
+    """Result of a reduction of no point: 0 for a sum, infinity for a minimum of floats, 0 for the
+    number of a point."""
     expect("dtype", dtype, DataType, "a dmlc.DataType")
-    match expect_text("combiner", combiner):
-        case "sum":
-            return 0.0 if dtype.is_float else 0
-        case "product":
-            return 1.0 if dtype.is_float else 1
-        case "any":
-            return False
-        case "all":
-            return True
-        case "min":
-            return math.inf if dtype.is_float else int(np.iinfo(dtype.dtype).max)
-        case "max":
-            return -math.inf if dtype.is_float else int(np.iinfo(dtype.dtype).min)
-        case _:
-            raise UnknownNameError(unknown_name("combiner", combiner, COMBINERS, code="E0204"))
+    record = COMBINERS.get(expect_text("combiner", combiner))
+    if record is None:
+        raise UnknownNameError(unknown_name("combiner", combiner, COMBINERS, code="E0204"))
+    return record.empty(dtype)

@@ -45,7 +45,7 @@ from dmlc.ir import (
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.driver import apply_rules
 from dmlc.ir.index import find_index_only
-from dmlc.ir.nodes import IR_OPERATIONS, POSITIONAL_COMBINERS
+from dmlc.ir.nodes import IR_OPERATIONS
 from dmlc.ir.specialize import specialize
 from dmlc.oracle import find_expected
 from dmlc.parameters import expect, expect_mapping
@@ -766,8 +766,7 @@ class _Maker:
 
 def _is_signless(stage: Stage, maker: _Maker) -> bool:
     """Whether no element of a stage is below 0."""
-    combiner = None if stage.reduction is None else stage.reduction.combiner
-    kept = combiner is None or combiner in ("sum", "product", "min")
+    kept = stage.reduction is None or stage.reduction.record.signless
     return kept and maker.signless[stage.body.result]
 
 
@@ -783,19 +782,19 @@ def _fold(stage: Stage, maker: _Maker, name: str) -> tuple[list[Stage], _Source]
         return [_over(stage, name, maker, error, None)], _Source(name, stage.dtype, ranged=True)
     value, dtype = stage.body.result, stage.body.dtype
     lost = maker.flushed(value, dtype)
-    if reduction.combiner in (*POSITIONAL_COMBINERS, "min", "max") and error is None:
+    if reduction.record.beats and error is None:
         if lost is None:
             return [], _Source(None, stage.dtype)
         return _choose_flushed(stage, maker, name, lost), _Source(name, stage.dtype)
     if error is None:
         error = lost
-    if reduction.combiner in POSITIONAL_COMBINERS or not dtype.is_float:
+    if reduction.is_positional or not dtype.is_float:
         if error is None:
             return [], _Source(None, stage.dtype)
         wrong = maker.apply("gt", error, maker.constant(0.0))
         error = maker.choose(wrong, maker.constant(math.inf), maker.constant(0.0))
         return [_over(stage, name, maker, error, "max")], _Source(name, stage.dtype)
-    if reduction.combiner in ("min", "max") and error is not None:
+    if reduction.record.beats and error is not None:
         return [_over(stage, name, maker, error, "max")], _Source(name, stage.dtype)
     count = _count(reduction)
     terms = [] if error is None else [error]
@@ -815,9 +814,7 @@ def _choose_flushed(stage: Stage, maker: _Maker, name: str, lost: int) -> list[S
     then compare as equal. That shows only if no larger value is selected."""
     assert stage.reduction is not None
     value, dtype = stage.body.result, stage.body.dtype
-    ways = {"argmin": "min", "argmax": "max"}
-    positional = stage.reduction.combiner in ways
-    combiner = ways.get(stage.reduction.combiner, stage.reduction.combiner)
+    combiner = stage.reduction.record.operation.name
     made = [
         _over(stage, f"{name}_lost", maker, lost, "max"),
         _over(stage, f"{name}_chosen", maker, maker.double(value), combiner),
@@ -829,7 +826,7 @@ def _choose_flushed(stage: Stage, maker: _Maker, name: str, lost: int) -> list[S
     most, chosen = len(places), len(places) + 1
     size, smallest = last.apply("abs", chosen), maker.rules.find_smallest(dtype)
     zero, small = last.constant(0.0), last.apply("lt", size, last.constant(smallest))
-    unknown = last.constant(math.inf) if positional else most
+    unknown = last.constant(math.inf) if stage.is_positional else most
     some = last.choose(last.apply("gt", most, zero), unknown, zero)
     whole = Body.make(last.instructions, last.choose(small, some, zero))
     return [*made, Stage(name, _DOUBLE, stage.extents, whole)]

@@ -22,7 +22,6 @@ from dmlc.ir import (
     Table,
     verify,
 )
-from dmlc.ir.nodes import POSITIONAL_COMBINERS
 
 Order: TypeAlias = tuple[int, ...]
 """Permutation: old axis at each new position."""
@@ -116,7 +115,7 @@ def _permute_stage(stage: Stage, orders: Mapping[str, Order], random: Random) ->
         [move(i) for i in stage.body.instructions], stage.body.result, stage.body.guard
     )
     reduction = stage.reduction
-    if reduction is not None and reduction.combiner not in POSITIONAL_COMBINERS:
+    if reduction is not None and not reduction.is_positional:
         axes = list(reduction.axes)
         random.shuffle(axes)
         reduction = Reduction(reduction.combiner, tuple(axes))

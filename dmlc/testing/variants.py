@@ -138,8 +138,7 @@ def _find_alike(function: Function) -> set[str]:
             not value_type(body.instructions[i.operands[0]]).is_float or rounds_alike(i.operation)
             for i in operations
         )
-        ordered = reduction is not None and reduction.combiner in ("sum", "product")
-        sums = ordered and body.dtype.is_float
+        sums = reduction is not None and reduction.record.ordered and body.dtype.is_float
         if plain and not sums and all(load.tensor in found for load in body.loads()):
             found.add(stage.name)
     return found

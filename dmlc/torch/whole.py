@@ -18,7 +18,7 @@ from dmlc.building import tensors as tensor_operations
 from dmlc.building.functions import Point, Scalar, Tensor
 from dmlc.building.tensors import normalize_axes, read_broadcast
 from dmlc.runtime.arrays import packed
-from dmlc.scalars import DataType
+from dmlc.scalars import COMBINERS, DataType
 from dmlc.source import UnsupportedError
 from dmlc.torch.elementwise import Rule, Site
 
@@ -412,9 +412,9 @@ def _extreme(combiner: str) -> Rule:
         if one.rank == 0:
             raise UnsupportedError("a tensor without axes has no places along one")
         truth = one.dtype is DataType.BOOL
-        own = {"max": "any", "min": "all"}[combiner] if truth else combiner
+        own = COMBINERS[combiner].counterpart if truth else combiner
         found = _reduce(site, own, one, axis, keep, lambda x: x, one.dtype)
-        return found, _place(f"arg{combiner}", site, one, axis, keep)
+        return found, _place(COMBINERS[combiner].position, site, one, axis, keep)
 
     return rule
 

@@ -39,7 +39,7 @@ from dmlc.ir import (
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_index_only, list_conjuncts
 from dmlc.ir.naming import take_name
-from dmlc.scalars import DataType
+from dmlc.scalars import AdjointRule, DataType
 from dmlc.sizes import find_symbols
 from dmlc.source import DmlcError, Span, UnknownNameError, unknown_name
 from dmlc.transform.adjoints import (
@@ -186,8 +186,8 @@ class _Reverse:
         """Tensors that depend on the inputs of the differentiation."""
         found = set(self.wrt)
         for stage in self.stages:
-            known = (None, "sum", "product", "min", "max")
-            moves = stage.dtype.is_float and stage.combiner in known
+            combined = stage.reduction is None or stage.reduction.record.adjoint is not None
+            moves = stage.dtype.is_float and combined
             body = stage.body
             if moves and find_moving(body, found, stage.span)[body.result]:
                 found.add(stage.name)
@@ -327,23 +327,24 @@ class _Reverse:
 
     def _seed(self, stage: Stage, builder: BodyBuilder, seed: int, result: int) -> list[Adjoint]:
         """Adjoint of one point's value in a reduction, from the adjoint of the result."""
-        match stage.combiner:
-            case "min" | "max" as combiner:
+        combiner = None if stage.reduction is None else stage.reduction.record
+        match combiner and combiner.adjoint:
+            case AdjointRule.FIRST:
                 # Linear index of the smallest or largest point.
                 points = math.prod(e if isinstance(e, int) else math.inf for _, e in stage.axes)
                 found = dataclasses.replace(
                     stage,
                     name=take_name(f"{stage.name}_first", self.taken),
                     dtype=DataType.INT32 if points < 2**31 else DataType.INT64,
-                    reduction=Reduction(f"arg{combiner}", stage.axes),
+                    reduction=Reduction(combiner.position, stage.axes),
                 )
                 self.made.append(found)
                 place = builder.add(Cast(builder.read(found), DataType.INDEX))
                 own = number_point(builder, stage)
-                text = f"{combiner} over an axis moves with the first index that has it"
+                text = f"{combiner.name} over an axis moves with the first index that has it"
                 self.choices[Choice(text, stage.span)] = None
                 return [Adjoint(seed, ((builder.apply("eq", own, place), True),))]
-            case "product":
+            case AdjointRule.OTHERS:
                 return self._seed_product(stage, builder, seed, result)
             case _:
                 return [Adjoint(seed)]

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from dmlc.ir import Function, Index, Stage, reads_own_place
 from dmlc.ir.index import find_dependencies
-from dmlc.scalars import COMBINERS, DataType
+from dmlc.scalars import DataType
 from dmlc.transform.cost import Budget, is_product
 from dmlc.transform.crossing import cross
 from dmlc.transform.online import Online, OnlineGroup, find_online
@@ -166,7 +166,7 @@ def _reduces_along(row: Stage, reader: Stage) -> bool:
         return False
     if len(row.extents) != len(reader.extents) or row.extents[:-1] != reader.extents[:-1]:
         return False
-    if any(s.combiner not in COMBINERS for s in (row, reader)):
+    if any(s.is_positional for s in (row, reader)):
         return False
     last = Index(len(reader.extents) - 1)
     dependencies = find_dependencies(reader.body)

@@ -27,7 +27,6 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Cast,
     Function,
     Index,
@@ -135,7 +134,7 @@ class Choice:
     def suits(self) -> bool:
         """Whether an index is possible: for reductions to a value, if keys and points fit in 32
         bits."""
-        if self.stage.combiner in POSITIONAL_COMBINERS:
+        if self.stage.is_positional:
             return False
         return self.elements < _MOST_ELEMENTS and self.count(self.points) < _MOST_POINTS
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dmlc.ir import POSITIONAL_COMBINERS, Apply, Cast, Constant, Index, Select, Stage, value_type
+from dmlc.ir import Apply, Cast, Constant, Index, Select, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, list_conjuncts
-from dmlc.scalars import DataType, combiner_identity
+from dmlc.scalars import COMBINERS, DataType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ def guard_choices(stage: Stage, known: Sequence[bool] | None = None) -> Stage:
     second branch is the identity; or, with `known`, those with either branch, if the condition is
     known."""
     body, combiner = stage.body, stage.combiner
-    if combiner is None or combiner in POSITIONAL_COMBINERS:
+    if combiner is None or stage.is_positional:
         return stage
-    nothing = Constant(body.dtype, combiner_identity(combiner, body.dtype))
+    nothing = Constant(body.dtype, COMBINERS[combiner].identity(body.dtype))
     result, chosen = body.result, list[tuple[int, bool]]()
     while isinstance(choice := body.instructions[result], Select):
         takes_first = body.instructions[choice.otherwise] == nothing

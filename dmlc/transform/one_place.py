@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from dmlc.ir import POSITIONAL_COMBINERS, Function, Load, Reduction, Select, Stage
+from dmlc.ir import Function, Load, Reduction, Select, Stage
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.verify import are_sound
@@ -48,7 +48,7 @@ def read_one_place(function: Function) -> Function:
 def _shorten(stage: Stage, earlier: Mapping[str, Stage]) -> Stage:
     """Stage without the reduction axes of which one index takes part; the same object if it has
     none."""
-    if stage.reduction is None or stage.combiner in POSITIONAL_COMBINERS:
+    if stage.reduction is None or stage.is_positional:
         return stage
     made = guard_choices(_look_through(stage, earlier))
     found = False
@@ -96,8 +96,6 @@ def _read_there(stage: Stage, key: Key) -> Stage:
         kept = Reduction(combiner, axes)
         return dataclasses.replace(stage, body=builder.make(result, holds), reduction=kept)
     nothing = builder.nothing(combiner, body.dtype)
-    if combiner == "sum" and body.dtype.is_float:
-        # A sum of one -0 is 0.
-        result = builder.apply("add", result, nothing)
+    result = builder.total(combiner, result)
     result = builder.add(Select(holds, result, nothing, body.dtype))
     return dataclasses.replace(stage, body=builder.make(result), reduction=None)

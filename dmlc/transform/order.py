@@ -180,10 +180,8 @@ def _read(reader: Reader, rows: Sorted) -> Stage:
     for condition in IndexFacts(stage).conditions:
         if condition != reader.key.condition:
             value = builder.select(numbers[condition], value, nothing)
-    if combiner == "sum" and body.dtype.is_float:
-        # A sum of one -0 is 0.
-        value = builder.apply("add", value, nothing)
-    return dataclasses.replace(stage, body=builder.make(value), reduction=None)
+    body = builder.make(builder.total(combiner, value))
+    return dataclasses.replace(stage, body=body, reduction=None)
 
 
 def _name_rows(function: Function, sorted_rows: Sequence[Sorted]) -> Function:

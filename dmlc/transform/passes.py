@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir import POSITIONAL_COMBINERS, Apply, Extent, Function, Index, Load, Stage
+from dmlc.ir import Apply, Extent, Function, Index, Load, Stage
 from dmlc.ir.places import find_along
 from dmlc.scalars import ROUNDINGS
 from dmlc.sizes import estimate, find_least, measure
@@ -412,7 +412,7 @@ class Streams:
         long = tuple(index for index in stage.indices if stage.extent(index) != 1)
         if stage.reduction is None:
             indices = None if stage.name in self._uneven else long
-        elif stage.combiner in POSITIONAL_COMBINERS:
+        elif stage.is_positional:
             indices = None
         else:
             # The memory order of a tensor that has all of the indices.

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Apply,
     Constant,
     Function,
@@ -61,7 +60,7 @@ def _find_deciding(stage: Stage, deciding: set[str]) -> set[int]:
     pending = [place for load in body.loads() for place in load.indices]
     if body.guard is not None:
         pending.append(body.guard)
-    if stage.name in deciding and stage.combiner not in POSITIONAL_COMBINERS:
+    if stage.name in deciding and not stage.is_positional:
         pending.append(body.result)
     found: set[int] = set()
     while pending:

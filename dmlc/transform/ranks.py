@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Index,
@@ -156,7 +155,7 @@ class Reader:
 
 def find_reader(stage: Stage, rankings: Mapping[str, Ranking]) -> Reader | None:
     """Reader of a rank's point; None for other stages."""
-    if stage.combiner in POSITIONAL_COMBINERS or len(stage.axes) != 1:
+    if stage.is_positional or len(stage.axes) != 1:
         return None
     if not any(load.tensor in rankings for load in stage.body.loads()):
         return None

@@ -26,7 +26,6 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.index.affine import Affine, solve
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Constant,
@@ -41,7 +40,7 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, list_conjuncts
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import are_sound
-from dmlc.scalars import COMBINERS, DataType, combiner_identity
+from dmlc.scalars import COMBINERS, DataType
 from dmlc.sizes import find_symbols
 from dmlc.transform.keys import guard_choices
 from dmlc.transform.loops import find_before
@@ -131,7 +130,7 @@ class Scan:
 
 def find_scan(stage: Stage) -> Scan | None:
     """Scan of a stage; None if it is none, or has open sizes."""
-    if stage.reduction is None or stage.combiner in POSITIONAL_COMBINERS:
+    if stage.reduction is None or stage.is_positional:
         return None
     if not all(_measure(stage, index) for index in stage.indices) or stage.body.guard is None:
         return None
@@ -248,7 +247,7 @@ def _split(facts: IndexFacts, value: int, free: Sequence[Index]) -> list[Term]:
         case Apply(operation=operation, operands=(given,)) if operation.name == "neg":
             return [term.then("neg") for term in _split(facts, given, free)]
         case Select(condition=condition, then=then, otherwise=otherwise):
-            nothing = Constant(body.dtype, combiner_identity("sum", body.dtype))
+            nothing = Constant(body.dtype, COMBINERS["sum"].identity(body.dtype))
             if body.instructions[otherwise] != nothing:
                 return []
             conditions = list_conjuncts(dataclasses.replace(body, guard=condition))
@@ -421,7 +420,7 @@ class _Level:
         block, own = builder.apply("div", place, size), builder.apply("mod", place, size)
         found = builder.load(self.blocks, *row.insert(outer, block, own))
         before = builder.load(self.before, *row.insert(outer, block))
-        return builder.apply(COMBINERS[row.combiner].name, before, found)
+        return builder.apply(COMBINERS[row.combiner].operation.name, before, found)
 
 
 def _make_levels(row: _ScanAxis, source: Stage, last: int | None = None) -> _Level:

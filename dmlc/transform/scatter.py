@@ -21,7 +21,7 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import are_sound
-from dmlc.scalars import COMBINERS, DataType
+from dmlc.scalars import DataType
 from dmlc.transform.inverse_index import Choice, find_choice
 from dmlc.transform.keys import find_place
 from dmlc.transform.ranked import list_ordered
@@ -141,7 +141,7 @@ def _split(choice: Choice, names: dict[str, None]) -> list[Stage]:
     builder = BodyBuilder()
     places = [builder.index(axis) for axis in range(len(stage.extents))]
     found = [builder.load(parts, builder.constant(number), *places) for number in range(count)]
-    combined = builder.fold(COMBINERS[reduction.combiner].name, found)
+    combined = builder.fold(reduction.record.operation.name, found)
     if total is not stage.dtype.compute:
         combined = builder.add(Cast(combined, stage.dtype.compute))
     whole = Stage(stage.name, stage.dtype, stage.extents, builder.make(combined), None, stage.span)

@@ -32,10 +32,11 @@ class Signs:
             self._known[stage.name] = self._find_stage(stage)
 
     def _find_stage(self, stage: Stage) -> Sign:
-        if not stage.dtype.is_float or stage.combiner not in (None, "sum", "product"):
+        reduction = stage.reduction
+        if not stage.dtype.is_float or (reduction and not reduction.record.signless):
             return Sign.UNKNOWN
         found = self.find(stage.body)[stage.body.result]
-        exact = stage.combiner is None and stage.dtype is stage.dtype.compute
+        exact = reduction is None and stage.dtype is stage.dtype.compute
         return found if exact else min(found, Sign.NOT_NEGATIVE)
 
     def find(self, body: Body) -> list[Sign]:

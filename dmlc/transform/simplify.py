@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Constant,
@@ -28,10 +27,8 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_dependencies
 from dmlc.ir.verify import find_unsound_pairs
 from dmlc.parameters import expect
-from dmlc.scalars import GRADIENT_MARKS, DataType, combiner_identity
+from dmlc.scalars import GRADIENT_MARKS, Combiner, DataType
 
-REPEATABLE = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
-"""Idempotent combiners: combining a value again does not change the result."""
 _ALWAYS = Constant(DataType.BOOL, True)
 """Guard that all points pass."""
 _NEVER = Constant(DataType.BOOL, False)
@@ -138,23 +135,21 @@ def drop_reduction(stage: Stage) -> Stage:
     with an idempotent combiner, it is that value. The index of a positional reduction is then 0. A
     float sum stays, as it starts with 0 and never gives -0.
     """
-    compute, combiner = stage.dtype.compute, stage.combiner
-    positional = combiner in POSITIONAL_COMBINERS
+    compute, reduction = stage.dtype.compute, stage.reduction
     guard = stage.body.guard
     never = guard is not None and stage.body.instructions[guard] == _NEVER
     if 0 in stage.extents:
-        plain = combiner is None and not has_positions(stage)
+        plain = reduction is None and not has_positions(stage)
         if plain and all(reads_own_place(stage, load) for load in stage.body.loads()):
             return stage  # It is the same for all extents.
         nothing = Constant(compute, compute.dtype.type(0).item())
-    elif combiner is None:
+    elif reduction is None:
         return stage
     elif any(extent == 0 for _, extent in stage.axes) or never:
-        identity = 0 if positional else combiner_identity(combiner, compute)
-        nothing = Constant(compute, identity)
-    elif not _is_one_value(stage):
+        nothing = Constant(compute, reduction.record.empty(compute))
+    elif not _is_one_value(stage, reduction.record):
         return stage
-    elif positional:
+    elif reduction.is_positional:
         nothing = Constant(compute, 0)
     else:
         first = Constant(DataType.INDEX, 0)
@@ -165,16 +160,16 @@ def drop_reduction(stage: Stage) -> Stage:
     return dataclasses.replace(stage, body=Body.make((nothing,), 0), reduction=None)
 
 
-def _is_one_value(stage: Stage) -> bool:
+def _is_one_value(stage: Stage, combiner: Combiner) -> bool:
     """Whether a reduction equals its body's value."""
-    if stage.body.guard is not None or (stage.combiner == "sum" and stage.dtype.is_float):
+    if stage.body.guard is not None or not combiner.keeps_zeros(stage.dtype):
         return False
     if all(extent == 1 for _, extent in stage.axes):
         return True
     if not all(isinstance(extent, int) for _, extent in stage.axes):
         return False  # The reduction may be empty at run time.
     moving = find_dependencies(stage.body)[stage.body.result]
-    return stage.combiner in REPEATABLE and not any(index.reduced for index in moving)
+    return combiner.idempotent and not any(index.reduced for index in moving)
 
 
 def _copied(stage: Stage, tensors: Mapping[str, Tensor]) -> str | None:

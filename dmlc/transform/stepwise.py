@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from dmlc.ir import POSITIONAL_COMBINERS, Body, Function, Index, Load, Reduction, Stage, Tensor
+from dmlc.ir import Body, Function, Index, Load, Reduction, Stage, Tensor
 from dmlc.ir.naming import take_name
 from dmlc.ir.places import find_along
 from dmlc.scalars import DataType
@@ -60,7 +60,7 @@ def reduce_stepwise(function: Function) -> Function:
 
 def _is_plain(stage: Stage) -> bool:
     """Whether a stage is a reduction of known sizes that may be split."""
-    if stage.reduction is None or stage.combiner in POSITIONAL_COMBINERS:
+    if stage.reduction is None or stage.is_positional:
         return False
     is_fixed = all(isinstance(extent, int) and extent for extent in stage.sizes)
     return is_fixed and stage.body.dtype is not DataType.BOOL

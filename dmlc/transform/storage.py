@@ -16,7 +16,6 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -40,10 +39,6 @@ _KEPT = ("neg", "abs", "min", "max")
 
 _POSITIONS = 1 << 31
 """Bound of the non-negative integers that INT32 holds."""
-
-_WIDENED = {"any": "max", "all": "min"}
-"""Combiners of 0 and 1 as unsigned integers. Identities agree too, as 0 is the smallest value, and
-any other is true."""
 
 
 def carry_rounding(function: Function) -> Function:
@@ -221,7 +216,8 @@ def _widen(stage: Stage, widened: set[str]) -> Stage:
     body = Body.make(instructions, len(instructions) - 1, made.body.guard)
     reduction = stage.reduction
     if reduction is not None:
-        reduction = Reduction(_WIDENED[reduction.combiner], reduction.axes)
+        # Where no point takes part, 0 is the least of unsigned numbers, and all but 0 are true.
+        reduction = Reduction(reduction.record.counterpart, reduction.axes)
     return dataclasses.replace(stage, dtype=DataType.UINT32, body=body, reduction=reduction)
 
 
@@ -253,7 +249,7 @@ def narrow_positions(function: Function) -> Function:
 
 def _finds_place(stage: Stage) -> bool:
     """Whether it is a positional reduction whose indices fit in INT32."""
-    if stage.combiner not in POSITIONAL_COMBINERS:
+    if not stage.is_positional:
         return False
     extents = [extent for _, extent in stage.axes]
     return all(isinstance(e, int) for e in extents) and math.prod(map(int, extents)) <= _POSITIONS

@@ -18,14 +18,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dmlc.ir import POSITIONAL_COMBINERS, Constant, Function, Index, Reduction, Stage, value_type
+from dmlc.ir import Function, Index, Reduction, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, find_index_only
 from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import Array, DataType
 from dmlc.transform.inline import clamp_reads, inline_stages
 from dmlc.transform.keys import guard_choices
-from dmlc.transform.simplify import REPEATABLE, is_inlinable, list_live, replace_stages
+from dmlc.transform.simplify import is_inlinable, list_live, replace_stages
 from dmlc.transform.tabulate import Settled, Tables, list_roots, read_known, settle, tabulate_stage
 from dmlc.transform.walk_axis import Plan, find_positions, give_places, plan_axis, write_place
 
@@ -85,7 +85,7 @@ def _narrow(stage: Stage, tables: Tables, listed: bool, is_position: bool) -> li
     short, plans = guard_choices(stage, find_index_only(stage.body, tables.known)), list[Plan]()
     if stage.reduction is None or short.body.guard is None:
         return [stage]
-    again = stage.combiner in REPEATABLE
+    again = stage.reduction.record.idempotent
     for label, extent in stage.reduction.axes:
         if not isinstance(extent, int):
             continue
@@ -95,7 +95,7 @@ def _narrow(stage: Stage, tables: Tables, listed: bool, is_position: bool) -> li
             plans.append(plan)
     if not plans:
         return [stage]
-    if stage.reduction.combiner not in POSITIONAL_COMBINERS:
+    if not stage.reduction.is_positional:
         return [short]
     return give_places(stage, short, plans, tables, is_bounded=is_position)
 
@@ -139,9 +139,8 @@ def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
     if plan.count == 1 and (len(axes) > 1 or guard is None):
         axes = tuple(axis for axis in axes if axis[0] != plan.label)
     kept = Reduction(combiner, axes) if axes else None
-    if kept is None and combiner == "sum" and body.dtype.is_float:
-        # A sum of one -0 is 0.
-        result = builder.apply("add", result, builder.add(Constant(body.dtype, 0.0)))
+    if kept is None:
+        result = builder.total(combiner, result)
     return dataclasses.replace(stage, body=builder.make(result, guard), reduction=kept)
 
 

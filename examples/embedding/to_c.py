@@ -45,9 +45,9 @@ def emit_stage(function: ir.Function, stage: ir.Stage) -> list[str]:
     target = place(function, stage.name, [i.name for i in stage.indices[:outer]])
     if reduction is None:
         return [*loops, *values, f"{target} = v{body.result};", "}" * outer]
-    if reduction.combiner not in ir.COMBINERS:
+    if reduction.is_positional:
         raise ValueError(f"%{stage.name} is an {reduction.combiner}, which is left as an exercise")
-    combine = ir.COMBINERS[reduction.combiner]
+    combine = reduction.record.operation
     start = literal(ir.Constant(body.dtype, ir.combiner_identity(reduction.combiner, body.dtype)))
     guard = [] if body.guard is None else [f"if (!v{body.guard}) continue;"]
     first = 0 if body.guard is None else body.guard + 1  # A guard's values stand before all others.

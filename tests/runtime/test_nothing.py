@@ -19,7 +19,7 @@ from dmlc.language.check import check_text
 from dmlc.pipeline import compile, make_kernels
 from dmlc.reference import evaluate
 from dmlc.runtime import opencl, vulkan
-from dmlc.scalars import TENSOR_TYPES, Array, DataType, combiner_identity
+from dmlc.scalars import COMBINERS, TENSOR_TYPES, Array, DataType
 from dmlc.source import DmlcError, UnsupportedError
 from dmlc.testing.examples import read_cases
 from tests import graphs, positions, reductions
@@ -46,12 +46,12 @@ def declare(compute: str, types: str, result: str) -> Operator:
 def test_what_folds_nothing_has_the_type_of_what_it_reads(
     combiner: str, dtype: DataType, device: str
 ) -> None:
-    positional = combiner.startswith("arg")
+    positional = COMBINERS[combiner].positional
     result = DataType.UINT32 if positional else dtype
     formula = f"Z[i : 3] = {combiner}[j : 5 where j > 3 + i](X[j + 9] else 1)"
     operator = declare(formula, dtype.name, result.name)
     found = dmlc.run(operator, {"X": np.ones(5, dtype.dtype)}, device=device)["Z"]
-    nothing = 0 if positional else combiner_identity(combiner, dtype.compute)
+    nothing = COMBINERS[combiner].empty(dtype.compute)
     expected = np.array([4 if positional else 1, nothing, nothing], result.dtype)
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
