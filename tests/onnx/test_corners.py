@@ -263,3 +263,18 @@ def test_gates_of_an_lstm_are_clipped() -> None:
     np.testing.assert_allclose(steps.ravel(), [0.125, -0.0625], rtol=1e-6)
     with pytest.raises(UnsupportedError, match="it clips"):
         run("RNN", {"x": x, "w": weights[:, 3:], "r": weights[:, :1]}, 1, hidden_size=1, clip=1.0)
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int16, np.float64])
+def test_tables_of_the_library_are_not_limits_of_formulas(dtype: type[np.generic]) -> None:
+    """DirectML moves no booleans, and has no softmax of FLOAT64."""
+    x = np.arange(16).reshape(1, 8, 1, 2).astype(dtype)
+    (found,) = run("DepthToSpace", {"x": x}, blocksize=2, mode="CRD")
+    expected = x.reshape(1, 2, 2, 2, 1, 2).transpose(0, 1, 4, 2, 5, 3).reshape(1, 2, 2, 4)
+    np.testing.assert_array_equal(found, expected)
+    if dtype is np.float64:
+        (found,) = run("Softmax", {"x": x}, axis=1)
+        powers = np.exp(x - x.max(1, keepdims=True))
+        np.testing.assert_allclose(found, powers / powers.sum(1, keepdims=True), 1e-14)
+    with pytest.raises(DmlcError, match="the channels must fill the squares"):
+        run("DepthToSpace", {"x": x}, blocksize=3)
