@@ -440,9 +440,10 @@ class FunctionBuilder:
         prefix: str = "",
     ) -> dict[str, Tensor]:
         """Inlines another function on tensors of this one, and returns its results by name. Its
-        parameters and results must be packed. `results` renames some of them, and the names of all
-        other tensors get the `prefix`. Raises `DmlcError` for a missing tensor, and for one of
-        another type or other sizes than the parameter."""
+        parameters and results must be packed. `results` renames some results. Tensors that are
+        named after a parameter or a result are named after its new name, and others get the
+        `prefix`. Raises `DmlcError` for a missing tensor, and for one of another type or other
+        sizes than the parameter."""
         names: dict[str, str] = {}
         for parameter in function.parameters:
             given = tensors.get(parameter.name)
@@ -460,9 +461,15 @@ class FunctionBuilder:
         unknown = [name for name in tensors if name not in names]
         if unknown:
             raise DmlcError(unknown_name("parameter", unknown[0], names))
-        made = (*function.tables, *function.delays(), *function.stages)
-        for each in made:
-            wanted = (results or {}).get(each.name, f"{prefix}{each.name}")
+        stems = names | dict(results or {})
+        for each in (*function.tables, *function.delays(), *function.stages):
+            wanted = (results or {}).get(each.name)
+            if wanted is None:
+                # `x_max` of the tensor `x` that a parameter `InputTensor` stands for.
+                stem = next((own for own in stems if each.name.startswith(f"{own}_")), None)
+                wanted = f"{prefix}{each.name}"
+                if stem is not None:
+                    wanted = f"{stems[stem]}{each.name[len(stem) :]}"
             names[each.name] = take_name(wanted, self._taken)
         self._tables += [dataclasses.replace(t, name=names[t.name]) for t in function.tables]
         found: dict[str, Tensor] = {}
