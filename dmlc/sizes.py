@@ -510,12 +510,14 @@ def write_condition(left: Measure, relation: str, right: Measure) -> str:
     terms = _terms(difference)
     quotient = part_quotient(terms[0][0][0]) if len(terms[0][0]) == 1 else None
     if (
-        relation in ("<", ">=")
+        relation not in ("==", "!=")
         and quotient is not None
         and terms[0][1] == 1
         and not any(symbols for symbols, _ in terms[1:])
     ):
         # A quotient reaches a number where what is divided reaches a multiple.
+        if relation in (">", "<="):
+            relation, terms = {">": ">=", "<=": "<"}[relation], _terms(difference - 1)
         terms = _terms(quotient[0] + dict(terms).get((), 0) * quotient[1])
     above = _collect((symbols, n) for symbols, n in terms if n > 0)
     below = _collect((symbols, -n) for symbols, n in terms if n < 0)

@@ -208,7 +208,9 @@ class IndexNotation:
         whole = [builder.positions.of(p, s) for p, s in zip(positions, spans, strict=True)]
         offset = recurrent.find_offset(builder, whole[0], spans[0])
         course = recurrent.course
-        last = builder.positions.number(course.steps - 1 if offset > 0 else 0)
+        last = builder.positions.number(0)
+        if offset > 0:
+            last = builder.positions.last_place(course.steps)
         follows = builder.positions.apply("lt" if offset > 0 else "gt", course.time, last)
         if recurrent.dtype is None:
             truth = recurrent.truth if otherwise is None else _is_boolean(otherwise)

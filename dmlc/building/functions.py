@@ -219,6 +219,24 @@ class Scalar:
         return _add(self.body, instruction)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """Tensor in the place of a parameter of other sizes: `place` gives the index into the tensor
+    for an index into the parameter, which has the sizes `extents`."""
+
+    tensor: Tensor
+    extents: tuple[Extent, ...]
+    place: Callable[[Sequence[Scalar]], Sequence[Operand]]
+
+    @property
+    def dtype(self) -> DataType:
+        return self.tensor.dtype
+
+    @property
+    def name(self) -> str:
+        return self.tensor.name
+
+
 LARGEST_BODY = 1 << 15
 """Largest number of values in a body."""
 
@@ -413,10 +431,18 @@ class FunctionBuilder:
         """Names of the open sizes of its parameters."""
         return find_symbols(extent for each in self._parameters for extent in each.extents)
 
-    def call(self, function: Function, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def call(
+        self,
+        function: Function,
+        tensors: Mapping[str, Tensor | View],
+        results: Mapping[str, str] | None = None,
+        prefix: str = "",
+    ) -> dict[str, Tensor]:
         """Inlines another function on tensors of this one, and returns its results by name. Its
-        parameters and results must be packed. Raises `DmlcError` for a missing tensor, and for one
-        of another type or other sizes than the parameter."""
+        parameters and results must be packed. `results` renames some results. Tensors that are
+        named after a parameter or a result are named after its new name, and others get the
+        `prefix`. Raises `DmlcError` for a missing tensor, and for one of another type or other
+        sizes than the parameter."""
         names: dict[str, str] = {}
         for parameter in function.parameters:
             given = tensors.get(parameter.name)
@@ -428,24 +454,36 @@ class FunctionBuilder:
                     f"{function.name}"
                 )
             names[parameter.name] = given.name
-        function.refuse_loops("functions that are built have none")
         strided = (*function.parameters, *function.results)
         if any(tensor.strides is not None for tensor in strided):
             raise DmlcError(f"{function.name} has tensors that are not packed")
         unknown = [name for name in tensors if name not in names]
         if unknown:
             raise DmlcError(unknown_name("parameter", unknown[0], names))
-        for table in function.tables:
-            names[table.name] = take_name(table.name, self._taken)
-            self._tables.append(dataclasses.replace(table, name=names[table.name]))
+        stems = names | dict(results or {})
+        for each in (*function.tables, *function.delays(), *function.stages):
+            wanted = (results or {}).get(each.name)
+            if wanted is None:
+                # `x_max` of the tensor `x` that a parameter `InputTensor` stands for.
+                stem = next((own for own in stems if each.name.startswith(f"{own}_")), None)
+                wanted = f"{prefix}{each.name}"
+                if stem is not None:
+                    wanted = f"{stems[stem]}{each.name[len(stem) :]}"
+            names[each.name] = take_name(wanted, self._taken)
+        self._tables += [dataclasses.replace(t, name=names[t.name]) for t in function.tables]
         found: dict[str, Tensor] = {}
+        views = {tensor.name: tensor for tensor in tensors.values() if isinstance(tensor, View)}
         for stage in function.stages:
-            names[stage.name] = take_name(stage.name, self._taken)
-            made = rename_stage(stage, names, None)
-            self._stages.append(made)
-            found[stage.name] = Tensor(made.name, made.dtype, made.extents)
+            self._add_stage(_read_views(rename_stage(stage, names, None), views))
+            found[stage.name] = Tensor(names[stage.name], stage.dtype, stage.extents)
+        self._loops += [rename_loop(loop, names) for loop in function.loops]
         self._checks += [check for check in function.checks if check not in self._checks]
         return {result.name: found[result.name] for result in function.results}
+
+    def _add_stage(self, stage: Stage) -> None:
+        if self._count is not None:
+            self._count(len(stage.body.instructions))
+        self._stages.append(stage)
 
     def unify(self, one: Extent, other: Extent) -> Extent | None:
         """Common size of two that must be equal; None if they differ, or if they are open and
@@ -530,12 +568,27 @@ class FunctionBuilder:
                 f"{name} is to hold {found.name}, and its elements are {value.dtype.name}"
             )
         body = point.body.make(value.number, None if guard is None else guard.number)
-        if self._count is not None:
-            self._count(len(body.instructions))
         own = take_name(name, self._taken)
         domain = tuple(_extent(extent) for extent in extents)
-        self._stages.append(Stage(own, found, domain, body, reduction))
+        self._add_stage(Stage(own, found, domain, body, reduction))
         return Tensor(own, found, domain)
+
+
+def _read_views(stage: Stage, views: Mapping[str, View]) -> Stage:
+    """Stage that reads tensors where it read the parameters that they stand for."""
+    if not any(load.tensor in views for load in stage.body.loads()):
+        return stage
+    builder = BodyBuilder()
+
+    def change(_: int, moved: Instruction) -> int | None:
+        view = views.get(moved.tensor) if isinstance(moved, Load) else None
+        if view is None or not isinstance(moved, Load):
+            return None
+        places = view.place([Scalar(builder, number) for number in moved.indices])
+        indices = [p.number if isinstance(p, Scalar) else builder.constant(int(p)) for p in places]
+        return builder.add(dataclasses.replace(moved, indices=tuple(indices)))
+
+    return builder.remake(stage, change)
 
 
 def _hold_reads(function: Function) -> Function:

@@ -6,14 +6,14 @@ says what a place has to do with it: the compiler makes short loops of that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from dmlc.building.functions import Point, Scalar, Tensor
-from dmlc.building.tensors import clamp
+from dmlc.building.windows import Windows, pool
 from dmlc.scalars import DataType
 from dmlc.source import UnsupportedError
 from dmlc.torch.elementwise import Rule, Site
@@ -25,35 +25,18 @@ def _pair(given: Sequence[int], default: Sequence[int]) -> tuple[int, int]:
     return listed[0], listed[-1]
 
 
+def _windows(
+    window: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> Windows:
+    width = _pair(window, window)
+    return Windows(width, _pair(stride, width), _pair(dilation, [1]), _pair(padding, [0]))
+
+
 def _sizes(tensor: Tensor) -> tuple[int, int]:
     rows, columns = tensor.extents[-2:]
     if not isinstance(rows, int) or not isinstance(columns, int):
         raise UnsupportedError("sizes must be known")
     return rows, columns
-
-
-def _pool(
-    site: Site,
-    combiner: str,
-    one: Tensor,
-    window: Sequence[int],
-    places: Callable[[Point, int], Scalar],
-    dtype: DataType,
-) -> Tensor:
-    """What the windows of a tensor come to, of the places that are inside."""
-    size, outer = _sizes(one), one.rank - 2
-
-    def inside(at: Point) -> Scalar:
-        rows, columns = ((places(at, k) >= 0) & (places(at, k) < size[k]) for k in range(2))
-        return rows & columns
-
-    def element(at: Point) -> Scalar:
-        read = [clamp(places(at, k), at.size(size[k])) for k in range(2)]
-        return at.read(one, *at.indices[:outer], *read)
-
-    return site.builder.reduce(
-        site.name, combiner, site.extents, _pair(window, window), element, dtype, inside
-    )
 
 
 def _pool_max(
@@ -66,22 +49,17 @@ def _pool_max(
     ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The largest of each window, and the number of its place in the plane."""
-    width = _pair(window, window)
-    step, offset, gap = _pair(stride, width), _pair(padding, [0]), _pair(dilation, [1])
-    outer, columns = one.rank - 2, _sizes(one)[1]
-
-    def place(at: Point, k: int) -> Scalar:
-        return at.indices[outer + k] * step[k] - offset[k] + at.reduced[k] * gap[k]
-
-    found = _pool(site, "max", one, window, place, one.dtype)
-    first = _pool(site, "argmax", one, window, place, DataType.INT64)
+    windows = _windows(window, stride, padding, dilation)
+    columns, counts = _sizes(one)[1], site.extents[-2:]
+    found, first = (
+        pool(site.builder, site.name, combiner, one, windows, counts, dtype)
+        for combiner, dtype in (("max", one.dtype), ("argmax", DataType.INT64))
+    )
 
     def number(at: Point) -> Scalar:
         own = at.read(first, *at.indices).cast(DataType.INDEX)
-        inner = (own / width[1], own % width[1])
-        row, column = (
-            at.indices[outer + k] * step[k] - offset[k] + inner[k] * gap[k] for k in range(2)
-        )
+        inner = (own / windows.kernel[1], own % windows.kernel[1])
+        row, column = windows.places(at, at.indices[-2:], inner)
         return (row * columns + column).cast(DataType.INT64)
 
     return found, site.builder.compute(site.name, site.extents, number, DataType.INT64)
@@ -104,7 +82,8 @@ def _pool_average(
     def first(at: Point, k: int) -> Scalar:
         return at.indices[outer + k] * step[k] - offset[k]
 
-    total = _pool(site, "sum", one, window, lambda at, k: first(at, k) + at.reduced[k], held)
+    windows = _windows(window, stride, padding, [1])
+    total = pool(site.builder, site.name, "sum", one, windows, site.extents[-2:], held)
 
     def element(at: Point) -> Scalar:
         found = at.read(total, *at.indices)
@@ -140,20 +119,19 @@ def _grow_max(
     positions: Tensor,
 ) -> Tensor:
     """Each window's gradient to the place that its position names."""
-    width = _pair(window, window)
-    step, offset, gap = _pair(stride, width), _pair(padding, [0]), _pair(dilation, [1])
-    size, outer = _sizes(one), one.rank - 2
+    windows, size = _windows(window, stride, padding, dilation), _sizes(one)
+    outer = one.rank - 2
 
     def covers(at: Point) -> Scalar:
-        found: Scalar | None = None
-        for k in range(2):
-            place = at.indices[outer + k] - (at.reduced[k] * step[k] - offset[k])
-            reads = (place >= 0) & (place < (width[k] - 1) * gap[k] + 1)
-            if gap[k] > 1:
-                reads = reads & (place % gap[k]).equals(0)
-            found = reads if found is None else found & reads
-        if found is None:
-            raise UnsupportedError("a window has two axes")
+        """Whether a place is one of a window's elements."""
+        found = at.constant(True, DataType.BOOL)
+        for k, first in enumerate(
+            windows.places(at, at.reduced, [at.constant(0, DataType.INDEX)] * 2)
+        ):
+            place, gap = at.indices[outer + k] - first, windows.dilations[k]
+            found = found & (place >= 0) & (place < (windows.kernel[k] - 1) * gap + 1)
+            if gap > 1:
+                found = found & (place % gap).equals(0)
         return found
 
     def part(at: Point) -> Scalar:

@@ -18,10 +18,10 @@ MOST_STEPS = 64
 """Largest number of steps that is unrolled, as there is a stage for each stage and step."""
 
 
-def unroll_loops(function: Function, reader: str) -> Function:
+def unroll_loops(function: Function, reader: str, most: int = MOST_STEPS) -> Function:
     """Equivalent of a verified function without loops; the same object if it has none. Raises
     `UnsupportedError`, which names the `reader` that accepts no loops, if a loop has more than
-    `MOST_STEPS` steps or an open number of them."""
+    `most` steps or an open number of them."""
     function = drop_short_loops(function)
     if not function.loops:
         return function
@@ -33,14 +33,16 @@ def unroll_loops(function: Function, reader: str) -> Function:
         if loop is None:
             stages.append(stage)
         elif stage.name == loop.stages[0]:
-            stages += _Unroller(function, loop, reader, names).write()
+            stages += _Unroller(function, loop, reader, names, most).write()
     return dataclasses.replace(function, stages=tuple(stages), loops=())
 
 
 class _Unroller:
     """Writer of the steps of one loop."""
 
-    def __init__(self, function: Function, loop: Loop, reader: str, names: dict[str, None]) -> None:
+    def __init__(
+        self, function: Function, loop: Loop, reader: str, names: dict[str, None], most: int
+    ) -> None:
         self._function, self._loop, self._names = function, loop, names
         own = set(loop.stages)
         self._stages = [stage for stage in function.stages if stage.name in own]
@@ -48,12 +50,12 @@ class _Unroller:
         self._made: dict[tuple[str, int], str] = {}
         """Name of each stage at each step."""
         steps = self._stages[0].extents[0]
-        if not isinstance(steps, int) or steps > MOST_STEPS:
+        if not isinstance(steps, int) or steps > most:
             raise UnsupportedError(
                 f"'{function.name}' has a loop over {steps} steps, and {reader} takes loops "
-                f"unrolled, of at most {MOST_STEPS} steps",
+                f"unrolled, of at most {most} steps",
                 self._stages[0].span,
-                notes=[f"export it with at most {MOST_STEPS} steps"],
+                notes=[f"export it with at most {most} steps"],
             )
         self._steps = steps
 

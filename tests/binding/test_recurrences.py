@@ -10,7 +10,6 @@ from dmlc import ir
 from dmlc.binding import TensorDesc
 from dmlc.pipeline import Steps, compile_by
 from dmlc.scalars import Array
-from dmlc.source import UnsupportedError
 from tests.binding.declare import ANY, declare, f32, refusals
 
 X = f"X | Input | 1 to 8 | {ANY}"
@@ -170,14 +169,17 @@ def test_few_steps(steps: int, device: str) -> None:
     assert found.tolist() == [[1, 7], [1, 7]][:steps]
 
 
-def test_open_steps_are_refused_once() -> None:
+def test_steps_may_be_left_open() -> None:
+    """Both ways."""
     text = """
-        a[t : X.Sizes[0]] = (b[t - 1] else 0) + X[t]
-        b[t : X.Sizes[0]] = (a[t - 1] else 0) + a[t]
+        a[t : X.Sizes[0]] = (a[t - 1] else 7) + X[t]
+        b[t : X.Sizes[0]] = (b[t + 1] else 9) + a[t]
         Y[t] = b[t]
     """
-    with pytest.raises(UnsupportedError) as raised:
-        declare(text, X, Y).bind({n: TensorDesc("FLOAT32", ("N",)) for n in "XY"})
-    (only,) = raised.value.diagnostics
-    assert only.code == "E0809"
-    assert only.message.startswith("the steps of 'a' are as many as 'N' says")
+    found = declare(text, X, Y).bind({n: TensorDesc("FLOAT32", ("N",)) for n in "XY"})
+    assert [loop.backwards for loop in found.loops] == [False, True]
+    for steps in (1, 3):
+        x = np.arange(steps, dtype=np.float32)
+        total = np.cumsum(x) + 7
+        expected = np.cumsum(total[::-1])[::-1] + 9
+        assert dmlc.run(found, {"X": x}, device="reference")["Y"].tolist() == expected.tolist()

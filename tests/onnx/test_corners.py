@@ -234,3 +234,47 @@ def test_windows_that_are_counted_up_over_open_sizes() -> None:
     for kernel, stride, after in ((1, 2, 0), (2, 1, 2)):
         with pytest.raises(UnsupportedError, match="begin behind its end"):
             dmlc.onnx.load(make_open_pooling(kernel, stride, after))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_activations_take_the_parameters_that_they_have(dtype: type[np.generic]) -> None:
+    """In order: those of both directions are in one list. Batches may come first."""
+    x = np.array([[[1], [-3]], [[2], [5]]], dtype)
+    weights = np.ones((2, 1, 1), dtype)
+    settings = {
+        "hidden_size": 1, "direction": "bidirectional", "activations": ["Affine", "LeakyRelu"],
+        "activation_alpha": [2.0, 0.5], "activation_beta": [1.0], "layout": 1,
+    }  # fmt: skip
+    inputs = {"x": x, "w": weights, "r": weights * 0}
+    steps, last = run("RNN", inputs, 2, **settings)
+    first = 2 * x + 1
+    second = np.where(x < 0, x / 2, x)
+    np.testing.assert_array_equal(steps, np.stack([first, second], 2))
+    np.testing.assert_array_equal(last, np.stack([first[:, 1], second[:, 0]], 1))
+
+
+def test_gates_of_an_lstm_are_clipped() -> None:
+    x = np.array([[[100]], [[-100]]], np.float32)
+    weights = np.array([0, 0, 0, 1], np.float32).reshape(1, 4, 1)
+    settings = {"hidden_size": 1, "clip": 0.5, "activations": ["HardSigmoid", "Affine", "Affine"]}
+    inputs = {"x": x, "w": weights, "r": weights * 0}
+    (steps,) = run("LSTM", inputs, 1, **settings)
+    # Each gate is half open: cells are 0.25, and half of that less 0.25.
+    np.testing.assert_allclose(steps.ravel(), [0.125, -0.0625], rtol=1e-6)
+    with pytest.raises(UnsupportedError, match="it clips"):
+        run("RNN", {"x": x, "w": weights[:, 3:], "r": weights[:, :1]}, 1, hidden_size=1, clip=1.0)
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int16, np.float64])
+def test_tables_of_the_library_are_not_limits_of_formulas(dtype: type[np.generic]) -> None:
+    """DirectML moves no booleans, and has no softmax of FLOAT64."""
+    x = np.arange(16).reshape(1, 8, 1, 2).astype(dtype)
+    (found,) = run("DepthToSpace", {"x": x}, blocksize=2, mode="CRD")
+    expected = x.reshape(1, 2, 2, 2, 1, 2).transpose(0, 1, 4, 2, 5, 3).reshape(1, 2, 2, 4)
+    np.testing.assert_array_equal(found, expected)
+    if dtype is np.float64:
+        (found,) = run("Softmax", {"x": x}, axis=1)
+        powers = np.exp(x - x.max(1, keepdims=True))
+        np.testing.assert_allclose(found, powers / powers.sum(1, keepdims=True), 1e-14)
+    with pytest.raises(DmlcError, match="the channels must fill the squares"):
+        run("DepthToSpace", {"x": x}, blocksize=3)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dmlc.building.functions import Point, Scalar, Tensor
-from dmlc.building.tensors import map_elements, reduce_axes
+from dmlc.building.tensors import map_elements
 from dmlc.ir import Extent
 from dmlc.onnx.importing.names import read_type
 from dmlc.onnx.importing.nodes import Node, Rule, Value, dtype_of, extents_of
@@ -134,33 +134,10 @@ def _dequantize(node: Node) -> Tensor:
     return node.builder.compute(node.name, x.extents, element, dtype)
 
 
-def _dynamic_quantize(node: Node) -> tuple[Tensor, Tensor, Tensor]:
-    x, builder = node.tensor(0), node.builder
-    axes = range(x.rank)
-    low = reduce_axes(builder, f"{node.name}_low", "min", x, axes)
-    high = reduce_axes(builder, f"{node.name}_high", "max", x, axes)
-
-    def find_step(least: Scalar, most: Scalar) -> Scalar:
-        return (most.apply("max", 0) - least.apply("min", 0)) / 255
-
-    def find_zero(least: Scalar, step: Scalar) -> Scalar:
-        return round_into((0 - least.apply("min", 0)) / step, None, DataType.UINT8)
-
-    scale = map_elements(builder, f"{node.name}_scale", find_step, low, high)
-    zero = map_elements(builder, f"{node.name}_zero", find_zero, low, scale)
-
-    def quantize(value: Scalar, step: Scalar, offset: Scalar) -> Scalar:
-        return round_into(value / step, offset, DataType.UINT8)
-
-    y = map_elements(builder, node.name, quantize, x, scale, zero)
-    return y, scale, zero
-
-
 RULES: Mapping[str, Rule] = {
     "BitCast": _bit_cast,
     "Cast": _cast,
     "CastLike": _cast_like,
     "DequantizeLinear": _dequantize,
-    "DynamicQuantizeLinear": _dynamic_quantize,
     "QuantizeLinear": _quantize,
 }

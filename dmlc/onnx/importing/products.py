@@ -57,7 +57,7 @@ def _gemm(node: Node) -> Tensor:
 # Integers -------------------------------------------------------------------------------------
 
 
-def _center(node: Node, x: Tensor, zero: Tensor | None, axis: int) -> Tensor:
+def center(node: Node, x: Tensor, zero: Tensor | None, axis: int) -> Tensor:
     """A tensor of integers less its zero point, as INT32s. A zero point for each place along an
     axis has these as its own."""
     if zero is None:
@@ -79,8 +79,8 @@ def _widen(value: Scalar) -> Scalar:
 
 
 def _integer_product(node: Node) -> Tensor:
-    a = _center(node, node.tensor(0), node.optional(2), -2)
-    b = _center(node, node.tensor(1), node.optional(3), -1)
+    a = center(node, node.tensor(0), node.optional(2), -2)
+    b = center(node, node.tensor(1), node.optional(3), -1)
     return matrix_multiply(node.builder, node.name, a, b)
 
 
@@ -89,8 +89,8 @@ def _quantized_product(node: Node) -> Tensor:
     product = matrix_multiply(
         node.builder,
         f"{node.name}_product",
-        _center(node, a, node.tensor(2), -2),
-        _center(node, b, node.tensor(5), -1),
+        center(node, a, node.tensor(2), -2),
+        center(node, b, node.tensor(5), -1),
     )
     steps = [node.tensor(1), _align_columns(node, node.tensor(4), product), node.tensor(6)]
     return requantize(node, product, steps, node.tensor(7))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
+from dmlc.binding import TensorDesc
 from dmlc.building.functions import Point, Scalar, Tensor
-from dmlc.building.tensors import map_elements, normalize_axes, read_broadcast, reduce_axes, reshape
+from dmlc.building.tensors import map_elements, normalize_axes, reduce_axes, reshape
 from dmlc.ir import Extent
 from dmlc.onnx.importing.casts import cast_tensor
-from dmlc.onnx.importing.names import read_type
+from dmlc.onnx.importing.library import apply_operator
 from dmlc.onnx.importing.nodes import Node, Rule, need_number
 from dmlc.scalars import DataType
 from dmlc.sizes import as_extent, multiply
-from dmlc.source import DmlcError, UnsupportedError
+from dmlc.source import DmlcError
 
 Formula = Callable[[Scalar], Scalar]
 
@@ -139,52 +137,33 @@ def _log_sum_exp(node: Node) -> Tensor:
     return reshape(builder, node.name, found, kept)
 
 
-def _arg(combiner: str) -> Rule:
+def _arg(operator: str) -> Rule:
     def rule(node: Node) -> Tensor:
         x = node.tensor(0)
         axis = node.axis(x.rank)
-        keep = bool(node.integer("keepdims", 1))
-        if not node.integer("select_last_index"):
-            return reduce_axes(node.builder, node.name, combiner, x, [axis], keep,
-                               dtype=DataType.INT64)  # fmt: skip
-        kept = [k for k in range(x.rank) if keep or k != axis]
-
-        def element(at: Point) -> Scalar:
-            own = dict(zip(kept, at.indices, strict=True))
-            own[axis] = at.size(x.extents[axis]) - 1 - at.reduced[0]
-            return at.read(x, *(own[k] for k in range(x.rank)))
-
-        extents = [1 if k == axis else x.extents[k] for k in kept]
-        last = node.builder.reduce(f"{node.name}_turned", combiner, extents, [x.extents[axis]],
-                                   element, DataType.INT64)  # fmt: skip
-
-        def turn(at: Point) -> Scalar:
-            end = at.size(x.extents[axis]).cast(DataType.INT64)
-            return end - 1 - at.read(last, *at.indices)
-
-        return node.builder.compute(node.name, extents, turn)
+        kept: list[Extent] = [1 if k == axis else e for k, e in enumerate(x.extents)]
+        direction = "DECREASING" if node.integer("select_last_index") else "INCREASING"
+        found = apply_operator(
+            node, operator, {"InputTensor": x}, {"Axes": [axis], "AxisDirection": direction},
+            stated=TensorDesc(DataType.INT64, kept),
+        )  # fmt: skip
+        if node.integer("keepdims", 1):
+            return found
+        return reshape(node.builder, node.name, found, [*kept[:axis], *kept[axis + 1 :]])
 
     return rule
 
 
-def _cumulative(combiner: str) -> Rule:
+def _cumulative(operator: str, exclusive: str) -> Rule:
     """A running sum or product: each element combines those before it."""
 
     def rule(node: Node) -> Tensor:
         x = node.tensor(0)
         (axis,) = normalize_axes(node.numbers(1), x.rank)
-        backward, exclusive = node.integer("reverse"), node.integer("exclusive")
-
-        def guard(at: Point) -> Scalar:
-            one, other = at.reduced[0], at.indices[axis]
-            first, last = (other, one) if backward else (one, other)
-            return first < last if exclusive else first <= last
-
-        def element(at: Point) -> Scalar:
-            return at.read(x, *at.indices[:axis], at.reduced[0], *at.indices[axis + 1 :])
-
-        return node.builder.reduce(node.name, combiner, x.extents, [x.extents[axis]], element,
-                                   x.dtype, guard)  # fmt: skip
+        direction = "DECREASING" if node.integer("reverse") else "INCREASING"
+        settings = {exclusive: bool(node.integer("exclusive"))}
+        settings |= {"Axis": axis, "AxisDirection": direction}
+        return apply_operator(node, operator, {"InputTensor": x}, settings)
 
     return rule
 
@@ -192,46 +171,15 @@ def _cumulative(combiner: str) -> Rule:
 # Softmax --------------------------------------------------------------------------------------
 
 
-def _softmax_axes(node: Node, x: Tensor) -> list[int]:
-    if node.version >= 13:
-        return [node.axis(x.rank, -1)]
-    return list(range(node.axis(x.rank, 1), x.rank))
+def _softmax(operator: str) -> Rule:
+    def rule(node: Node) -> Tensor:
+        x = node.tensor(0)
+        axes = [node.axis(x.rank, -1)]
+        if node.version < 13:
+            axes = list(range(node.axis(x.rank, 1), x.rank))
+        return apply_operator(node, operator, {"InputTensor": x}, {"Axes": axes})
 
-
-def _softmax(node: Node) -> Tensor:
-    x, builder = node.tensor(0), node.builder
-    axes = _softmax_axes(node, x)
-    top = reduce_axes(builder, f"{node.name}_top", "max", x, axes, True)
-    powers = map_elements(builder, f"{node.name}_powers", lambda v, m: (v - m).apply("exp"), x, top)
-    total = reduce_axes(builder, f"{node.name}_total", "sum", powers, axes, True)
-    return map_elements(builder, node.name, lambda p, t: p / t, powers, total, dtype=x.dtype)
-
-
-def _log_softmax(node: Node) -> Tensor:
-    x, builder = node.tensor(0), node.builder
-    axes = _softmax_axes(node, x)
-    top = reduce_axes(builder, f"{node.name}_top", "max", x, axes, True)
-    moved = map_elements(builder, f"{node.name}_moved", lambda v, m: v - m, x, top)
-    total = reduce_axes(builder, f"{node.name}_total", "sum", moved, axes, True,
-                        lambda v: v.apply("exp"))  # fmt: skip
-    return map_elements(builder, node.name, lambda v, t: v - t.apply("log"), moved, total,
-                        dtype=x.dtype)  # fmt: skip
-
-
-def _hardmax(node: Node) -> Tensor:
-    x = node.tensor(0)
-    axes = _softmax_axes(node, x)
-    first = reduce_axes(node.builder, f"{node.name}_first", "argmax", x, axes, True,
-                        dtype=DataType.INT64)  # fmt: skip
-
-    def element(at: Point) -> Scalar:
-        place = at.constant(0, DataType.INDEX)
-        for axis in axes:
-            place = place * at.size(x.extents[axis]) + at.indices[axis]
-        chosen = read_broadcast(at, first, at.indices).cast(DataType.INDEX)
-        return chosen.equals(place).cast(x.dtype.compute)
-
-    return node.builder.compute(node.name, x.extents, element, x.dtype)
+    return rule
 
 
 # Normalisation --------------------------------------------------------------------------------
@@ -399,42 +347,18 @@ def _local_response(node: Node) -> Tensor:
                         dtype=x.dtype)  # fmt: skip
 
 
-# What depends on the place alone ---------------------------------------------------------------
-
-
-def _window(*cosines: float) -> Rule:
-    """A window function: a sum of cosines over its length."""
-
-    def rule(node: Node) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
-        size = node.numbers(0)[0]
-        steps = size if node.integer("periodic", 1) else size - 1
-        angles = 2 * np.pi * np.arange(size) / max(steps, 1)
-        values = functools.reduce(
-            np.add, [factor * np.cos(k * angles) for k, factor in enumerate(cosines)]
-        )
-        dtype = read_type(node.integer("output_datatype", 1))
-        if not dtype.is_float:
-            raise UnsupportedError(f"a window of {dtype.name}")
-        return values.astype(dtype.dtype)
-
-    return rule
-
-
 RULES: Mapping[str, Rule] = {
-    "ArgMax": _arg("argmax"),
-    "ArgMin": _arg("argmin"),
+    "ArgMax": _arg("directml.ARGMAX"),
+    "ArgMin": _arg("directml.ARGMIN"),
     "BatchNormalization": _batch_normalization,
-    "BlackmanWindow": _window(0.42, -0.5, 0.08),
-    "CumProd": _cumulative("product"),
-    "CumSum": _cumulative("sum"),
+    "CumProd": _cumulative("directml.CUMULATIVE_PRODUCT", "HasExclusiveProduct"),
+    "CumSum": _cumulative("directml.CUMULATIVE_SUMMATION", "HasExclusiveSum"),
     "GroupNormalization": _group_normalization,
-    "HammingWindow": _window(25 / 46, -21 / 46),
-    "HannWindow": _window(0.5, -0.5),
-    "Hardmax": _hardmax,
+    "Hardmax": _softmax("directml.ACTIVATION_HARDMAX1"),
     "InstanceNormalization": _instance_normalization,
     "LRN": _local_response,
     "LayerNormalization": _layer_normalization,
-    "LogSoftmax": _log_softmax,
+    "LogSoftmax": _softmax("directml.ACTIVATION_LOG_SOFTMAX1"),
     "LpNormalization": _lp_normalization,
     "MeanVarianceNormalization": _mean_variance_normalization,
     "RMSNormalization": _rms_normalization,
@@ -448,5 +372,5 @@ RULES: Mapping[str, Rule] = {
     "ReduceProd": _reduction("product"),
     "ReduceSum": _reduction("sum"),
     "ReduceSumSquare": _reduction("sum", square),
-    "Softmax": _softmax,
+    "Softmax": _softmax("directml.ACTIVATION_SOFTMAX1"),
 }  # fmt: skip

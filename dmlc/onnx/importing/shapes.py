@@ -21,6 +21,7 @@ from dmlc.building.tensors import (
     transpose,
 )
 from dmlc.ir import Extent
+from dmlc.onnx.importing.library import apply_operator
 from dmlc.onnx.importing.names import read_type
 from dmlc.onnx.importing.nodes import (
     Node,
@@ -330,42 +331,18 @@ def _fold_place(place: Scalar, size: Scalar, mode: str) -> Scalar:
     return last - (last - inside).apply("abs")
 
 
-def _depth_to_space(node: Node) -> Tensor:
-    x, block = node.tensor(0), node.integer("blocksize")
-    count, depth, height, width = x.extents
-    depth = need_number(depth, "the number of channels")
-    if depth % block**2:
-        raise DmlcError(f"{depth} channels are no blocks of {block} by {block}")
-    channels = depth // block**2
-    columns_first = node.text("mode", "DCR") == "DCR"
-
-    def element(at: Point) -> Scalar:
-        n, c, h, w = at.indices
-        row, column = h % block, w % block
-        place = (row * block + column) * channels + c if columns_first else (
-            c * block + row) * block + column  # fmt: skip
-        return at.read(x, n, place, h / block, w / block)
-
-    extents = [count, channels, *(as_extent(measure(e) * block) for e in (height, width))]
-    return node.builder.compute(node.name, extents, element, x.dtype)
+_ORDERS = {"DCR": "DEPTH_COLUMN_ROW", "CRD": "COLUMN_ROW_DEPTH"}
 
 
-def _space_to_depth(node: Node) -> Tensor:
-    x, block = node.tensor(0), node.integer("blocksize")
-    count, channels, *space = x.extents
-    parts = [_part(node, measure(extent), block) for extent in space]
-    depth_first = node.text("mode", "DCR") == "DCR"
+def _depth_space(operator: str) -> Rule:
+    def rule(node: Node) -> Tensor:
+        order = _ORDERS.get(node.text("mode", "DCR"))
+        if order is None:
+            raise UnsupportedError(f"the mode {node.text('mode')}")
+        settings = {"BlockSize": node.integer("blocksize"), "Order": order}
+        return apply_operator(node, operator, {"InputTensor": node.tensor(0)}, settings)
 
-    def element(at: Point) -> Scalar:
-        n, c, h, w = at.indices
-        if depth_first:
-            channel, inside = c % at.size(channels), c / at.size(channels)
-        else:
-            channel, inside = c / block**2, c % block**2
-        return at.read(x, n, channel, h * block + inside / block, w * block + inside % block)
-
-    extents = [count, as_extent(measure(channels) * block**2), *map(as_extent, parts)]
-    return node.builder.compute(node.name, extents, element, x.dtype)
+    return rule
 
 
 def _range(node: Node) -> Value:
@@ -432,7 +409,7 @@ RULES: Mapping[str, Rule] = {
     "Concat": _concat,
     "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
-    "DepthToSpace": _depth_to_space,
+    "DepthToSpace": _depth_space("directml.DEPTH_TO_SPACE1"),
     "Expand": _expand,
     "EyeLike": _eye,
     "Flatten": _flatten,
@@ -445,7 +422,7 @@ RULES: Mapping[str, Rule] = {
     "Shape": _shape,
     "Size": _size,
     "Slice": _slice,
-    "SpaceToDepth": _space_to_depth,
+    "SpaceToDepth": _depth_space("directml.SPACE_TO_DEPTH1"),
     "Split": _split,
     "Squeeze": _squeeze,
     "Tile": _tile,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.building.functions import Point, Scalar, Tensor
 from dmlc.building.tensors import map_elements, reduce_axes, reshape
+from dmlc.building.windows import Windows, convolve, convolve_transposed, pool
 from dmlc.ir import Extent
-from dmlc.onnx.importing.casts import cast_tensor, round_into
+from dmlc.onnx.importing.casts import cast_tensor
 from dmlc.onnx.importing.nodes import Node, OpenSizeError, Rule, need_number
+from dmlc.onnx.importing.products import center, requantize
 from dmlc.onnx.importing.reductions import mean_over
 from dmlc.scalars import DataType
 from dmlc.sizes import (
@@ -26,26 +28,15 @@ from dmlc.source import DmlcError, UnsupportedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Windows:
-    """Windows over the axes of space, of which there is one for each place of the result."""
+class Counted:
+    """Windows with their number along each axis, and the padding after each."""
 
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    before: tuple[Measure, ...]
-    """The padding before each axis; what is behind one only decides how many windows there are."""
+    windows: Windows
     after: tuple[Measure, ...]
     extents: tuple[Extent, ...]
-    """How many windows there are along each axis."""
-
-    def places(self, at: Point, indices: Sequence[Scalar], steps: Sequence[Scalar]) -> list[Scalar]:
-        """Where steps of a window lead, in space."""
-        rows = zip(indices, self.strides, steps, self.dilations, self.before, strict=True)
-        return [index * stride + step * dilation - at.measure(start)
-                for index, stride, step, dilation, start in rows]  # fmt: skip
 
 
-def read_windows(node: Node, space: Sequence[Extent], kernel: Sequence[int]) -> Windows:
+def read_windows(node: Node, space: Sequence[Extent], kernel: Sequence[int]) -> Counted:
     """The windows of a node over axes of these sizes."""
     count = len(space)
     strides, dilations, pads = _read_steps(node, kernel, count)
@@ -82,8 +73,8 @@ def read_windows(node: Node, space: Sequence[Extent], kernel: Sequence[int]) -> 
         else:
             results = divide_down(room, stride) + 1
         extents.append(as_extent(results))
-    return Windows(tuple(kernel), tuple(strides), tuple(dilations), tuple(before), tuple(after),
-                   tuple(extents))  # fmt: skip
+    windows = Windows(tuple(kernel), tuple(strides), tuple(dilations), tuple(before))
+    return Counted(windows, tuple(after), tuple(extents))
 
 
 def _read_steps(
@@ -120,15 +111,6 @@ def _pad_alike(over: Measure, span: int, stride: int) -> Measure:
     )
 
 
-def all_inside(at: Point, places: Sequence[Scalar], space: Sequence[Extent]) -> Scalar:
-    """Whether places are inside of axes of these sizes."""
-    found = at.constant(True, DataType.BOOL)
-    for number, (place, extent) in enumerate(zip(places, space, strict=True)):
-        holds = (place >= 0) & (place < at.size(extent))
-        found = holds if number == 0 else found & holds
-    return found
-
-
 # Convolutions ---------------------------------------------------------------------------------
 
 
@@ -136,37 +118,18 @@ def _kernel(node: Node, weight: Tensor) -> list[int]:
     return node.fixed(weight)[2:]
 
 
-def convolve(
+def _convolve(
     node: Node, name: str, x: Tensor, weight: Tensor, dtype: DataType | None = None
 ) -> Tensor:
     """The convolution of a tensor. 16-bit floats are added up in FLOAT32."""
-    space = x.extents[2:]
-    windows = read_windows(node, space, _kernel(node, weight))
-    groups, inner, filters = node.integer("group", 1), weight.extents[1], weight.extents[0]
-    inner = need_number(inner, f"the channels of {weight.name}")
-    filters = need_number(filters, f"the filters of {weight.name}")
+    found = read_windows(node, x.extents[2:], _kernel(node, weight))
+    groups, inner = node.integer("group", 1), node.fixed(weight)[1]
     if node.builder.unify(x.extents[1], inner * groups) is None:
         raise DmlcError(f"{x.name} has not the {inner} channels of {groups} groups")
-
-    def places(at: Point) -> list[Scalar]:
-        return windows.places(at, at.indices[2:], at.reduced[1:])
-
-    def element(at: Point) -> Scalar:
-        n, m = at.indices[:2]
-        channel = at.reduced[0]
-        if groups > 1:
-            channel = m / (filters // groups) * inner + channel
-        value = at.read(x, n, channel, *places(at))
-        return value * at.read(weight, m, *at.reduced)
-
-    extents = (x.extents[0], filters, *windows.extents)
-    return node.builder.reduce(
-        name, "sum", extents, (inner, *windows.kernel), element, dtype,
-        lambda at: all_inside(at, places(at), space),
-    )  # fmt: skip
+    return convolve(node.builder, name, x, weight, found.windows, found.extents, groups, dtype)
 
 
-def add_bias(node: Node, x: Tensor, bias: Tensor | None, dtype: DataType) -> Tensor:
+def _add_bias(node: Node, x: Tensor, bias: Tensor | None, dtype: DataType) -> Tensor:
     """A tensor plus a bias for each of its channels."""
     if bias is None:
         return map_elements(node.builder, node.name, lambda v: v, x, dtype=dtype)
@@ -177,35 +140,21 @@ def add_bias(node: Node, x: Tensor, bias: Tensor | None, dtype: DataType) -> Ten
 def _convolution(node: Node) -> Tensor:
     x, weight, bias = node.tensor(0), node.tensor(1), node.optional(2)
     if bias is None:
-        return convolve(node, node.name, x, weight, x.dtype)
-    total = convolve(node, f"{node.name}_total", x, weight)
-    return add_bias(node, total, bias, x.dtype)
-
-
-def _subtract_zero(node: Node, x: Tensor, zero: Tensor | None) -> Tensor:
-    """A tensor of integers less its zero point, as INT32s."""
-    name = f"{node.name}_{x.name}"
-    if zero is None:
-        return map_elements(node.builder, name, lambda v: v.cast(DataType.INT32), x)
-    held = zero
-    if zero.rank == 1:
-        extents = () if zero.extents == (1,) else (zero.extents[0], *[1] * (x.rank - 1))
-        held = reshape(node.builder, f"{name}_zero", zero, extents)
-    return map_elements(node.builder, name,
-                        lambda v, z: v.cast(DataType.INT32) - z.cast(DataType.INT32), x, held,
-                        )  # fmt: skip
+        return _convolve(node, node.name, x, weight, x.dtype)
+    total = _convolve(node, f"{node.name}_total", x, weight)
+    return _add_bias(node, total, bias, x.dtype)
 
 
 def _integer_convolution(node: Node) -> Tensor:
-    x = _subtract_zero(node, node.tensor(0), node.optional(2))
-    weight = _subtract_zero(node, node.tensor(1), node.optional(3))
-    return convolve(node, node.name, x, weight)
+    x = center(node, node.tensor(0), node.optional(2), 0)
+    weight = center(node, node.tensor(1), node.optional(3), 0)
+    return _convolve(node, node.name, x, weight)
 
 
 def _quantized_convolution(node: Node) -> Tensor:
     x, x_scale, x_zero, w, w_scale, w_zero, scale, zero = (node.tensor(k) for k in range(8))
-    total = convolve(
-        node, f"{node.name}_total", _subtract_zero(node, x, x_zero), _subtract_zero(node, w, w_zero)
+    total = _convolve(
+        node, f"{node.name}_total", center(node, x, x_zero, 0), center(node, w, w_zero, 0)
     )
     bias = node.optional(8)
     if bias is not None:
@@ -215,12 +164,7 @@ def _quantized_convolution(node: Node) -> Tensor:
     if w_scale.rank == 1:
         extents = () if w_scale.extents == (1,) else (w_scale.extents[0], *[1] * (total.rank - 2))
         w_scale = reshape(node.builder, f"{node.name}_w_scale", w_scale, extents)
-
-    def formula(v: Scalar, one: Scalar, other: Scalar, own: Scalar, point: Scalar) -> Scalar:
-        return round_into(v.cast(DataType.FLOAT32) * (one * other / own), point, zero.dtype)
-
-    return map_elements(node.builder, node.name, formula, total, x_scale, w_scale, scale, zero,
-                        dtype=zero.dtype, extents=total.extents)  # fmt: skip
+    return requantize(node, total, [x_scale, w_scale, scale], zero)
 
 
 def _transposed_convolution(node: Node) -> Tensor:
@@ -246,70 +190,30 @@ def _transposed_convolution(node: Node) -> Tensor:
         # ONNX has the larger half behind for SAME_UPPER in its text, and before it in its figures.
         before[axis] = total // 2 if automatic == "SAME_UPPER" else total - total // 2
         extents.append(as_extent(size))
-    inner, each = node.fixed(weight)[:2]
+    inner = node.fixed(weight)[0]
     if x.extents[1] != inner:
         raise DmlcError(f"{x.name} has not the {inner} channels of {weight.name}")
 
-    def places(at: Point) -> tuple[list[Scalar], Scalar]:
-        """Where what reaches a place comes from, and whether it comes from anywhere."""
-        found: list[Scalar] = []
-        holds = at.constant(True, DataType.BOOL)
-        for axis, extent in enumerate(x.extents[2:]):
-            moved = (
-                at.indices[2 + axis]
-                + at.measure(before[axis])
-                - at.reduced[1 + axis] * dilations[axis]
-            )
-            place = moved
-            if strides[axis] > 1:
-                holds = holds & (moved % strides[axis]).equals(0)
-                place = moved / strides[axis]
-            holds = holds & (moved >= 0) & (place < at.size(extent))
-            found.append(place)
-        return found, holds
-
-    def element(at: Point) -> Scalar:
-        n, m = at.indices[:2]
-        channel, filters = at.reduced[0], m
-        if groups > 1:
-            channel = m / each * (inner // groups) + channel
-            filters = m % each
-        value = at.read(x, n, channel, *places(at)[0])
-        return value * at.read(weight, channel, filters, *at.reduced[1:])
-
-    total = node.builder.reduce(
-        f"{node.name}_total", "sum", (x.extents[0], each * groups, *extents),
-        (inner // groups, *kernel), element, None, lambda at: places(at)[1],
-    )  # fmt: skip
-    return add_bias(node, total, bias, x.dtype)
+    windows = Windows(tuple(kernel), tuple(strides), tuple(dilations), tuple(before))
+    total = convolve_transposed(
+        node.builder, f"{node.name}_total", x, weight, windows, extents, groups
+    )
+    return _add_bias(node, total, bias, x.dtype)
 
 
 # Poolings -------------------------------------------------------------------------------------
 
 
 def _pool(
-    node: Node, name: str, combiner: str, x: Tensor, windows: Windows,
-    dtype: DataType | None, power: float = 1.0,
+    node: Node, name: str, combiner: str, found: Counted, dtype: DataType | None,
+    formula: Callable[[Scalar], Scalar] | None = None,
 ) -> Tensor:  # fmt: skip
     """What a combiner gives of the elements that each window holds."""
-    space = x.extents[2:]
-
-    def places(at: Point) -> list[Scalar]:
-        return windows.places(at, at.indices[2:], at.reduced)
-
-    def element(at: Point) -> Scalar:
-        value = at.read(x, *at.indices[:2], *places(at))
-        if power == 1:
-            return value
-        size = value.apply("abs")
-        return size * size if power == 2 else size.apply("pow", power)
-
-    extents = (*x.extents[:2], *windows.extents)
-    return node.builder.reduce(name, combiner, extents, windows.kernel, element, dtype,
-                               lambda at: all_inside(at, places(at), space))  # fmt: skip
+    x = node.tensor(0)
+    return pool(node.builder, name, combiner, x, found.windows, found.extents, dtype, formula)
 
 
-def _windows_of(node: Node, x: Tensor) -> Windows:
+def _windows_of(node: Node, x: Tensor) -> Counted:
     kernel = node.integers("kernel_shape")
     if kernel is None:
         raise DmlcError("it has no kernel_shape")
@@ -318,11 +222,12 @@ def _windows_of(node: Node, x: Tensor) -> Windows:
 
 def _max_pool(node: Node) -> list[Tensor | None]:
     x = node.tensor(0)
-    windows = _windows_of(node, x)
-    found = _pool(node, node.name, "max", x, windows, x.dtype)
+    counted = _windows_of(node, x)
+    windows = counted.windows
+    found = _pool(node, node.name, "max", counted, x.dtype)
     if not node.wants(1):
         return [found]
-    first = _pool(node, f"{node.name}_first", "argmax", x, windows, DataType.INT64)
+    first = _pool(node, f"{node.name}_first", "argmax", counted, DataType.INT64)
     columns_first = node.integer("storage_order")
 
     def element(at: Point) -> Scalar:
@@ -346,10 +251,13 @@ def _max_pool(node: Node) -> list[Tensor | None]:
 
 def _average_pool(node: Node) -> Tensor:
     x = node.tensor(0)
-    windows = _windows_of(node, x)
-    total = _pool(node, f"{node.name}_total", "sum", x, windows, x.dtype.compute)
-    before = windows.before if node.integer("count_include_pad") else (0,) * len(windows.kernel)
-    after = windows.after if node.integer("count_include_pad") else (0,) * len(windows.kernel)
+    found = _windows_of(node, x)
+    windows = found.windows
+    total = _pool(node, f"{node.name}_total", "sum", found, x.dtype.compute)
+    before: Sequence[Measure] = [0] * len(found.extents)
+    after = before
+    if node.integer("count_include_pad"):
+        before, after = windows.before, found.after
 
     def guard(at: Point) -> Scalar:
         holds = at.constant(True, DataType.BOOL)
@@ -360,7 +268,7 @@ def _average_pool(node: Node) -> Tensor:
         return holds
 
     count = node.builder.reduce(
-        f"{node.name}_count", "sum", windows.extents, windows.kernel,
+        f"{node.name}_count", "sum", found.extents, windows.kernel,
         lambda at: at.constant(1, x.dtype.compute), None, guard,
     )  # fmt: skip
     return map_elements(node.builder, node.name, lambda t, c: t / c, total, count, dtype=x.dtype)
@@ -370,8 +278,12 @@ def _lp_pool(node: Node) -> Tensor:
     x, power = node.tensor(0), float(node.integer("p", 2))
     if not power:
         raise DmlcError("its norm is of the power 0, and there is no such root")
-    total = _pool(node, f"{node.name}_total", "sum", x, _windows_of(node, x), x.dtype.compute,
-                  power)  # fmt: skip
+
+    def raised(value: Scalar) -> Scalar:
+        size = value.apply("abs")
+        return size if power == 1 else size * size if power == 2 else size.apply("pow", power)
+
+    total = _pool(node, f"{node.name}_total", "sum", _windows_of(node, x), x.dtype.compute, raised)
     return map_elements(node.builder, node.name, lambda t: t.apply("pow", 1 / power), total,
                         dtype=x.dtype)  # fmt: skip
 
@@ -421,26 +333,14 @@ def _max_unpool(node: Node) -> Tensor:
 
 def _columns_to_image(node: Node) -> Tensor:
     x, space, block = node.tensor(0), node.numbers(1), node.numbers(2)
-    windows = read_windows(node, space, block)
-    counts = [need_number(extent, "a number of windows") for extent in windows.extents]
+    found = read_windows(node, space, block)
+    counts = [need_number(extent, "a number of windows") for extent in found.extents]
     total = math.prod(counts)
     size = math.prod(block)
     batch, rows = x.extents[0], need_number(x.extents[1], "the number of rows")
 
     def steps(at: Point) -> tuple[list[Scalar], Scalar]:
-        """The window in which each step of one has this place, and whether there is one."""
-        found: list[Scalar] = []
-        holds = at.constant(True, DataType.BOOL)
-        for axis, count in enumerate(counts):
-            moved = (
-                at.indices[2 + axis] + at.measure(windows.before[axis])
-                - at.reduced[axis] * windows.dilations[axis]
-            )  # fmt: skip
-            stride = windows.strides[axis]
-            place = moved / stride
-            holds = holds & (moved >= 0) & (moved % stride).equals(0) & (place < count)
-            found.append(place)
-        return found, holds
+        return found.windows.sources(at, at.indices[2:], at.reduced, counts)
 
     def element(at: Point) -> Scalar:
         row, column = at.indices[1], at.constant(0, DataType.INDEX)
