@@ -180,7 +180,7 @@ QUOTIENTS = {
     "halved rows": """
         func @f(%X: f32[{a}, {c}], %W: f32[{b}]) -> (%S, %Y) {{
           %S: f32[i0 < {two_a}, i1 < {b}] = {fold}[r0 < {c}] mul(%X[div(i0, 2), r0], %W[i1])
-          %Y: f32[i0 < {two_a}, i1 < {b}] = add(%S[i0, i1], %X[div(i0, 2), 0])
+          %Y: f32[i0 < {two_a}, i1 < {b}] = add(%S[i0, i1], %W[i1])
         }}""",
 }
 """Functions whose positions along an axis are divided, for `part`."""
