@@ -9,16 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmlc.ir.nodes import (
-    IR_OPERATIONS,
-    Apply,
-    Cast,
-    Constant,
-    Instruction,
-    Load,
-    Select,
-    Tensor,
-)
+from dmlc.ir.nodes import IR_OPERATIONS, Apply, Cast, Constant, Instruction, Load, Select, Tensor
 from dmlc.scalars import DataType, Operation, integer_limits, is_float32
 from dmlc.source import counted
 

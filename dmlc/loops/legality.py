@@ -64,6 +64,15 @@ def find_axis(nest: Nest, number: int, loop: Loop) -> int:
     return nest.dims[number].index(loop.dim)
 
 
+def chain(nodes: Sequence[Node]) -> list[Loop]:
+    """The loops that stand one in the other and have nothing beside them, outermost first."""
+    found: list[Loop] = []
+    while len(nodes) == 1 and isinstance(nodes[0], Loop):
+        found.append(nodes[0])
+        nodes = nodes[0].body
+    return found
+
+
 def only_loop(outer: Loop | Reduce) -> Loop:
     """The loop that is all of another's body, or of a partial reduction."""
     if len(outer.body) == 1 and isinstance(outer.body[0], Loop):

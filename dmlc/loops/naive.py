@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import make_size
-from dmlc.loops.nodes import Dim, Kind, Loop, Nest, Node, Once, Point, Reduce
+from dmlc.loops.nodes import Dim, Kind, Loop, Nest, Node, Once, Point, Reduce, Tile
 from dmlc.loops.phases import Phase
 
 
 def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
     """Loops over the dimensions shared by all phases, with the loops of each phase inside. `count`
-    is the number of elements, if that is an argument."""
+    is the number of elements, if that is an argument. Sums of columns to which all rows add lie in
+    an array around the loops over rows, and are stored after these."""
     first = max(phases, key=lambda phase: len(phase.space.parallel))
     flat = len(phases) == len(first.space.extents) == 1 and not first.accumulators
     if count is not None or flat:
@@ -21,9 +22,26 @@ def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
     else:
         parallel = name_parallel(first)
     dims, nodes = nest_serial(phases, parallel)
+    for number in (number for number, phase in enumerate(phases) if phase.is_across):
+        *body, store = nodes
+        own = dict(zip(phases[-1].space.parallel, parallel, strict=True))
+        rows, parts = ([own[axis] for axis in axes] for axes in part_rows(phases[-1]))
+        for dim in reversed(rows):
+            body = [Loop(dim, Kind.LOOP, 1, tuple(body), dim.name)]
+        tile = Tile(phases[number].space.inner_count, 1, 1, 1, registers=False)
+        nodes = (Reduce(number, tuple(body), array=True, tile=tile), store)
+        parallel = tuple(parts)
     for dim in reversed(parallel):
         nodes = (Loop(dim, Kind.LOOP, 1, nodes, dim.name),)
     return Nest(tuple(phases), dims, nodes)
+
+
+def part_rows(parts: Phase) -> tuple[list[int], list[int]]:
+    """Parallel axes that the sums of columns reduce, and those that they keep: `parts` is the phase
+    that stores them."""
+    space, views = parts.space, [view for view, _ in parts.elements.results]
+    kept = [axis for axis in space.parallel if any(space.strides[v][axis] for v in views)]
+    return [axis for axis in space.parallel if axis not in kept], kept
 
 
 def name_parallel(phase: Phase) -> tuple[Dim, ...]:
@@ -78,15 +96,18 @@ def nest_serial(
     parallel dimension, its results are stored at the first index along that."""
     dims: list[tuple[Dim, ...]] = []
     nodes: list[Node] = []
+    crossed = any(phase.is_across for phase in phases)
     for number, phase in enumerate(phases):
         shared = parallel[len(parallel) - len(phase.space.parallel) :]
         own = name_inner(phase, shared, "k" if phase.reduces else "i", number)
         node: Node = Point(number)
         if phase.is_parallel and len(shared) < len(parallel):
             node = Once(parallel[0], (node,))
+        step = int(phase.is_across or (crossed and number == len(phases) - 1))
         for axis in reversed(phase.space.inner):
-            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
+            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name, output=step)
+            step *= phase.space.sizes[axis] if step else 1
         dims.append(own)
         reduced = Reduce(number, (node,), serial=phase.counts_up)
-        nodes.append(reduced if phase.accumulators else node)
+        nodes.append(reduced if phase.accumulators and not phase.is_across else node)
     return tuple(dims), tuple(nodes)

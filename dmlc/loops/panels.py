@@ -23,7 +23,7 @@ from dmlc.loops.contraction import (
     part_axes,
 )
 from dmlc.loops.legality import WIDTHS
-from dmlc.loops.naive import naive, name_inner, name_parallel
+from dmlc.loops.naive import name_inner, name_parallel
 from dmlc.loops.nodes import (
     Buffer,
     Dim,
@@ -119,7 +119,6 @@ def panel(on: On, rows: int, columns: int, depth: int, lanes: int) -> Nest:
     j])`, and then `for i, j in tile: g(s[i, j])`
     """
     nest = on.nest
-    demand(nest == naive(nest.phases), "panels are packed of what is as it was written")
     demand(on.limits.vector_lanes == 0, "the target has no such vectors")
     demand(lanes in WIDTHS[1:], "panels have vectors of 8 or 16 lanes")
     demand(min(rows, columns, depth) > 0, "a tile has rows, columns and points")
@@ -132,12 +131,6 @@ def panel(on: On, rows: int, columns: int, depth: int, lanes: int) -> Nest:
     largest = max([t.rows * t.columns for t in tiles] + [b.size for b in made.buffers])
     demand(largest <= _MOST, f"an array has {largest:,} elements, of {_MOST:,} at most")
     return made
-
-
-def is_packed(nest: Nest) -> bool:
-    """Whether a nest packs panels."""
-    stages = [n for n in walk(nest.body) if isinstance(n, Stage)]
-    return any(not buffer.shared for stage in stages for buffer in stage.buffers)
 
 
 class Panels:

@@ -34,14 +34,7 @@ from dmlc.loops.nodes import (
     list_phases,
     walk,
 )
-from dmlc.loops.script import (
-    On,
-    ScheduleError,
-    change,
-    demand,
-    primitive,
-    replace_node,
-)
+from dmlc.loops.script import On, ScheduleError, change, demand, primitive, replace_node
 
 _LANES = 16
 """Multiple to which arrays are padded: whole vectors of any length."""

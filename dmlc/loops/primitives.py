@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel.passes import verifies_each
 from dmlc.kernel.target import Limits
+from dmlc.loops.crossing import cross
 from dmlc.loops.legality import (
     MOST_ITEMS,
     MOST_SHARED,
@@ -62,7 +62,7 @@ from dmlc.loops.nodes import (
     number_steps,
     walk,
 )
-from dmlc.loops.panels import is_packed
+from dmlc.loops.panels import panel
 from dmlc.loops.parts import add_up_lanes
 from dmlc.loops.permute import LANES
 from dmlc.loops.phases import VECTOR
@@ -82,14 +82,8 @@ from dmlc.loops.vectorize import vectorize_reads
 from dmlc.loops.verify import verify_nest
 from dmlc.sizes import is_multiple
 
-
-def chain(nodes: Sequence[Node]) -> list[Loop]:
-    """Loops nested one in the other without siblings, outermost first."""
-    found: list[Loop] = []
-    while len(nodes) == 1 and isinstance(nodes[0], Loop):
-        found.append(nodes[0])
-        nodes = nodes[0].body
-    return found
+_WHOLE = (cross.__name__, panel.__name__)
+"""Primitives that make all loops of the naive nest anew: each is the one call of a script."""
 
 
 # The door --------------------------------------------------------------------------------------
@@ -131,9 +125,14 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
     for argument, value in zip(found.arguments, given, strict=False):
         fits = isinstance(value, int) is (argument is Argument.NUMBER)
         demand(fits, f"'{value}' is not {argument.value}")
-    demand(not is_packed(nest), "what packs panels stays as it is")
+    last = nest.script[-1].verb if nest.script else ""
+    demand(last not in _WHOLE, f"what '{last}' makes stays as it is")
+    demand(not last or call.verb not in _WHOLE, "it makes all loops anew, and so comes first")
+    crossed = any(phase.is_across for phase in nest.phases)
+    demand(call.verb == cross.__name__ or not crossed,
+            "rows that are reduced down their columns are shared out by 'cross' alone")  # fmt: skip
     made = found.run(On(nest, function, limits, loop, call.name), *given)
-    if not is_packed(made):
+    if call.verb not in _WHOLE:
         check_items(made)
     check_products(made)
     alike = find_unlike(made.body) is None

@@ -20,12 +20,7 @@ from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
 from dmlc.loops.access import read_positions
 from dmlc.loops.element import Collector, Elements, View, prune, tensor_strides
-from dmlc.loops.neighbours import (
-    Block,
-    name_neighbour,
-    write_at,
-    write_reductions,
-)
+from dmlc.loops.neighbours import Block, name_neighbour, write_at, write_reductions
 from dmlc.loops.phases import Phase, make_accumulators
 from dmlc.loops.space import arrange
 from dmlc.scalars import DataType

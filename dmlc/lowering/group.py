@@ -35,7 +35,7 @@ from dmlc.schedules.choose import (
     suits_serial,
     takes_neighbours,
 )
-from dmlc.schedules.crossing import choose_crossing, cut_rows
+from dmlc.schedules.crossing import cut_rows
 from dmlc.schedules.kinds import describe, describe_reduction
 from dmlc.schedules.line_buffer import choose_line_buffer
 from dmlc.schedules.online import choose_online
@@ -305,7 +305,7 @@ class _Lowering:
         after = _name_members(crossed.passes[1:])
         rest = (*added, *(name for each in after for name in each))
         return (
-            self._make(phases, stages, names, nest=choose_crossing(phases, profile, limits)),
+            self._make(phases, stages, names),
             self._make(second, rest, after),
         )
 

@@ -12,13 +12,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply, operate
 from dmlc.kernel.frame import Frame
 from dmlc.loops.accumulate import merge
-from dmlc.lowering.accumulators import (
-    Accumulators,
-    Arrays,
-    combine_arrays,
-    find_tile,
-    name_arrays,
-)
+from dmlc.lowering.accumulators import Accumulators, Arrays, combine_arrays, find_tile, name_arrays
 from dmlc.scalars import DataType
 from dmlc.source import InternalError
 

@@ -14,14 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import (
-    ZERO,
-    add,
-    index,
-    multiply,
-    operate,
-    subtract_known,
-)
+from dmlc.kernel.arithmetic import ZERO, add, index, multiply, operate, subtract_known
 from dmlc.loops.element import View
 from dmlc.loops.nodes import (
     Dim,

@@ -18,6 +18,7 @@ from dmlc.loops.phases import Phase
 from dmlc.loops.rfactor import PIECES, make_cut
 from dmlc.loops.space import find_length
 from dmlc.schedules import cpu, gpu, open_sizes, skinny
+from dmlc.schedules.crossing import choose_crossing
 from dmlc.schedules.matrices import choose_matrices
 from dmlc.schedules.panels import choose_panels, count_panels
 from dmlc.schedules.rule import Work
@@ -95,6 +96,7 @@ def _choose_product(work: Work) -> Nest | None:
 
 
 RULES: tuple[Callable[[Work], Nest | None], ...] = (
+    choose_crossing,
     skinny.choose_skinny,
     _choose_product,
     open_sizes.choose,

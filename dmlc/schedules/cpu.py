@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.kernel.target import Profile
 from dmlc.loops.element import Gather, list_conditions
+from dmlc.loops.legality import chain
 from dmlc.loops.nodes import Nest
 from dmlc.loops.permute import LANES
 from dmlc.loops.phases import Phase, find_segments
-from dmlc.loops.primitives import chain
 from dmlc.loops.vectorize import Vectorization, vectorize_reads
 from dmlc.schedules.rule import Rule, Work
 from dmlc.schedules.streaming import CACHE_LINE

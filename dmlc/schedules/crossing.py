@@ -1,10 +1,8 @@
 """Schedules for GPUs of reductions along rows, and of others down the columns of the same rows.
 
-A group takes a number of rows, a few side by side at a time: the work items of each share its
-elements, and have the same ones of every row. So what they read serves a row's reductions and what
-applies these, and the sums of its columns stay in registers until all rows are done. Then those of
-rows that stand side by side become one, and are stored as one part of many. Which rows a group
-takes depends on sizes alone.
+A group takes a number of rows, and stores what their columns come to as one part of many: see
+`cross`. Which rows it takes, how many at a time, and how many work items share one, depends on
+sizes alone.
 """
 
 from __future__ import annotations
@@ -15,11 +13,12 @@ from collections.abc import Sequence
 
 from dmlc.kernel.arithmetic import round_up
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.naive import name_inner, name_parallel, tell_apart
-from dmlc.loops.nodes import Dim, Kind, Loop, Nest, Node, Point, Reduce, Tile, merge_dims
+from dmlc.loops.naive import part_rows
+from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import Phase
 from dmlc.loops.space import cut, find_length
-from dmlc.schedules.gpu import VECTOR, find_unit
+from dmlc.schedules.gpu import find_unit
+from dmlc.schedules.rule import Work
 
 _LEAST_LANES = 32
 """Work items that share a row, at least."""
@@ -39,7 +38,7 @@ rows where there are few groups."""
 def cut_rows(phases: Sequence[Phase], p: Profile, limits: Limits) -> list[Phase]:
     """The phases, with the rows that a group takes as pieces of all."""
     *_, parts = phases
-    reduced, kept = _part_parallel(parts)
+    reduced, kept = part_rows(parts)
     space = parts.space
     rows, others = (math.prod(space.sizes[axis] for axis in axes) for axes in (reduced, kept))
     outer = reduced[0]
@@ -66,16 +65,6 @@ def cut_rows(phases: Sequence[Phase], p: Profile, limits: Limits) -> list[Phase]
     return divided
 
 
-def _part_parallel(parts: Phase) -> tuple[list[int], list[int]]:
-    """The parallel axes of what is stored of the columns: those that are reduced, and others."""
-    space = parts.space
-    views = [view for view, _ in parts.elements.results]
-    moves = {axis: any(space.strides[v][axis] for v in views) for axis in space.parallel}
-    return [a for a, moved in moves.items() if not moved], [
-        a for a, moved in moves.items() if moved
-    ]
-
-
 def _choose_sides(phases: Sequence[Phase], p: Profile, limits: Limits) -> tuple[int, int]:
     """The work items that share a row, and the rows side by side: more of the former than a group
     has elsewhere, where each would have many elements."""
@@ -92,62 +81,14 @@ def _choose_sides(phases: Sequence[Phase], p: Profile, limits: Limits) -> tuple[
     return lanes, size // lanes
 
 
-def choose_crossing(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
+def choose_crossing(work: Work) -> Nest | None:
     """The nest of phases whose spaces are cut, the last of which stores what columns come to."""
-    lanes, beside = _choose_sides(phases, p, limits)
-    unit = find_unit(phases, limits)
-    last = len(phases) - 1
-    parallel = name_parallel(phases[last])
-    reduced, kept = _part_parallel(phases[last])
-    place = phases[last].space.parallel.index
-    rows = _merge("row", [parallel[place(axis)] for axis in reduced])
-    whole = _merge("part", [parallel[place(axis)] for axis in kept])
-    dims: list[tuple[Dim, ...]] = []
-    nodes: list[Node] = []
-    count = 0
-    for number, phase in enumerate(phases):
-        own = name_inner(phase, parallel, "i", number)
-        dims.append(own)
-        if phase.is_parallel:
-            nodes.append(Point(number))
-            continue
-        element = _merge(tell_apart("element", number), [own[axis] for axis in phase.space.inner])
-        count = -(-phase.space.inner_count // (lanes * unit))
-        point: tuple[Node, ...] = (Point(number),)
-        if unit > 1:
-            point = _take_unit(element, unit, Point(number))
-        each = Loop(
-            element, Kind.UNROLL, lanes * unit, point, "k", count, output=unit, clamps=unit == 1
-        )
-        made: Node = Loop(element, Kind.LANE, unit, (each,), "row", lanes)
-        if phase.space.inner_count == lanes * unit * count:
-            # There is nothing beyond the end.
-            made = Loop(element, Kind.LOOP, lanes * unit * count, (made,))
-        is_reduced = phase.accumulators and not phase.is_across
-        nodes.append(Reduce(number, (made,)) if is_reduced else made)
-    *body, store = nodes
-    across = next(number for number, phase in enumerate(phases) if phase.is_across)
-    several = Loop(rows, Kind.LANE, 1, tuple(body), "column", beside)
-    steps = rows.count_steps(beside)
-    each = Loop(rows, Kind.LOOP, beside, (several,), "step", steps)
-    width = min(unit, VECTOR)
-    tile = Tile(count, unit, unit, width, registers=True)
-    joins = "column" if beside > 1 else ""
-    sums = Reduce(across, (each,), array=True, tile=tile, joins=joins)
-    groups = Loop(whole, Kind.GROUP, 1, (sums, store), "part")
-    words = f"a group takes {rows.size} rows, {beside} at a time, with {lanes} lanes on each"
-    sides = (("row", lanes), ("column", beside))
-    return Nest(tuple(phases), tuple(dims), (groups,), sides, words=words, holds=True)
-
-
-def _merge(name: str, dims: Sequence[Dim]) -> Dim:
-    return dims[0] if len(dims) == 1 else merge_dims(name, dims)
-
-
-def _take_unit(dim: Dim, unit: int, point: Point) -> tuple[Node, ...]:
-    """A work item's neighbouring elements: a vector or two, whose sums lie in a tile; what is
-    beyond the end is read there too."""
-    vector = Loop(dim, Kind.VECTOR, VECTOR, (point,), "i", 1, clamps=True)
-    if unit == VECTOR:
-        return (vector,)
-    return (Loop(dim, Kind.UNROLL, VECTOR, (vector,), "part", unit // VECTOR, output=VECTOR),)
+    if not any(phase.is_across for phase in work.phases):
+        return None
+    rule = work.begin()
+    lanes, beside = _choose_sides(work.phases, work.profile, work.limits)
+    rule.do("cross", lanes, beside, find_unit(work.phases, work.limits))
+    parts = work.phases[-1]
+    rows = math.prod(parts.space.sizes[axis] for axis in part_rows(parts)[0])
+    words = f"a group takes {rows} rows, {beside} at a time, with {lanes} lanes on each"
+    return rule.finish(words)

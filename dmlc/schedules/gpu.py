@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.kernel.arithmetic import round_up
 from dmlc.kernel.target import Limits, Profile
+from dmlc.loops.legality import chain
 from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import VECTOR, Phase
-from dmlc.loops.primitives import chain
 from dmlc.loops.thin import find_sparse
 from dmlc.schedules.rule import Rule, Work
 from dmlc.schedules.transposed import choose_transposed, lies_both_ways

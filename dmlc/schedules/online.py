@@ -20,11 +20,7 @@ from collections.abc import Callable, Sequence
 
 from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.element import (
-    Elements,
-    Read,
-    View,
-)
+from dmlc.loops.element import Elements, Read, View
 from dmlc.loops.nodes import (
     Buffer,
     Dim,

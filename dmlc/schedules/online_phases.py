@@ -27,15 +27,7 @@ from dmlc.loops.element import (
     prune,
     renumber,
 )
-from dmlc.loops.nodes import (
-    Buffer,
-    Dim,
-    Into,
-    Kind,
-    Loop,
-    Node,
-    Point,
-)
+from dmlc.loops.nodes import Buffer, Dim, Into, Kind, Loop, Node, Point
 from dmlc.loops.phases import VECTOR, Accumulator, Phase, make_accumulators
 from dmlc.loops.reached import find_reached
 from dmlc.loops.space import Space

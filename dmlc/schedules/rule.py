@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
+from dmlc.loops.legality import chain
 from dmlc.loops.naive import naive
 from dmlc.loops.nodes import Call, Loop, Nest, list_loops, list_phases, walk
 from dmlc.loops.phases import Phase
-from dmlc.loops.primitives import apply, chain
+from dmlc.loops.primitives import apply
 from dmlc.loops.script import ScheduleError
 from dmlc.schedules.streaming import Streaming
 

@@ -16,15 +16,7 @@ from typing import TypeAlias
 
 from dmlc.kernel.arithmetic import round_up
 from dmlc.kernel.names import split_words
-from dmlc.loops.element import (
-    Elements,
-    Gather,
-    Place,
-    Read,
-    list_needed,
-    operands,
-    reads_elements,
-)
+from dmlc.loops.element import Elements, Gather, Place, Read, list_needed, operands, reads_elements
 from dmlc.loops.legality import MOST_UNROLLED
 from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import VECTOR, Phase

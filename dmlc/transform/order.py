@@ -48,15 +48,7 @@ from dmlc.transform.ranks import (
     find_values,
 )
 from dmlc.transform.simplify import is_inlinable, simplify_stage
-from dmlc.transform.sort import (
-    BLOCK,
-    NUMBER,
-    Sorted,
-    count_padded,
-    find_last,
-    rank_rows,
-    sort_rows,
-)
+from dmlc.transform.sort import BLOCK, NUMBER, Sorted, count_padded, find_last, rank_rows, sort_rows
 
 _FEW = 32
 _SMALL_BLOCK = 128

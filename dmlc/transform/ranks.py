@@ -13,15 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dmlc.ir import (
-    Apply,
-    Body,
-    Index,
-    Load,
-    Stage,
-    operands,
-    value_type,
-)
+from dmlc.ir import Apply, Body, Index, Load, Stage, operands, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, evaluate_instruction, reach_back
 from dmlc.scalars import Array, DataType

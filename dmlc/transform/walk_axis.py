@@ -21,17 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from dmlc.ir import (
-    Body,
-    Cast,
-    Constant,
-    Function,
-    Index,
-    Load,
-    Select,
-    Stage,
-    packed_strides,
-)
+from dmlc.ir import Body, Cast, Constant, Function, Index, Load, Select, Stage, packed_strides
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor
 from dmlc.ir.index import IndexFacts, reach_back

@@ -18,10 +18,10 @@ from dmlc.codegen.targets import find_dialect
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.target import CPU
 from dmlc.loops.element import collect_elements
+from dmlc.loops.legality import chain
 from dmlc.loops.naive import naive
 from dmlc.loops.nodes import in_vectors
 from dmlc.loops.phases import Phase
-from dmlc.loops.primitives import chain
 from dmlc.loops.space import collapse
 from dmlc.lowering.assemble import make_kernel
 from dmlc.pipeline import compile, make_kernels

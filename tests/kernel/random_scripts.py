@@ -20,6 +20,7 @@ import numpy as np
 from dmlc import ir
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.passes import set_verify_each
+from dmlc.loops.contraction import list_divided
 from dmlc.loops.nodes import Nest
 from dmlc.loops.primitives import apply
 from dmlc.loops.script import PRIMITIVES, ScheduleError, parse_script, print_script
@@ -27,7 +28,7 @@ from dmlc.matrices import find_instruction
 from dmlc.reference import evaluate
 from dmlc.scalars import DataType
 from dmlc.testing.schedules import DRAWN, Step, draw_steps, follow
-from tests.kernel.schedules import FOLDS, FUNCTIONS, HALVES, LIMITS, read, start
+from tests.kernel.schedules import FOLDS, FUNCTIONS, HALVES, LIMITS, QUOTIENTS, read, start
 
 _LONG = 32, 48, 64, 68
 _CHAIN = (
@@ -47,7 +48,7 @@ tensorize row {instruction} {rows} {columns}
 stage k left shared point {pad}
 stage k right shared {beside} {pad}"""
 """What a product is made of matrices by."""
-_EVERY = FUNCTIONS | HALVES
+_EVERY = FUNCTIONS | HALVES | QUOTIENTS
 _LIMITS = dataclasses.replace(
     LIMITS, pair_types=(DataType.FLOAT16,), instruction=find_instruction(_INSTRUCTION)
 )
@@ -84,9 +85,17 @@ def draw_chain(draw: random.Random) -> list[Step]:
 
 
 def begin(name: str, nest: Nest, function: ir.Function, draw: random.Random) -> Nest:
-    """A nest after what pairs halves, multiplies matrices of them, or packs panels, as far as that
-    is legal."""
+    """A nest after what pairs halves, multiplies matrices of them, packs panels, or parts what
+    positions divide, as far as that is legal."""
     script = ""
+    divided = [
+        f"part {dim.name} {number}"
+        for phase, dims in zip(nest.phases, nest.dims, strict=True)
+        for axis, dim in enumerate(dims)
+        for number in list_divided(phase, axis)
+    ]
+    if divided and draw.random() < 0.5:
+        script = draw.choice(divided)
     if "product" in name and draw.random() < 0.2:
         numbers = (draw.choice((1, 2, 3, 6, 7, 20)) for _ in range(3))
         script = f"panel {' '.join(map(str, numbers))} {draw.choice((8, 16))}"

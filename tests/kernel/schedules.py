@@ -171,6 +171,19 @@ HALVES = {
         }}""",
 }
 """Functions for the primitives that words of two elements and matrix instructions have."""
+QUOTIENTS = {
+    "halved": """
+        func @f(%X: f32[{a}, {b}], %W: f32[2, {c}]) -> (%Y) {{
+          %Y: f32[i0 < {two_a}, i1 < {b}, i2 < {c}] =
+            add(%X[div(i0, 2), i1], %W[mod(i0, 2), i2])
+        }}""",
+    "halved rows": """
+        func @f(%X: f32[{a}, {c}], %W: f32[{b}]) -> (%S, %Y) {{
+          %S: f32[i0 < {two_a}, i1 < {b}] = {fold}[r0 < {c}] mul(%X[div(i0, 2), r0], %W[i1])
+          %Y: f32[i0 < {two_a}, i1 < {b}] = add(%S[i0, i1], %W[i1])
+        }}""",
+}
+"""Functions whose positions along an axis are divided, for `part`."""
 
 
 def read(

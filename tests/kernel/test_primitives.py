@@ -218,7 +218,8 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         ("panel 6 8 8 8", "there is no sum of products of rows and columns"),
         ("panel 6 8 8 4", "panels have vectors of 8 or 16 lanes"),
         ("panel 6 8 0 8", "a tile has rows, columns and points"),
-        ("split i0 2\npanel 6 8 8 8", "panels are packed of what is as it was written"),
+        ("split i0 2\npanel 6 8 8 8", "it makes all loops anew, and so comes first"),
+        ("cross 4 1 1", "nothing is reduced down the columns of rows"),
         ("expand k", "what is in a block are outputs"),
         ("split i0 2\nexpand i0", "steps around are numbered first"),
         ("normalize i0\nexpand i0_number", "points of one dimension"),
@@ -256,7 +257,7 @@ def test_what_would_change_results_is_refused(refused: str, message: str) -> Non
 
 
 def test_what_packs_panels_takes_no_more_calls() -> None:
-    with pytest.raises(ScheduleError, match="rename tile as t: what packs panels stays as it is"):
+    with pytest.raises(ScheduleError, match="rename tile as t: what 'panel' makes stays as it is"):
         change("product", "panel 6 8 8 8", "rename tile as t")
 
 
