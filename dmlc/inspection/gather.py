@@ -139,6 +139,7 @@ def _inspect_kernel(launch: Launch, compiled: tuple[Compiled, ...]) -> Inspected
         bytes_written=launch.written,
         cache_bytes=steps.sector_bytes,
         line_bytes=steps.line_bytes,
+        assumed=launch.assumed,
         compiled=compiled,
     )
 

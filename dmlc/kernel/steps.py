@@ -4,7 +4,7 @@ Some groups, spread over the launch, stand for all; the last stands for itself. 
 computed for every lane of these groups. Of a loop with many turns the middle one is looked at,
 and counts for all. What depends on elements of tensors is not known here: such a condition
 is taken to hold, and a loop with such an end makes the count unknown. Tables of the function are
-known.
+known. Elements may be assumed: then loops have turns, whose number stays unknown as a count.
 
 A *step* is a load, or a turn of a loop that loads nothing. What the cache of all groups moves is
 counted in *sectors* of 32 bytes: a group asks for a sector once in a turn of a loop, and not again
@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -47,8 +48,13 @@ _Value: TypeAlias = Array | None
 """A value of each lane, or of all; None where it is not known."""
 
 
-def count_steps(kernel: k.Kernel, tables: Sequence[ir.Table] = ()) -> Steps | None:
-    """The steps of a launch; None where its size is known at run time only."""
+def count_steps(
+    kernel: k.Kernel,
+    tables: Sequence[ir.Table] = (),
+    assumed: Mapping[str, Array] = MappingProxyType({}),
+) -> Steps | None:
+    """The steps of a launch; None where its size is known at run time only. `assumed` are elements
+    of tensors, by name, that stand for those there will be."""
     launch = kernel.launch
     if isinstance(launch.count, str):
         return None
@@ -57,7 +63,10 @@ def count_steps(kernel: k.Kernel, tables: Sequence[ir.Table] = ()) -> Steps | No
         groups = -(-groups // launch.row) * launch.row
     if groups == 0:
         return Steps(0, 0, launch.group_size, Body(), 0, 0, 0, 0)
-    return _Sample(kernel, groups, working, list_arrays(tables)).run()
+    read = {b.name for b in kernel.buffers if b.access is k.Access.READ}
+    taken = {name: array for name, array in assumed.items() if name in read}
+    known = list_arrays(tables) | taken
+    return _Sample(kernel, groups, working, known, is_known=not taken).run()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +90,13 @@ class _Sample:
     """The lanes of some groups, and what is known of the names in sight."""
 
     def __init__(
-        self, kernel: k.Kernel, groups: int, working: int, tables: Mapping[str, Array]
+        self,
+        kernel: k.Kernel,
+        groups: int,
+        working: int,
+        tables: Mapping[str, Array],
+        *,
+        is_known: bool,
     ) -> None:
         self._groups, self._working, self._size = groups, working, kernel.launch.group_size
         count = max(1, min(_GROUPS, working, _MOST_LANES // self._size))
@@ -116,7 +131,7 @@ class _Sample:
             s.name: np.array([n]) if isinstance(n, int) else None for s, n in kernel.scalars
         }
         self._kernel = kernel
-        self._is_known = True
+        self._is_known = is_known
         self._touched: dict[str, list[Array]] = {}
         """By buffer, the sectors that the lanes have come by in this turn of the loop at hand, each
         with the number of its group."""

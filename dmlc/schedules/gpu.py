@@ -328,7 +328,7 @@ def choose_tile(
 ) -> tuple[int, int]:
     """The rows and columns of a group: powers of two. Few outputs of many points each are worth
     groups so `is_narrow` that neighbours fill no cache line. Of outputs so `few`, one group each
-    may be large."""
+    is large, however few points there are."""
     first = _find_widest(phases).space
     wide = [phase.space for phase in phases if len(phase.space.parallel) == len(first.parallel)]
     unit = find_unit(phases, limits)
@@ -361,12 +361,16 @@ def choose_tile(
     if rows < holding and p.group_size < holding * widest <= limits.group_size:
         # All points of an output are held by a group that is larger than others.
         return holding, widest
-    alone = outputs == 1 or (outputs <= few and rows == p.group_size)
-    if alone and max(space.inner_count for space in wide) > _SERIAL_POINTS:
-        # There is one group: it may be as large as any whose sums fit into shared memory.
+    count = max(space.inner_count for space in wide)
+    if count > _SERIAL_POINTS and (
+        outputs == 1 or (outputs <= max(few, p.groups) and rows == p.group_size)
+    ):
+        # There are few groups: they may be as large as any whose sums fit into shared memory, if
+        # each work item has enough to read.
         slots = [slot for phase in phases for a in phase.accumulators for slot in a.slots]
-        most = limits.shared_bytes // max(1, sum(max(4, s.dtype.bytes) for s in slots))
-        rows = max(rows, min(limits.group_size, round_up(most + 1) // 2))
+        sums = limits.shared_bytes // max(1, sum(max(4, s.dtype.bytes) for s in slots))
+        larger = min(limits.group_size, sums, sums if outputs <= few else most // p.points)
+        rows = max(rows, round_up(larger + 1) // 2)
     return rows, max(1, p.group_size // rows)
 
 
