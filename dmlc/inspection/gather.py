@@ -113,6 +113,7 @@ def inspect(
             count_bytes(work, device),
             work.operations,
             find_roofline(work, device) / _MICRO,
+            (device.launch + work.bytes / device.bandwidth) / _MICRO,
         )
         for device in DEVICES
     )

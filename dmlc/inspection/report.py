@@ -108,6 +108,8 @@ class Roofline:
     bytes: int
     operations: float
     microseconds: float
+    copy_microseconds: float
+    """Time of a copy that moves each input and output once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,6 +129,12 @@ class Inspection:
         taken = next(m.microseconds for m in total.devices if m.device == device)
         least = next(r.microseconds for r in self.rooflines if r.device == device)
         return least / taken
+
+    def compare_to_copy(self, gpu: str, device: str) -> float:
+        """Time of the program by that of a copy of its inputs and outputs, by the model."""
+        total = next(t for t in self.totals if t.gpu == gpu)
+        taken = next(m.microseconds for m in total.devices if m.device == device)
+        return taken / next(r.copy_microseconds for r in self.rooflines if r.device == device)
 
     def to_json(self, isa: bool = False) -> dict[str, Any]:
         """Plain data for JSON; with `isa`, the machine code too."""

@@ -212,9 +212,10 @@ def _cut_open(
     many pieces as it has points for, where these are fewer than would fill a device."""
     if product is not None and pieces * _LEAST_DEPTH > size // 2:
         return make_cut(written, axis, -(-size // pieces))
-    if not _is_gpu(p) or len(written.space.inner) > 1:
-        return make_cut(written, axis, pieces, PIECES)
     is_beside = axis == len(written.space.extents) - 1 and product is None
+    if not _is_gpu(p) or len(written.space.inner) > 1:
+        unit = (_STRIPS[False],) if _is_gpu(p) and is_beside else ()
+        return make_cut(written, axis, pieces, PIECES, *unit)
     return make_cut(written, axis, pieces, PIECES, _STRIPS[is_beside])
 
 

@@ -365,11 +365,13 @@ def choose_tile(
     if count > _SERIAL_POINTS and (
         outputs == 1 or (outputs <= max(few, p.groups) and rows == p.group_size)
     ):
-        # There are few groups: they may be as large as any whose sums fit into shared memory, if
-        # each work item has enough to read.
+        # There are few groups: they may be as large as any whose sums fit into shared memory, as
+        # long as more work items keep memory busier, and each has enough to read.
         slots = [slot for phase in phases for a in phase.accumulators for slot in a.slots]
         sums = limits.shared_bytes // max(1, sum(max(4, s.dtype.bytes) for s in slots))
-        larger = min(limits.group_size, sums, sums if outputs <= few else most // p.points)
+        larger = min(limits.group_size, sums)
+        if outputs > few:
+            larger = min(larger, most // p.points, 2 * p.groups * p.group_size // outputs)
         rows = max(rows, round_up(larger + 1) // 2)
     return rows, max(1, p.group_size // rows)
 

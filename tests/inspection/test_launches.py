@@ -95,7 +95,7 @@ def test_few_long_rows_are_reduced_by_large_groups() -> None:
     rows = dmlc.TensorDesc("FLOAT32", (128, 32768))
     softmax = dmlc.operator("onednn.SoftMax").bind({"src": rows}, attributes={"axis": 1})
     ((kernel,), times) = make_kernels(softmax, "hlsl", "gpu")[1], find_times(softmax)
-    assert kernel.launch.group_size == 1024
+    assert kernel.launch.group_size == 512
     copied = 2 * 128 * 32768 * 4 / DEVICES[0].bandwidth
     # Groups of 256 would wait for memory: 1.5 times as long.
     assert times["h100"] < 1.1 * copied + DEVICES[0].launch
