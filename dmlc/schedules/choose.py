@@ -31,6 +31,9 @@ _PIECES = {True: 8, False: 4}
 _LEAST_ROWS = {False: 6, True: 16}
 """Rows of a contraction that is cut into tiles, at least, by whether it is for a GPU."""
 _LEAST_COLUMNS = 16
+_LEAST_OF_WINDOWS = 8
+"""Rows and columns of a contraction over windows, at least, for tiles of a GPU: what a window reads
+again comes from them."""
 _FILL = 4
 """Tiles of a contraction in pieces, by those that keep a CPU busy."""
 _LEAST_DEPTH = 256
@@ -54,8 +57,10 @@ def find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
     found = find_contraction(part_axes(phases))
     if found is None or (_is_gpu(p) and skinny.find_shape(found.settle(p.taken)) is not None):
         return found
-    least, sizes = _LEAST_ROWS[_is_gpu(p)], found.settle(p.taken)
-    return found if sizes.rows >= least and sizes.columns >= _LEAST_COLUMNS else None
+    sizes, rows, columns = found.settle(p.taken), _LEAST_ROWS[_is_gpu(p)], _LEAST_COLUMNS
+    if _is_gpu(p) and found.phase.has_positions:
+        rows = columns = _LEAST_OF_WINDOWS
+    return found if sizes.rows >= rows and sizes.columns >= columns else None
 
 
 def choose(

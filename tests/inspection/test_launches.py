@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dmlc
+from benchmarks import open_sizes
 from dmlc import ir
 from dmlc.inspection.launches import estimate_kernels, read_launch
 from dmlc.inspection.model import DEVICES
@@ -99,3 +100,12 @@ def test_few_long_rows_are_reduced_by_large_groups() -> None:
     copied = 2 * 128 * 32768 * 4 / DEVICES[0].bandwidth
     # Groups of 256 would wait for memory: 1.5 times as long.
     assert times["h100"] < 1.1 * copied + DEVICES[0].launch
+
+
+@pytest.mark.parametrize(("filters", "side"), [(8, 14), (256, 3)])
+def test_windows_of_few_filters_or_positions_have_tiles(filters: int, side: int) -> None:
+    """Each output by itself takes twice as long, and of 9 positions seven times."""
+    row = open_sizes.ROWS["convolution 3x3 (N, C, H, W), K filters"]
+    bound = row.bind({"N": 1, "C": 64, "H": side, "W": side, "K": filters})
+    _, (kernel, *_) = make_kernels(bound, "hlsl", "gpu")
+    assert kernel.walk.startswith("a group computes a tile of 32 by 32 outputs")
