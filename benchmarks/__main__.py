@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import batch_norm, calls, gpu, graphs, resample
+from benchmarks import against, batch_norm, calls, gpu, graphs, resample
 from benchmarks.contenders import Case, contenders, vulkan_contenders
 from benchmarks.limit import Limit
 from benchmarks.measure import PAUSE_SECONDS, measure, repeats_for, sample
@@ -240,6 +240,11 @@ def main() -> int:
     parser.add_argument(
         "--allow-cpu", action="store_true", help="with --gpu: take a CPU where there is no GPU"
     )
+    parser.add_argument(
+        "--against", metavar="PATH", type=pathlib.Path,
+        help="time dmlc beside that of another checkout, and nothing else; status 1 where a row "
+        f"takes over {against.MOST} times as long",
+    )  # fmt: skip
     options = parser.parse_args()
     if options.rounds < 1 or options.threads < 1:
         parser.error("--rounds and --threads take a number of 1 or more")
@@ -252,6 +257,14 @@ def main() -> int:
         parser.error(f"'{CALLS}' are timed on a CPU")
     if options.check and options.gpu:
         parser.error("--check is of targets on a CPU, and --gpu has none")
+    if options.against is not None:
+        if options.gpu or options.check or options.json or CALLS in (options.operator or ()):
+            parser.error(f"--against goes with neither --gpu, --check, --json nor '{CALLS}'")
+        if not (options.against / "dmlc" / "__init__.py").is_file():
+            parser.error(f"--against {options.against} has no dmlc: give the root of a checkout")
+        chosen = [name for name in wanted if name != CALLS]
+        where = options.against.resolve()
+        return against.compare(where, chosen, options.type, options.size, options.rounds)
     if options.gpu:
         cases = gpu.list_cases(wanted, options.type, options.size)
         return gpu.run(cases, options.rounds, options.json, allow_cpu=options.allow_cpu)

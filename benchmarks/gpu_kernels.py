@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import dmlc
+from benchmarks import gpu_scan
 from dmlc.inspection import InspectedKernel, Inspection
 
 GPU = "gfx1100"
@@ -175,7 +176,14 @@ ROWS: dict[str, Callable[[], Any]] = {
         "FLOAT16", [0, 2, 3, 1], 32, 64, 56, 56
     ),
 }
-"""Functions whose kernels the table shows, by the names of its rows."""
+"""Functions of operators and graphs, by the names of the table's rows."""
+
+_COMPUTE = ("GEMM", "MatMul f32 64x", "MatMul f16 64x", "CONV f32 1x1", "CONV f32 3x3",
+            "CONV f16 1x1", "CONV f16 3x3", "attention", "conv ")  # fmt: skip
+SHOWN: dict[str, Callable[[], Any]] = ROWS | {
+    name: row.bind for name, row in gpu_scan.ROWS.items() if not name.startswith(_COMPUTE)
+}
+"""Functions whose kernels the table shows: these, and those of the scan that memory bounds."""
 
 
 def measure(found: Inspection) -> Figures:
@@ -184,7 +192,8 @@ def measure(found: Inspection) -> Figures:
     times = {modelled.device: modelled.microseconds for modelled in total.devices}
     shares = {device: round(100 * found.find_share(total.gpu, device), 1) for device in times}
     kernels = [_measure_kernel(kernel) for kernel in found.kernels]
-    return {"kernels": kernels, "us": round(times["h100"], 1), "shares": shares}
+    copy = round(found.compare_to_copy(total.gpu, "h100"), 2)
+    return {"kernels": kernels, "us": round(times["h100"], 1), "copy": copy, "shares": shares}
 
 
 def _measure_kernel(kernel: InspectedKernel) -> Figures:
@@ -210,15 +219,17 @@ def show(rows: Mapping[str, Figures], before: Mapping[str, Figures]) -> str:
     """The rows as a table in Markdown; a figure that has changed has the old one before it."""
     lines = [
         "| row | groups | B a load | B in flight | registers, spilled | instructions an output "
-        "| a point | H100, us | H100 | 4070 | 8 CUs |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| a point | H100, us | copies | H100 | 4070 | 8 CUs |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, now in rows.items():
-        old = _cells(before[name]) if name in before else None
-        new = _cells(now)
+        new, was = _cells(now), before.get(name)
+        # A copy takes as long as it did.
+        copy = None if was is None else round(was["us"] * now["copy"] / now["us"], 2)
+        old = None if was is None else _cells(was | {"copy": copy})
         cells = [
-            cell if old is None or cell == was else f"{was} → {cell}"
-            for cell, was in zip(new, old or new, strict=True)
+            cell if cell == before_it else f"{before_it} → {cell}"
+            for cell, before_it in zip(new, old or new, strict=True)
         ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -238,7 +249,7 @@ def _cells(figures: Figures) -> list[str]:
         )
     ]
     shares = [f"{_show(share)}%" for share in figures["shares"].values()]
-    return [*each, _show(figures["us"]), *shares]
+    return [*each, _show(figures["us"]), f"{figures['copy']:.2f}", *shares]
 
 
 def _show(number: float | None) -> str:
@@ -256,11 +267,11 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if (given.row or given.gpu != GPU) and (given.write or given.record):
         parser.error(f"--write and --record are for all rows, on {GPU}")
-    chosen = [n for n in ROWS if not given.row or any(part in n for part in given.row)]
+    chosen = [n for n in SHOWN if not given.row or any(part in n for part in given.row)]
     rows: dict[str, Figures] = {}
     for name in chosen:
         print(name, file=sys.stderr)
-        rows[name] = measure(dmlc.inspect(ROWS[name](), [given.gpu]))
+        rows[name] = measure(dmlc.inspect(SHOWN[name](), [given.gpu]))
     before: dict[str, Figures] = {}
     if given.record:
         _RECORD.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

@@ -14,6 +14,7 @@ from typing import Any
 
 from dmlc.ir import Apply, Function, Instruction, Stage, value_type
 from dmlc.ir.nodes import list_folded
+from dmlc.ir.slices import find_slices
 from dmlc.kernel.counts import Steps
 from dmlc.kernel.nodes import Access, Buffer, Kernel
 from dmlc.kernel.slow import count_points, find_density
@@ -209,15 +210,17 @@ def _count_all_operations(function: Function, names: Sequence[str]) -> float | N
 
 
 def count_operations(function: Function, stage: Stage) -> float:
-    """Operations on floats of a stage with known sizes, at the points that are not guarded out. A
-    product and its sum count as one in FLOAT32."""
+    """Operations on floats of a stage with known sizes, at the points that are not guarded out; of
+    slices, at all points once. A product and its sum count as one in FLOAT32."""
     own = sum(
         isinstance(i, Apply) and _is_float(stage.body.instructions[i.operands[0]])
         for i in stage.body.instructions
     )
     if stage.reduction is not None and not stage.dtype.is_integer:
         own += not _sums_products(stage)
-    return own * count_points(stage) * find_density(function, stage)
+    slices = find_slices(function, stage) if stage.reduction is not None else None
+    share = 1 if slices is None else slices.count
+    return own * count_points(stage) * find_density(function, stage) / share
 
 
 def _sums_products(stage: Stage) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dmlc
-from benchmarks import batch_norm, contenders, gpu, gpu_kernels, gpu_scan, measure
+from benchmarks import against, batch_norm, contenders, gpu, gpu_kernels, gpu_scan, measure
 from benchmarks.__main__ import check
 from benchmarks.table import LIMIT, show_cell, show_rows, show_table, show_time
 from benchmarks.task import Array, Task
@@ -234,3 +234,50 @@ def test_a_run_says_what_is_missing_and_writes_json(
     found = json.loads(path.read_text("utf-8"))
     assert list(found["times"]["ReLU"]["1000"]) == ["dmlc on OpenCL"]
     assert found["missing"] == ["no Vulkan"]
+
+
+# Two checkouts ----------------------------------------------------------------------------------
+
+
+def test_rows_that_are_slower_than_in_another_checkout_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = {against.ROOT: [3e-6, 2e-6], Path("other"): [2e-6, 2e-6]}
+
+    class Side:
+        def __init__(self, checkout: Path, *chosen: object) -> None:
+            self.times = taken[checkout]
+
+        def sample(self, number: int) -> float:
+            if number == 2:
+                raise dmlc.DmlcError("there is no such operator")
+            return self.times[number]
+
+        def close(self) -> None:
+            self.times = []
+
+    cases = [gpu.Case("Graph f32", name, make_task) for name in ("a", "b", "c")]
+    monkeypatch.setattr(against, "Side", Side)
+    monkeypatch.setattr(against, "list_cases", lambda *chosen: cases)
+    assert against.compare(Path("other"), ["Graph"], ["f32"], ["1K"], 3) == 1
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| Graph f32, a | 2 us   | 3 us | 1.50 slower               |",
+        "| Graph f32, b | 2 us   | 2 us | 1.00                      |",
+        "| Graph f32, c | -      | -    | there is no such operator |",
+    ]
+
+
+def test_the_benchmarks_of_this_checkout_run_with_the_dmlc_of_another(tmp_path: Path) -> None:
+    """The other checkout is one whose package says where it is from, and runs nothing."""
+    package = tmp_path / "dmlc"
+    package.mkdir()
+    own = Path(dmlc.__file__).parent
+    (package / "__init__.py").write_text(
+        f"__path__.append({str(own)!r})\nexec(open({str(own / '__init__.py')!r}).read())\n"
+        "def load_program(program):\n    from dmlc.source import DmlcError\n"
+        "    raise DmlcError('from the other checkout')\n"
+    )
+    side = against.Side(tmp_path, ["ReLU grad"], ["f32"], ["1K"])
+    with pytest.raises(dmlc.DmlcError, match="from the other checkout"):
+        side.sample(0)
+    side.close()

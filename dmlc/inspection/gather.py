@@ -113,6 +113,7 @@ def inspect(
             count_bytes(work, device),
             work.operations,
             find_roofline(work, device) / _MICRO,
+            (device.launch + work.bytes / device.bandwidth) / _MICRO,
         )
         for device in DEVICES
     )
@@ -139,6 +140,7 @@ def _inspect_kernel(launch: Launch, compiled: tuple[Compiled, ...]) -> Inspected
         bytes_written=launch.written,
         cache_bytes=steps.sector_bytes,
         line_bytes=steps.line_bytes,
+        assumed=launch.assumed,
         compiled=compiled,
     )
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.inspection.model import DEVICES, Cache, Demand, Device, Flight, estimate
+from dmlc.ir.slices import assume_even
 from dmlc.kernel import nodes as k
 from dmlc.kernel.counts import Access, Body, Steps
 from dmlc.kernel.slow import count_points
@@ -37,6 +38,8 @@ class Launch:
     moves: tuple[Move, ...]
     touched: Mapping[str, int]
     """Distinct bytes that it reads or writes in each buffer."""
+    assumed: tuple[str, ...] = ()
+    """Tensors whose elements decide how long its loops are, and are assumed."""
 
     @property
     def read(self) -> dict[str, int]:
@@ -73,7 +76,8 @@ class Launch:
 
 def read_launch(function: ir.Function, kernel: k.Kernel) -> Launch:
     """Launch of a kernel of a function with known sizes. Raises `DmlcError` for open ones."""
-    steps = count_steps(kernel, function.tables)
+    assumed = assume_even(function, kernel.stages)
+    steps = count_steps(kernel, function.tables, assumed)
     if steps is None:
         raise DmlcError(f"the kernel {kernel.name} is launched by a size that is not known")
     outputs = count_outputs(function, kernel)
@@ -87,7 +91,7 @@ def read_launch(function: ir.Function, kernel: k.Kernel) -> Launch:
         b.name: b.bytes or min(moved.get(b.name, 0), whole.get(b.name, moved.get(b.name, 0)))
         for b in kernel.buffers
     }
-    return Launch(kernel, steps, outputs, max(1, points), moves, touched)
+    return Launch(kernel, steps, outputs, max(1, points), moves, touched, tuple(assumed))
 
 
 def estimate_kernels(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from dmlc.source import Diagnostic
+from dmlc.source import Diagnostic, list_names
 
 VERSION = 1
 
@@ -81,6 +81,9 @@ class InspectedKernel:
     """Bytes that the shared cache moves for its loads and stores, in sectors."""
     line_bytes: float
     """Bytes of the lines that the units' caches look up for them."""
+    assumed: tuple[str, ...]
+    """Tensors whose elements decide how long its loops are, and are assumed: slices of equal
+    length, whose points lie anywhere."""
     compiled: tuple[Compiled, ...]
 
     @property
@@ -105,6 +108,8 @@ class Roofline:
     bytes: int
     operations: float
     microseconds: float
+    copy_microseconds: float
+    """Time of a copy that moves each input and output once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,6 +129,12 @@ class Inspection:
         taken = next(m.microseconds for m in total.devices if m.device == device)
         least = next(r.microseconds for r in self.rooflines if r.device == device)
         return least / taken
+
+    def compare_to_copy(self, gpu: str, device: str) -> float:
+        """Time of the program by that of a copy of its inputs and outputs, by the model."""
+        total = next(t for t in self.totals if t.gpu == gpu)
+        taken = next(m.microseconds for m in total.devices if m.device == device)
+        return taken / next(r.copy_microseconds for r in self.rooflines if r.device == device)
 
     def to_json(self, isa: bool = False) -> dict[str, Any]:
         """Plain data for JSON; with `isa`, the machine code too."""
@@ -182,7 +193,8 @@ def _without_title(record: Modelled | Roofline) -> dict[str, Any]:
 
 
 def _describe_kernel(kernel: InspectedKernel, isa: bool) -> dict[str, Any]:
-    fields = dataclasses.asdict(kernel) | {"stages": list(kernel.stages)}
+    fields = dataclasses.asdict(kernel)
+    fields |= {"stages": list(kernel.stages), "assumed": list(kernel.assumed)}
     fields["compiled"] = [_describe_compiled(c, isa) for c in kernel.compiled]
     return fields
 
@@ -201,12 +213,15 @@ def _describe_compiled(compiled: Compiled, isa: bool) -> dict[str, Any]:
 def _tell_kernel(kernel: InspectedKernel) -> list[str]:
     steps = "unknown" if kernel.steps is None else f"{kernel.steps:,.0f}"
     groups = f"{kernel.groups:,} group{'s' if kernel.groups != 1 else ''}"
-    return [
+    lines = [
         f"launch        {groups} of {kernel.group_size} threads, at most {steps} steps a thread",
         f"memory        {_bytes(kernel.bytes_read)} read, {_bytes(kernel.bytes_written)} written, "
         f"{_bytes(kernel.cache_bytes)} through the cache, {_bytes(kernel.line_bytes)} in lines; "
         f"{_short(kernel.reads_per_output)} reads an output",
     ]
+    if kernel.assumed:
+        lines.append(f"assumed       {list_names(kernel.assumed)}: slices of equal length")
+    return lines
 
 
 def _tell_compiled(compiled: Compiled) -> list[str]:

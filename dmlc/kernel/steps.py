@@ -4,7 +4,7 @@ A sample of groups, spread over the launch, represents all of them; the last one
 only. Indices are evaluated for every lane of these groups. Of a loop with many iterations, the
 middle one represents all. Values that depend on elements of tensors are unknown, except those of
 the function's tables: such a condition counts as true, and such a loop bound makes the count
-unknown.
+unknown. Elements may be assumed: such a loop then has iterations, and its count stays unknown.
 
 A *step* is a load, or an iteration of a loop without loads. Traffic of the L2 cache is counted in
 *sectors* of 32 bytes: a group requests a sector once in an iteration, and not again in the next
@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -46,8 +47,13 @@ _Value: TypeAlias = Array | None
 """Value of each lane, or of all; None if unknown."""
 
 
-def count_steps(kernel: k.Kernel, tables: Sequence[ir.Table] = ()) -> Steps | None:
-    """Steps of a launch; None if its size is known at run time only."""
+def count_steps(
+    kernel: k.Kernel,
+    tables: Sequence[ir.Table] = (),
+    assumed: Mapping[str, Array] = MappingProxyType({}),
+) -> Steps | None:
+    """Steps of a launch; None if its size is known at run time only. `assumed` are elements of
+    tensors, by name, in place of those that are unknown."""
     launch = kernel.launch
     if isinstance(launch.count, str):
         return None
@@ -56,7 +62,10 @@ def count_steps(kernel: k.Kernel, tables: Sequence[ir.Table] = ()) -> Steps | No
         groups = -(-groups // launch.row) * launch.row
     if groups == 0:
         return Steps(0, 0, launch.group_size, Body(), 0, 0, 0, 0)
-    return _Sample(kernel, groups, working, list_arrays(tables)).run()
+    read = {b.name for b in kernel.buffers if b.access is k.Access.READ}
+    taken = {name: array for name, array in assumed.items() if name in read}
+    known = list_arrays(tables) | taken
+    return _Sample(kernel, groups, working, known, is_known=not taken).run()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,7 +89,13 @@ class _Sample:
     """Lanes of the sampled groups, with the values of visible names."""
 
     def __init__(
-        self, kernel: k.Kernel, groups: int, working: int, tables: Mapping[str, Array]
+        self,
+        kernel: k.Kernel,
+        groups: int,
+        working: int,
+        tables: Mapping[str, Array],
+        *,
+        is_known: bool,
     ) -> None:
         self._groups, self._working, self._size = groups, working, kernel.launch.group_size
         count = max(1, min(_GROUPS, working, _MOST_LANES // self._size))
@@ -115,7 +130,7 @@ class _Sample:
             s.name: np.array([n]) if isinstance(n, int) else None for s, n in kernel.scalars
         }
         self._kernel = kernel
-        self._is_known = True
+        self._is_known = is_known
         self._touched: dict[str, list[Array]] = {}
         """By buffer, the sectors accessed in the current iteration, with their groups' numbers."""
         self._is_second = False

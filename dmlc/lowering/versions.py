@@ -86,6 +86,11 @@ _REDUCED: _Table = (
 _HELD = 1025, 4097
 """Bounds of the classes of points that a group's work items keep in registers, a vector each, if
 several passes read them along one dimension."""
+_PIECES = 2048
+"""Twice the pieces of all outputs. Pieces are of the outermost reduced dimension if its extent is
+twice the pieces of an output, and else of the next one."""
+_SHORT = 5
+"""Extent that the outermost one is taken for if it has fewer points."""
 _REDUCED_SERIALLY: _Table = (
     (1 << 16, ((None, _Typical(_MIDDLE, 4097)),)),
     (None, ((None, _Typical(_LONG, 4097)),)),
@@ -117,8 +122,9 @@ _SCANNED_SERIALLY: _Table = (
 """Scans on a CPU: few rows are cut into chunks, and each of many rows is one work item's."""
 _BESIDE = 4096
 """Largest number of interleaved rows; further ones are outer rows."""
-_SKINNY = MOST + 1
-"""Smallest number of rows, or columns, of a product that is not skinny."""
+_SKINNY, _NARROW = MOST + 1, 8
+"""Smallest number of rows, or columns, of a product that is not skinny; and of a convolution that
+is worth tiles of which a part is empty."""
 _SHALLOW, _DEEP = 768, 1 << 14
 """Depths of products below which there are no chunks, and from which their number is fixed. Between
 them, chunks have a fixed length."""
@@ -339,7 +345,19 @@ def _plan(function: ir.Function, group: Group, profile: Profile, limits: Limits)
     again = [each for each in group.passes if multiply(each.inner) == points]
     if table is _REDUCED and len(again) > 1 and isinstance(points, Size) and str(points) == beside:
         table = _hold(limits)
-    return _look_up(table, points, outputs, (outputs,), beside)
+    outer = _find_outer(function, group) if profile.lanes == 1 else 1
+    return _look_up(table, points, outputs, (outputs,), beside, outer)
+
+
+def _find_outer(function: ir.Function, group: Group) -> Measure:
+    """The outermost of several dimensions that a group's first points are reduced along and that
+    do not lie in memory as one; 1 where there are no several."""
+    try:
+        phases, _ = collect_group(function, group)
+    except UnsupportedError:
+        return 1
+    space = phases[0].space
+    return space.extents[space.inner[0]] if len(space.inner) > 1 else 1
 
 
 def _hold(limits: Limits) -> _Table:
@@ -354,16 +372,27 @@ def _hold(limits: Limits) -> _Table:
 
 
 def _look_up(
-    table: _Table, points: Measure, outputs: Measure, parts: Sequence[Measure], symbol: str
+    table: _Table,
+    points: Measure,
+    outputs: Measure,
+    parts: Sequence[Measure],
+    symbol: str,
+    outer: Measure = 1,
 ) -> _Tree:
     """Decision tree by a table. `outputs` is the product of `parts`, of which the first is at most
-    `_BESIDE`; `symbol` is the size of the contiguous dimension of points."""
+    `_BESIDE`; `symbol` is the size of the contiguous dimension of points. Where points are cut into
+    pieces, these are along the `outer` dimension of points if it is long."""
 
     def divide(number: int) -> _Tree:
         classes = table[number][1]
         return _divide(outputs, [bound for bound, _ in classes], lambda n: take(classes[n][1]))
 
     def take(typical: _Typical) -> _Tree:
+        if typical.points == _LONG and not isinstance(outer, int):
+            short = make(_LONG, typical.outputs, _ANY.take(outer, _SHORT))
+            plain = make(_LONG, typical.outputs)
+            bound = max(2, _PIECES // typical.outputs)
+            return _Fork(outer, "<", bound, _part_fours(symbol, short, short), plain)
         case = make(typical.points, typical.outputs)
         if typical.odd is None:
             return case
@@ -372,8 +401,8 @@ def _look_up(
             fours = dataclasses.replace(make(typical.most, 4097), bounds=((symbol, typical.most),))
         return _part_fours(symbol, fours, make(typical.odd, typical.outputs))
 
-    def make(many: int, each: int) -> _Case:
-        case, left = _ANY.take(points, many), each
+    def make(many: int, each: int, known: _Case = _ANY) -> _Case:
+        case, left = known.take(points, many), each
         for part in parts:
             most = left if part is parts[-1] else min(left, _BESIDE)
             case = case.take(part, most)
@@ -389,7 +418,8 @@ def _plan_product(product: Contraction, last: str) -> _Tree:
     """Decision tree of a product's tiles on a GPU. `last` is the extent of the results' contiguous
     dimension."""
     rows, columns, batches, depth = product.extents
-    outputs, bounds = multiply((rows, columns, batches)), (_SKINNY, None)
+    outputs = multiply((rows, columns, batches))
+    bounds = (_NARROW if product.phase.has_positions else _SKINNY, None)
 
     def take(case: _Case, many: int) -> _Case:
         """Case of `many` outputs, with open sides of equal length, whatever the number of their

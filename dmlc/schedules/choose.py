@@ -33,6 +33,9 @@ CPU."""
 _LEAST_ROWS = {False: 6, True: 16}
 """Smallest number of rows of a tiled contraction, by whether it is for a GPU."""
 _LEAST_COLUMNS = 16
+_LEAST_OF_WINDOWS = 8
+"""Rows and columns of a contraction over windows, at least, for tiles of a GPU: what a window reads
+again comes from them."""
 _FILL = 4
 """Tiles of a chunked contraction, as a multiple of those that keep a CPU busy."""
 _LEAST_DEPTH = 256
@@ -56,8 +59,10 @@ def find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
     found = find_contraction(part_axes(phases))
     if found is None or (_is_gpu(p) and skinny.find_shape(found.settle(p.taken)) is not None):
         return found
-    least, sizes = _LEAST_ROWS[_is_gpu(p)], found.settle(p.taken)
-    return found if sizes.rows >= least and sizes.columns >= _LEAST_COLUMNS else None
+    sizes, rows, columns = found.settle(p.taken), _LEAST_ROWS[_is_gpu(p)], _LEAST_COLUMNS
+    if _is_gpu(p) and found.phase.has_positions:
+        rows = columns = _LEAST_OF_WINDOWS
+    return found if sizes.rows >= rows and sizes.columns >= columns else None
 
 
 def choose(
@@ -214,9 +219,10 @@ def _cut_open(
     chunks as it has enough points for."""
     if product is not None and pieces * _LEAST_DEPTH > size // 2:
         return make_cut(written, axis, -(-size // pieces))
-    if not _is_gpu(p) or len(written.space.inner) > 1:
-        return make_cut(written, axis, pieces, PIECES)
     is_beside = axis == len(written.space.extents) - 1 and product is None
+    if not _is_gpu(p) or len(written.space.inner) > 1:
+        unit = (_STRIPS[False],) if _is_gpu(p) and is_beside else ()
+        return make_cut(written, axis, pieces, PIECES, *unit)
     return make_cut(written, axis, pieces, PIECES, _STRIPS[is_beside])
 
 

@@ -327,7 +327,7 @@ def choose_tile(
 ) -> tuple[int, int]:
     """Rows and columns of a group: powers of two. For few outputs of many points each, groups may
     be so narrow (`is_narrow`) that adjacent items fill no cache line. At most `few` outputs have
-    one group each, which may be large."""
+    one large group each, however few points there are."""
     first = _find_widest(phases).space
     wide = [phase.space for phase in phases if len(phase.space.parallel) == len(first.parallel)]
     unit = find_unit(phases, limits)
@@ -360,12 +360,18 @@ def choose_tile(
     if rows < holding and p.group_size < holding * widest <= limits.group_size:
         # A larger group keeps all points of an output in registers.
         return holding, widest
-    alone = outputs == 1 or (outputs <= few and rows == p.group_size)
-    if alone and max(space.inner_count for space in wide) > _SERIAL_POINTS:
-        # A single group may be as large as its accumulators in shared memory allow.
+    count = max(space.inner_count for space in wide)
+    if count > _SERIAL_POINTS and (
+        outputs == 1 or (outputs <= max(few, p.groups) and rows == p.group_size)
+    ):
+        # Few groups may be as large as their accumulators in shared memory allow, as long as more
+        # work items keep memory busier, and each has enough to read.
         slots = [slot for phase in phases for a in phase.accumulators for slot in a.slots]
-        most = limits.shared_bytes // max(1, sum(max(4, s.dtype.bytes) for s in slots))
-        rows = max(rows, min(limits.group_size, round_up(most + 1) // 2))
+        sums = limits.shared_bytes // max(1, sum(max(4, s.dtype.bytes) for s in slots))
+        larger = min(limits.group_size, sums)
+        if outputs > few:
+            larger = min(larger, most // p.points, 2 * p.groups * p.group_size // outputs)
+        rows = max(rows, round_up(larger + 1) // 2)
     return rows, max(1, p.group_size // rows)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 import dmlc
+from benchmarks import open_sizes
 from dmlc import ir
-from dmlc.inspection.launches import estimate_kernels
+from dmlc.inspection.launches import estimate_kernels, read_launch
 from dmlc.inspection.model import DEVICES
+from dmlc.inspection.work import count_work
 from dmlc.kernel.arithmetic import bind_sizes
 from dmlc.pipeline import make_kernels
 from dmlc.source import DmlcError
@@ -69,3 +71,41 @@ def test_sizes_must_be_known() -> None:
     given = ir.specialize(function, {symbol: 1 << 24})
     (found,) = estimate_kernels(given, bound)
     assert found["h100"] == pytest.approx(find_times(relu(1 << 24))["h100"], rel=0.01)
+
+
+def test_slices_of_points_are_assumed_to_be_equally_long() -> None:
+    tensors = {
+        "IndexTensor": dmlc.TensorDesc("INT32", (65536,)),
+        "InputGradientTensor": dmlc.TensorDesc("FLOAT32", (65536, 64)),
+        "OutputGradientTensor": dmlc.TensorDesc("FLOAT32", (32000, 64)),
+    }
+    function, kernels = make_kernels(
+        dmlc.operator("training.EMBEDDING_GRAD").bind(tensors), "hlsl", "gpu"
+    )
+    launch = read_launch(function, kernels[-1])
+    assert launch.steps.longest is None
+    assert [name.rpartition("_")[2] for name in sorted(launch.assumed)] == ["order", "start"]
+    # Each point is added once, whichever element it is for.
+    assert launch.steps.loads == pytest.approx(2 * 65536 * 64 + 2 * 32000 * 64, rel=0.2)
+    assert count_work(function).operations == pytest.approx(65536 * 64, rel=0.05)
+    copied = (65536 + 32000) * 64 * 4 / DEVICES[0].bandwidth
+    assert estimate_kernels(function, kernels)[-1]["h100"] < 1.3 * copied + 3e-6
+
+
+def test_few_long_rows_are_reduced_by_large_groups() -> None:
+    rows = dmlc.TensorDesc("FLOAT32", (128, 32768))
+    softmax = dmlc.operator("onednn.SoftMax").bind({"src": rows}, attributes={"axis": 1})
+    ((kernel,), times) = make_kernels(softmax, "hlsl", "gpu")[1], find_times(softmax)
+    assert kernel.launch.group_size == 512
+    copied = 2 * 128 * 32768 * 4 / DEVICES[0].bandwidth
+    # Groups of 256 would wait for memory: 1.5 times as long.
+    assert times["h100"] < 1.1 * copied + DEVICES[0].launch
+
+
+@pytest.mark.parametrize(("filters", "side"), [(8, 14), (256, 3)])
+def test_windows_of_few_filters_or_positions_have_tiles(filters: int, side: int) -> None:
+    """Each output by itself takes twice as long, and of 9 positions seven times."""
+    row = open_sizes.ROWS["convolution 3x3 (N, C, H, W), K filters"]
+    bound = row.bind({"N": 1, "C": 64, "H": side, "W": side, "K": filters})
+    _, (kernel, *_) = make_kernels(bound, "hlsl", "gpu")
+    assert kernel.walk.startswith("a group computes a tile of 32 by 32 outputs")

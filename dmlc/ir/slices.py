@@ -1,0 +1,93 @@
+"""Reductions over slices of their points, whose ends are elements of a tensor: the slice of an
+element `e` is `start[e] <= k < start[e + 1]`. No point is in the slices of two elements.
+
+Elements decide how long each slice is. How many points all of them have is known: no more than
+there are. `assume_even` gives the elements that a model of times takes for those of such tensors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from dmlc.ir.function import Function
+from dmlc.ir.index import IndexFacts
+from dmlc.ir.nodes import Apply, Cast, Index, Load, Stage
+from dmlc.scalars import Array, DataType
+
+_GOLDEN = (math.sqrt(5) - 1) / 2
+"""Distance of the places of neighbours, as a part of all places, where points lie anywhere."""
+_NUMBERS = (DataType.INT32, DataType.UINT32, DataType.INT64)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slices:
+    """Slices that a reduction goes through."""
+
+    starts: str
+    """Tensor of their ends: along its last axis, one more than there are slices."""
+    count: int
+    """Number of slices that share the points."""
+    point: Index
+    points: int
+
+
+def find_slices(function: Function, stage: Stage) -> Slices | None:
+    """Slices that a reduction goes through; None where it goes through others."""
+    facts, body = IndexFacts(stage), stage.body
+    firsts: dict[tuple[Index, str, tuple[int, ...]], int] = {}
+    lasts: dict[tuple[Index, str, tuple[int, ...]], int] = {}
+    for condition in facts.conditions:
+        compared = body.instructions[condition]
+        if not isinstance(compared, Apply) or compared.operation.name not in ("ge", "lt"):
+            continue
+        point, end = (body.instructions[operand] for operand in compared.operands)
+        load = body.instructions[end.operand] if isinstance(end, Cast) else end
+        if isinstance(point, Index) and point.reduced and isinstance(load, Load) and load.indices:
+            *outer, place = load.indices
+            found = firsts if compared.operation.name == "ge" else lasts
+            found[point, load.tensor, tuple(outer)] = place
+    for key, last in lasts.items():
+        forms = facts.forms[firsts[key]] if key in firsts else None, facts.forms[last]
+        point, starts, _ = key
+        sizes, points = function.tensors()[starts].extents, stage.extent(point)
+        first, second = forms
+        if first is None or second is None or second.plus(first, -1).factors:
+            continue
+        known = isinstance(points, int) and isinstance(sizes[-1], int)
+        if known and second.constant - first.constant == 1:
+            return Slices(starts, max(1, sizes[-1] - 1), point, points)
+    return None
+
+
+def assume_even(function: Function, stages: Iterable[str]) -> dict[str, Array]:
+    """Elements of tensors that some stages read, if all slices were equally long, and the points
+    of one anywhere: those of the ends, and of whole numbers that are read for each point."""
+    found: dict[str, Array] = {}
+    tensors = function.tensors()
+    for stage in filter(None, map(function.stage, stages)):
+        slices = find_slices(function, stage) if stage.reduction is not None else None
+        if slices is None:
+            continue
+        ends = np.arange(slices.count + 1, dtype=np.int64) * slices.points // slices.count
+        made = {slices.starts: ends}
+        for load in stage.body.loads():
+            places = [stage.body.instructions[index] for index in load.indices]
+            if load.dtype in _NUMBERS and places and places[-1] == slices.point:
+                made[load.tensor] = _scatter(slices.points)
+        for name, elements in made.items():
+            sizes = [extent for extent in tensors[name].extents if isinstance(extent, int)]
+            if sizes[-1] == len(elements):
+                found[name] = np.broadcast_to(elements, sizes)
+    return found
+
+
+def _scatter(count: int) -> Array:
+    """Numbers below `count`, each once, neighbours far apart."""
+    step = max(1, round(_GOLDEN * count))
+    while math.gcd(step, count) > 1:
+        step += 1
+    return np.arange(count, dtype=np.int64) * step % max(1, count)
