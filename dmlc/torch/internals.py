@@ -44,8 +44,8 @@ _COMPOSED: tuple[Any, ...] = (_c.DispatchKey.Autograd, _c.DispatchKey.CompositeI
 @contextlib.contextmanager
 def traced_as(definitions: Mapping[Any, Callable[..., Any] | None]) -> Generator[None]:
     """A context in which a trace takes operators for these definitions, in place of those in Python
-    that PyTorch has for a trace; where None is given it has the operator itself, with the gradient that eager
-    mode takes. PyTorch compiles under a lock, so that no other trace sees the change."""
+    that PyTorch has for a trace. An operator with None is traced as itself, with the gradient that
+    eager mode takes. PyTorch compiles under a lock, so that no other trace sees the change."""
     kept = {each: dict(each.py_kernels) for each in definitions}
     try:
         for each, definition in definitions.items():

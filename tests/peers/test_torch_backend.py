@@ -463,8 +463,8 @@ def test_resampling(dtype: torch.dtype) -> None:
         calls.append(lambda *x, f=forward, n=number, s=large, o=settings: f(x[n], s, *o))
         shape = first.shape
         calls.append(
-            lambda *x, f=backward, n=number, i=shape, o=settings: (
-                f(x[n + 1], x[n + 1].shape[2:], i, *o)
+            lambda *x, f=backward, n=number, i=shape, o=settings: f(
+                x[n + 1], x[n + 1].shape[2:], i, *o
             )
         )
     within = 0.02 if dtype is torch.bfloat16 else 1e-5
