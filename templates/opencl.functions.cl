@@ -182,23 +182,6 @@ static $T $H(const $T x)
 #endif
 }
 
-//// exp_normal_$T
-// The same, of numbers from -87 to 88, whose exponentials are normal numbers. The last bits of n
-// are k + 127.
-static $T $H(const $T x)
-{
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-    const $T n = fma(x, ($T)(1.44269502f), ($T)(12583039)), k = n - 12583039;
-    const $T r = fma(k, ($T)(1.90465421e-09f), fma(k, ($T)(-0.693147182f), x));
-    $T c = fma(r, ($T)(0.00139507256f), ($T)(0.00836902484f));
-    c = fma(r, fma(r, c, ($T)(0.0416662022f)), ($T)(0.166665182f));
-    const $T y = 1 + fma(r * r, fma(r, c, ($T)(0.5f)), r);
-    return y * as_$T(as_$U(n) << 23);
-#else
-    return exp(x);
-#endif
-}
-
 //// expm1_$T
 // exp(x) - 1, without the digits that would cancel.
 static $T $H(const $T x)
@@ -216,6 +199,18 @@ static $T $H(const $T x)
 #else
     return expm1(x);
 #endif
+}
+
+//// expm1_normal_$T
+// exp(x) - 1, of numbers from -87 to 87 on processors, as expm1 is. The last bits of n are k + 127.
+static $T $H(const $T x)
+{
+    const $T n = fma(x, ($T)(1.44269502f), ($T)(12583039)), k = n - 12583039;
+    const $T r = fma(k, ($T)(1.90465421e-09f), fma(k, ($T)(-0.693147182f), x));
+    $T c = fma(r, ($T)(0.00139507256f), ($T)(0.00836902484f));
+    c = fma(r, fma(r, c, ($T)(0.0416662022f)), ($T)(0.166665182f));
+    const $T p = fma(r * r, fma(r, c, ($T)(0.5f)), r), s = as_$T(as_$U(n) << 23);
+    return fma(s, p, s - 1);
 }
 
 //// log_$T
@@ -249,14 +244,18 @@ static $T $H(const $T x)
 }
 
 //// tanh_$T
-// Near 0 a polynomial, and else 1 - 2 / (1 + exp(2 |x|)), which is 1 at last: PoCL's own never is.
+// e / (e + 2), with e = exp(2 |x|) - 1. Elsewhere a polynomial near 0, and else
+// 1 - 2 / (1 + exp(2 |x|)). Both are 1 at last: PoCL's own never is.
 static $T $H(const $T x)
 {
-    const $T a = fabs(x), z = a * a, e = ${exp_normal}(-2 * ((a > 10) ? ($T)(10) : a));
-    $T c = ${fma}(z, ($T)(-0.00623163534f), ($T)(0.0210437179f));
-    c = ${fma}(z, ${fma}(z, c, ($T)(-0.0538461022f)), ($T)(0.133325338f));
-    const $T near = ${fma}(a * z, ${fma}(z, c, ($T)(-0.333333164f)), a);
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    const $T a = fabs(x), e = ${expm1_normal}(2 * ((a > 10) ? ($T)(10) : a)), y = e / (e + 2);
+#else
+    const $T a = fabs(x), z = a * a, e = exp(-2 * ((a > 10) ? ($T)(10) : a));
+    const $T c = -0.0538461022f + z * (0.0210437179f + z * -0.00623163534f);
+    const $T near = a + a * z * (-0.333333164f + z * (0.133325338f + z * c));
     const $T y = (a < 0.55f) ? near : 1 - 2 * e / (1 + e);
+#endif
     return as_$T(as_$U(y) | (as_$U(x) & 0x80000000u));
 }
 
@@ -284,19 +283,28 @@ static $T $H(const $T x)
 }
 
 //// erf_$T
-// Near 0 a polynomial, and else 1 - exp(log(erfc(|x|))): PoCL's own takes lane by lane.
+// 1 - exp(log(erfc(|x|))), by a polynomial for the logarithm, and elsewhere of another near 0: PoCL's
+// own takes lane by lane.
 static $T $H(const $T x)
 {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    const $T a = fabs(x), b = (a > 4) ? ($T)(4) : a;
+    $T c = fma(b, ($T)(7.79476522e-07f), ($T)(-1.57637387e-05f));
+    c = fma(b, fma(b, c, ($T)(0.0001370971f)), ($T)(-0.000654901552f));
+    c = fma(b, fma(b, c, ($T)(0.00166380871f)), ($T)(-0.00013264174f));
+    c = fma(b, fma(b, c, ($T)(-0.0191750787f)), ($T)(0.102784336f));
+    c = fma(b, fma(b, c, ($T)(0.636618733f)), ($T)(0.128379181f));
+    const $T y = fabs(${expm1_normal}(fma(-b, c, -b)));
+#else
     const $T a = fabs(x), z = a * a, b = (a > 4) ? ($T)(4) : a;
-    $T c = ${fma}(z, ($T)(-1.02535632e-05f), ($T)(0.000114438793f));
-    c = ${fma}(z, ${fma}(z, c, ($T)(-0.00085052033f)), ($T)(0.00522226933f));
-    c = ${fma}(z, ${fma}(z, c, ($T)(-0.0268658008f)), ($T)(0.112837881f));
-    c = ${fma}(z, ${fma}(z, c, ($T)(-0.376126379f)), ($T)(0.128379166f));
-    $T e = ${fma}(b, ($T)(-2.0477346e-05f), ($T)(0.000427350809f));
-    e = ${fma}(b, ${fma}(b, e, ($T)(-0.00413678074f)), ($T)(0.0250297021f));
-    e = ${fma}(b, ${fma}(b, e, ($T)(-0.108142324f)), ($T)(-0.633471072f));
-    e = ${fma}(b, ${fma}(b, e, ($T)(-1.12945402f)), ($T)(0.00016215448f));
-    const $T y = (a < 0.9f) ? ${fma}(a, c, a) : 1 - ${exp_normal}(e);
+    $T c = 0.000114438793f + z * -1.02535632e-05f;
+    c = 0.00522226933f + z * (-0.00085052033f + z * c);
+    c = -0.376126379f + z * (0.112837881f + z * (-0.0268658008f + z * c));
+    $T e = 0.000427350809f + b * -2.0477346e-05f;
+    e = -0.108142324f + b * (0.0250297021f + b * (-0.00413678074f + b * e));
+    e = 0.00016215448f + b * (-1.12945402f + b * (-0.633471072f + b * e));
+    const $T y = (a < 0.9f) ? a + a * (0.128379166f + z * c) : 1 - exp(e);
+#endif
     return as_$T(as_$U(y) | (as_$U(x) & 0x80000000u));
 }
 
