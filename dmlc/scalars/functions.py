@@ -162,8 +162,8 @@ _function(
     meaning="e to that power", edges="exp(0) = 1; exp(-inf) = 0; exp(inf) = inf; exp(nan) = nan",
     derivative=lambda p: p.d * p.y, kinks=SMOOTH,
     cost=20, range=fractions.between(0, math.inf), never_negative=Keeps.ALWAYS, limits=(0,),
-    float32=float32.exp, float64=None, opencl=Way.CALL, formula=None, onnx="Exp", mlir="math.exp",
-    cgc=("exp",),
+    float32=float32.exp, float64=None, opencl=(Way.HELPER, Way.CALL), formula=None, onnx="Exp",
+    mlir="math.exp", cgc=("exp",),
     torch="exp", pages=("exp", "\\exp"),
 )
 _function(
@@ -180,7 +180,7 @@ _function(
     meaning="e to that power, less 1", edges="expm1(-0) = -0; expm1(-inf) = -1; expm1(inf) = inf",
     derivative=lambda p: p.d * p.x.apply("exp"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(-1,),
-    float32=float32.expm1, float64=None, opencl=Way.CALL,
+    float32=float32.expm1, float64=None, opencl=(Way.HELPER, Way.CALL),
     formula=_expm1, onnx=None, mlir="math.expm1", torch="expm1", pages=(),
     cgc=(),
 )
@@ -190,8 +190,8 @@ _function(
     edges="log(1) = 0; log(0) = -inf; log(-0) = -inf; log(-1) = nan; log(inf) = inf",
     derivative=lambda p: p.d / p.x, kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
-    float32=float32.log, float64=None, opencl=Way.CALL, formula=None, onnx="Log", mlir="math.log",
-    cgc=("log",),
+    float32=float32.log, float64=None, opencl=(Way.HELPER, Way.CALL), formula=None, onnx="Log",
+    mlir="math.log", cgc=("log",),
     torch="log", pages=("log", "ln", "\\log", "\\ln"),
 )
 _function(
@@ -230,7 +230,7 @@ _function(
     derivative=lambda p: p.d * p.x.apply("cos"), kinks=SMOOTH,
     cost=20, range=fractions.wave, never_negative=Keeps.NEVER, limits=(),
     float32=angles.sin, float64=None,
-    opencl=(Spelling("sin({a})", vector="{H}({a})", helper="sin"), Way.CALL),
+    opencl=(Way.HELPER, Way.CALL),
     formula=None, onnx="Sin", mlir="math.sin", torch="sin", pages=("\\sin",),
     cgc=("sin",),
 )
@@ -240,7 +240,7 @@ _function(
     derivative=lambda p: -(p.d * p.x.apply("sin")), kinks=SMOOTH,
     cost=20, range=fractions.wave, never_negative=Keeps.NEVER, limits=(),
     float32=angles.cos, float64=None,
-    opencl=(Spelling("cos({a})", vector="{H}({a})", helper="cos"), Way.CALL),
+    opencl=(Way.HELPER, Way.CALL),
     formula=None, onnx="Cos", mlir="math.cos", torch="cos", pages=("\\cos",),
     cgc=("cos",),
 )

@@ -28,8 +28,9 @@ from dmlc.parameters import expect_flag, expect_text
 from dmlc.source import DmlcError, counted, unknown_name
 from dmlc.torch.call import GPU, Call, find_device, make_calls
 from dmlc.torch.copying import Copier
-from dmlc.torch.decompositions import list_decompositions
+from dmlc.torch.decompositions import list_decompositions, list_definitions
 from dmlc.torch.groups import Group, make_group, settled_strides, tensors_of, value_of
+from dmlc.torch.internals import traced_as
 from dmlc.torch.partition import LEAST_ELEMENTS, Partition
 from dmlc.torch.products import MOST_WORK
 from dmlc.torch.timing import Timing, time_group
@@ -344,7 +345,8 @@ class Backend:
         )
 
     def __call__(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
-        return self._compile(module, inputs)
+        with traced_as(list_definitions()):
+            return self._compile(module, inputs)
 
     def _compiler(self, name: str) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_one(module: GraphModule, inputs: Sequence[Any]) -> Any:

@@ -3,17 +3,20 @@
 Those whose calls in eager mode cost no more than those of their parts are taken apart before a
 graph is cut into groups, as are normalizations of batches, whose statistics others need alone. The
 rest stay whole in the graph, since eager has a kernel for each: a group takes them apart for
-itself, and if eager is faster at the group, it calls that kernel.
+itself, and if eager is faster at the group, it calls that kernel. Resampling stays whole as well:
+PyTorch would trace it as reads by indices, and its gradient as additions by these.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import _decomp
+from torch._decomp import decompositions
 
 aten = torch.ops.aten
 
@@ -76,3 +79,29 @@ def _drop_out(x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tens
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
     kept = torch.ops.aten.bernoulli.p(torch.empty_like(x, dtype=torch.bool), 1 - p)
     return x * kept * (0.0 if p == 1 else 1 / (1 - p)), kept
+
+
+# Resampling -----------------------------------------------------------------------------------
+
+RESAMPLING = (
+    aten.upsample_nearest1d, aten.upsample_nearest2d, aten.upsample_nearest3d,
+    aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d, aten._upsample_nearest_exact3d,
+    aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d,
+    aten.upsample_bicubic2d,
+)  # fmt: skip
+"""What `torch.nn.functional.interpolate` calls, but where it smooths as well."""
+
+_sizes_of: Any = decompositions.upsample_compute_output_size
+
+
+def list_definitions() -> dict[Any, Callable[..., Any] | None]:
+    """What a trace takes operators for that PyTorch takes apart in every trace: itself for None."""
+    found: dict[Any, Callable[..., Any] | None] = {each.default: None for each in RESAMPLING}
+    return found | {each.vec: functools.partial(_resample, each.default) for each in RESAMPLING}
+
+
+def _resample(operator: Any, x: torch.Tensor, sizes: Any, *settings: Any) -> torch.Tensor:
+    """An overload whose last argument gives the scales of all axes, by the one with one each."""
+    *others, scales = settings
+    made = _sizes_of(x.size(), sizes, scales)
+    return operator(x, made, *others, *(scales or [None] * len(made)))

@@ -26,11 +26,14 @@ from dmlc.torch.composites import is_composite, take_apart
 from dmlc.torch.convolutions import CONVOLUTIONS
 from dmlc.torch.elementwise import CREATION, ELEMENTWISE, Rule, Site
 from dmlc.torch.products import PRODUCTS, count_work
+from dmlc.torch.resampling import RESAMPLING
 from dmlc.torch.tensors import data_type_of
 from dmlc.torch.whole import VIEWS, WHOLE
 from dmlc.torch.windows import WINDOWS
 
-_RULES = (ELEMENTWISE, WHOLE, WINDOWS, PRODUCTS, CONVOLUTIONS, ATTENTION, VIEWS, CREATION)
+_RULES = (
+    ELEMENTWISE, WHOLE, WINDOWS, RESAMPLING, PRODUCTS, CONVOLUTIONS, ATTENTION, VIEWS, CREATION,
+)  # fmt: skip
 
 RULES: Mapping[Any, Rule] = MappingProxyType({k: v for rules in _RULES for k, v in rules.items()})
 """The rule of each operator of PyTorch that is mapped."""

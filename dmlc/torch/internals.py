@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -35,3 +36,27 @@ def apply(function: type[torch.autograd.Function], args: Sequence[Any]) -> Any:
         return call.apply(*args)
     with _levels.enable_single_level_autograd_function():
         return call.apply(*args)
+
+
+_COMPOSED: tuple[Any, ...] = (_c.DispatchKey.Autograd, _c.DispatchKey.CompositeImplicitAutograd)
+
+
+@contextlib.contextmanager
+def traced_as(definitions: Mapping[Any, Callable[..., Any] | None]) -> Generator[None]:
+    """A context in which a trace takes operators for these definitions, in place of those in Python
+    that PyTorch has for a trace. An operator with None is traced as itself, with the gradient that
+    eager mode takes. PyTorch compiles under a lock, so that no other trace sees the change."""
+    kept = {each: dict(each.py_kernels) for each in definitions}
+    try:
+        for each, definition in definitions.items():
+            for key in _COMPOSED:
+                each.py_kernels.pop(key, None)
+                if definition is not None:
+                    each.py_kernels[key] = definition
+            each._dispatch_cache.clear()
+        yield
+    finally:
+        for each, kernels in kept.items():
+            each.py_kernels.clear()
+            each.py_kernels.update(kernels)
+            each._dispatch_cache.clear()

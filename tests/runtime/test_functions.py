@@ -18,7 +18,13 @@ from dmlc.pipeline import compile
 from dmlc.runtime import opencl, vulkan
 from dmlc.scalars import OPERATIONS, Array
 from dmlc.scalars.two_floats import with_sign_of
-from tests.functions import TRANSCENDENTAL, error_in_ulp, make_arguments, reference
+from tests.functions import (
+    SPECIAL,
+    TRANSCENDENTAL,
+    error_in_ulp,
+    make_arguments,
+    reference,
+)
 
 COUNT = 600_000
 """Of random bit patterns; ranges of interest bring it over a million."""
@@ -70,6 +76,33 @@ def test_opencl_keeps_to_its_specification(name: str) -> None:
         [array[worst] for array in (*given.values(), actual)],
         expected[worst],
     )
+
+
+WRITTEN_OUT = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "sigmoid")
+"""Those that dmlc writes out for processors."""
+
+
+@pytest.mark.parametrize("name", WRITTEN_OUT)
+def test_opencl_gives_the_same_bits_at_every_position(name: str) -> None:
+    """What is left beside the vectors is computed one by one."""
+    sample = np.concatenate([make_arguments(name, 4_000)[0], SPECIAL])
+    values = np.append(sample[: len(sample) // 16 * 16], sample[:15])
+    run = opencl.load(compile(make_function(name), "opencl"))
+    whole, turned = (run({"A": x})["Y"] for x in (values, np.roll(values, 7)))
+    same = np.roll(whole, 7).view(np.uint32) == turned.view(np.uint32)
+    assert (same | np.isnan(turned)).all()
+
+
+@pytest.mark.parametrize(("name", "first", "last"), [("tanh", 8.99, 9.03), ("erf", 3.8, 3.95)])
+def test_opencl_reaches_limits_where_they_are_nearest(name: str, first: float, last: float) -> None:
+    """Every number around the place where the result becomes 1."""
+    low, high = np.array([first, last], np.float32).view(np.int32)
+    x = np.arange(low, high, dtype=np.int32).view(np.float32)
+    found = opencl.load(compile(make_function(name), "opencl"))({"A": x})["Y"]
+    reached = reference(name)(x.astype(np.float64)).astype(np.float32) == 1
+    assert 0 < reached.sum() < len(x)
+    assert (found[reached] == 1).all()
+    assert found.max() == 1
 
 
 SIGNED = ("tanh", "sinh", "asin", "atan", "asinh", "atanh", "erf")
