@@ -32,7 +32,7 @@ from dmlc.language.recurrences import Recurrence, find_recurrences
 from dmlc.language.walk import expressions_of, subexpressions, walk
 from dmlc.scalars import DataType
 from dmlc.sizes import find_symbols
-from dmlc.source import DmlcError, Span, UnsupportedError, counted, unknown_name
+from dmlc.source import DmlcError, Span, counted, unknown_name
 
 
 def lower_compute(binding: Binding) -> ir.Function:
@@ -232,13 +232,6 @@ class Lowering(StageMaker):
             scope, variables = self.bind_indices(statement, statement.indices or (), None)
             extents = tuple(v.extent for v in variables)
             place = _head(statement)
-            if not isinstance(extents[0], int):
-                raise UnsupportedError(
-                    f"the steps of '{statement.name.text}' are as many as '{extents[0]}' says, "
-                    "which is left open: a recurrence needs the number of its steps",
-                    place,
-                    code="E0809",
-                )
             if course is None:
                 course = Course(extents[0], self.builder.nodes.bind(0, extents[0]))
             if course.steps != extents[0]:

@@ -29,6 +29,7 @@ from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
 from dmlc.language.walk import Step
 from dmlc.scalars import DataType
+from dmlc.sizes import measure
 from dmlc.source import DmlcError, Note, Span, UnsupportedError, counted
 
 _MOST_EXTENT = 2**31 - 1
@@ -208,7 +209,8 @@ class IndexNotation:
         whole = [builder.positions.of(p, s) for p, s in zip(positions, spans, strict=True)]
         offset = recurrent.find_offset(builder, whole[0], spans[0])
         course = recurrent.course
-        last = builder.positions.number(course.steps - 1 if offset > 0 else 0)
+        end = measure(course.steps) - 1 if offset > 0 else 0
+        last = builder.positions.size(end)
         follows = builder.positions.apply("lt" if offset > 0 else "gt", course.time, last)
         if recurrent.dtype is None:
             truth = recurrent.truth if otherwise is None else _is_boolean(otherwise)

@@ -23,7 +23,7 @@ from dmlc.transform.loops import gather_loop
 class Course:
     """Recurrence under construction."""
 
-    steps: int
+    steps: ir.Extent
     time: Node
     """The index variable of the steps."""
     backwards: bool | None = None

@@ -45,6 +45,9 @@ class Function:
     """Which of its stages are computed step by step, in their order."""
     one_step: OneStep | None = dataclasses.field(default=None, compare=False, repr=False)
     """Of a function that is what one step of a loop computes: which loop."""
+    inherited: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    """Of a function that is a part of another one: the run-time sizes of that one, which its stages
+    may compute with though no parameter of its own has them."""
     _tensors: dict[str, Tensor] = dataclasses.field(
         default_factory=dict[str, "Tensor"], init=False, compare=False, repr=False
     )

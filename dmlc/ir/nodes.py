@@ -120,7 +120,7 @@ class Step:
     """The number of the step that a loop is at, as an INDEX: below `steps`. It stands in what one
     step of a loop computes, and nowhere else: a stage of a loop has `i0` instead."""
 
-    steps: int
+    steps: Extent
 
     @property
     def dtype(self) -> DataType:
@@ -436,7 +436,7 @@ class Row:
     or to the one before, `size` elements after the part before it in memory."""
 
     whole: str
-    size: int
+    size: Extent
     before: bool = False
 
 
@@ -445,7 +445,7 @@ class OneStep:
     """That a function is what a loop computes at each of its `steps`: tensors in `rows` are parts
     of longer ones. The steps are numbered by the places that they compute."""
 
-    steps: int
+    steps: Extent
     rows: Mapping[str, Row]
     backwards: bool = False
 

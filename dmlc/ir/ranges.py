@@ -28,6 +28,7 @@ from dmlc.ir.nodes import (
     Apply,
     Cast,
     Constant,
+    Extent,
     Index,
     Instruction,
     Load,
@@ -122,16 +123,13 @@ class Ranges:
             case Constant():
                 return int(instruction.value), int(instruction.value)
             case Index():
-                extent = self._stage.extent(instruction)
-                # The sizes of all axes are checked to be no more than `LARGEST`.
-                most = extent if isinstance(extent, int) else size_range(extent)[1]
-                return 0, (most if isinstance(extent, int) else min(most, LARGEST)) - 1
+                return 0, _find_most(self._stage.extent(instruction)) - 1
             case Symbol(name=name):
                 # So are those that kernels are given.
                 low, high = size_range(name)
                 return low, min(high, LARGEST)
             case Step(steps=steps):
-                return 0, max(steps, 1) - 1
+                return 0, max(_find_most(steps), 1) - 1
             case Load():
                 return self._known.get(instruction.tensor, limits)
             case Select():
@@ -205,6 +203,12 @@ class Ranges:
 
     def _type(self, value: int) -> DataType:
         return value_type(self._stage.body.instructions[value])
+
+
+def _find_most(extent: Extent | None) -> Bound:
+    """The most places that an axis may have: the sizes of all are checked to be no more than
+    `LARGEST`."""
+    return min(size_range(extent)[1], LARGEST) if isinstance(extent, str) else extent or 0
 
 
 def _hold(bound: float, limits: Interval) -> Bound:

@@ -511,8 +511,9 @@ class Kernel:
     matrices: tuple[Matrix, ...] = ()
     row: str = ""
     """The row of the schedule table that its numbers are of; empty: of none."""
-    steps: int = 0
-    """Where it goes through the steps of a loop over time itself, how many these are."""
+    steps: int | str = 0
+    """Where it goes through the steps of a loop over time itself, how many these are: a number, or
+    a run-time size."""
 
     @property
     def index_limits(self) -> tuple[int, int]:

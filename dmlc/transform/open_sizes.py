@@ -4,8 +4,8 @@ clamps that never move anything; and which reductions a kernel cannot compute fo
 A condition that positions alone decide bounds the loops of a kernel where sizes are known: it is a
 table, evaluated when the kernel is made. Along an axis whose size is left open there is no such
 table, and the loop would go through all of the axis for each output. A comparison of positions, as
-in the rows of a triangle, leaves out a part of the points and stays; weights of an interpolation
-leave out almost all, and are refused.
+in the rows of a triangle, leaves out a part of the points and stays; what says one place along the
+axis is read there (`one_place`); weights of an interpolation leave out almost all, and are refused.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import DataType
 from dmlc.sizes import find_symbols
 from dmlc.source import Diagnostic, Note, UnsupportedError
+from dmlc.transform.keys import find_keys
 
 _ORDERED = ("lt", "le", "gt", "ge")
 _COMPARED = (*_ORDERED, "eq", "ne")
@@ -90,6 +91,8 @@ def _list_tables(stage: Stage) -> list[Diagnostic]:
     facts, placed = IndexFacts(stage), find_index_only(stage.body, open_sizes=True)
     for condition in facts.conditions:
         if not placed[condition] or _compares_positions(stage, condition):
+            continue
+        if any(key.index.reduced for key in find_keys(facts, condition)):
             continue
         for index in facts.dependencies[condition]:
             extent = stage.extent(index)

@@ -10,7 +10,6 @@ from dmlc import ir
 from dmlc.binding import TensorDesc
 from dmlc.pipeline import Steps, compile_by
 from dmlc.scalars import Array
-from dmlc.source import UnsupportedError
 from tests.binding.declare import ANY, declare, f32, refusals
 
 X = f"X | Input | 1 to 8 | {ANY}"
@@ -81,7 +80,7 @@ def test_what_depends_on_no_earlier_step_is_computed_before() -> None:
     program = compile_by(Steps(joins=False), function)
     (repeat,) = program.repeats
     assert (repeat.first, repeat.last, repeat.steps, repeat.backwards) == (1, 1, 9, False)
-    order = [number for number, _ in program.order()]
+    order = [number for number, _ in program.order({})]
     assert order == [0, *[1] * 9, *range(2, len(program.kernels))]
     shorter = bind(text.replace("9", "5"), np.zeros((5, 4), np.float32), (5, 4))
     assert len(str(function)) == len(str(shorter))
@@ -170,14 +169,28 @@ def test_few_steps(steps: int, device: str) -> None:
     assert found.tolist() == [[1, 7], [1, 7]][:steps]
 
 
-def test_open_steps_are_refused_once() -> None:
-    text = """
-        a[t : X.Sizes[0]] = (b[t - 1] else 0) + X[t]
-        b[t : X.Sizes[0]] = (a[t - 1] else 0) + a[t]
+@pytest.mark.parametrize("next_to", ["t - 1", "t + 1"])
+def test_steps_may_be_open(next_to: str) -> None:
+    text = f"""
+        a[t : X.Sizes[0]] = (b[{next_to}] else 1) + X[t]
+        b[t : X.Sizes[0]] = (a[{next_to}] else 0) + a[t]
         Y[t] = b[t]
     """
-    with pytest.raises(UnsupportedError) as raised:
-        declare(text, X, Y).bind({n: TensorDesc("FLOAT32", ("N",)) for n in "XY"})
-    (only,) = raised.value.diagnostics
-    assert only.code == "E0809"
-    assert only.message.startswith("the steps of 'a' are as many as 'N' says")
+    function = declare(text, X, Y).bind({n: TensorDesc("FLOAT32", ("N",)) for n in "XY"})
+    for steps in (1, 2, 6):
+        x = np.arange(steps, dtype=np.float32)
+        a, b, wanted = 0.0, 1.0, np.empty(steps)
+        for step in reversed(range(steps)) if "+" in next_to else range(steps):
+            a, b = b + x[step], a + b + x[step]
+            wanted[step] = b
+        for device in ("reference", "opencl"):
+            assert dmlc.run(function, {"X": x}, device=device)["Y"].tolist() == wanted.tolist()
+
+
+def test_open_steps_of_one_recurrence_are_as_many() -> None:
+    text = "a[t : X.Sizes[0]] = (b[t - 1] else 0) + X[t]\nb[t : 3] = a[t] * 2\nY[t] = a[t]"
+    found = refusals(
+        lambda: declare(text, X, Y).bind({n: TensorDesc("FLOAT32", ("N",)) for n in "XY"})
+    )
+    assert "'b' has 3 steps, and 'a', which takes part in the same" in found[0].message
+    assert "recurrence, has N" in found[0].message

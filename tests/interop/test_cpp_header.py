@@ -221,7 +221,7 @@ def test_launches(runs: list[Run]) -> None:
             [k["name"], k["entry_point"], " ".join(k["compile"]["arguments"])] for k in manifest
         ]
         made = [call for call in run.calls if isinstance(call, Dispatch)]
-        for call, (number, step) in zip(made, program.order(), strict=True):
+        for call, (number, step) in zip(made, program.order(run.sizes), strict=True):
             described: dict[str, Any] = manifest[number]
             sizes, launch = {**run.sizes, **step}, described["dispatch"]
             assert call.kernel == described["name"]
@@ -273,7 +273,7 @@ def find_races(program: Program, calls: list[Dispatch | int]) -> list[tuple[int,
     may: what is read of a launch before, what `after` names, and what the step before used."""
     races: list[tuple[int, int, int]] = []
     done: list[tuple[int, int, Dispatch]] = []
-    ordered = program.order()
+    ordered = program.order({})
     for place, call in enumerate(calls):
         if isinstance(call, int):
             continue

@@ -17,11 +17,9 @@ from dmlc.scalars import DataType
 from dmlc.sizes import measure
 from dmlc.source import DmlcError, UnsupportedError
 
-MOST_STEPS = 256
-"""The longest sequence that is laid out, where sizes are left open: kernels of loops have none."""
 FEW_STEPS = 4
-"""The longest one that is laid out where all sizes are known. The first step of these has no
-product, where the state is 0 before it."""
+"""The longest sequence that is laid out. The first step of these has no product, where the state is
+0 before it."""
 
 Activation = Callable[[Scalar], Scalar]
 
@@ -171,8 +169,7 @@ def _recurrence(step: Step, defaults: Sequence[str], initial: Sequence[int]) -> 
             raise UnsupportedError(f"recurrence in {x.dtype.name}")
         batch_first = node.integer("layout")
         time, batch = (x.extents[1], x.extents[0]) if batch_first else x.extents[:2]
-        most = MOST_STEPS if node.builder.symbols() else FEW_STEPS
-        looped = not isinstance(time, int) or time > most
+        looped = not isinstance(time, int) or time > FEW_STEPS
         directions, rows, features = node.fixed(weights, 3)
         recurrent = node.fixed(node.tensor(2), 3)
         size = recurrent[2]
