@@ -42,14 +42,15 @@ EDGES: Mapping[str, Mapping[str, int]] = {
 
 
 def choose_sizes(program: Program) -> list[Mapping[str, int]]:
-    """Random sizes of a program's symbols, small and large, and those of `EDGES`."""
+    """Random sizes of a program's symbols, small and large, and those of `EDGES`; small ones of
+    one that launches kernels for each step of a loop."""
     if not program.symbols:
         return [{}]
     source = random.Random(program.name)
     most = int((program.max_count // 100) ** (1 / len(program.symbols)))
     chosen: list[Mapping[str, int]] = [
         {symbol: source.randint(3, limit) for symbol in program.symbols}
-        for limit in (9, 9, most, most)
+        for limit in ((9,) if program.repeats else (9, 9, most, most))
     ]
     return [*chosen, EDGES[program.name]] if program.name in EDGES else chosen
 
