@@ -20,7 +20,6 @@ from dmlc.binding.operator import read_attributes
 from dmlc.catalog import operator
 from dmlc.devices import load_function, load_on
 from dmlc.ir import Function
-from dmlc.ir.specialize import specialize_for
 from dmlc.known_answers import find_trusted
 from dmlc.oracle import find_expected
 from dmlc.parameters import expect, wrong_kind
@@ -366,7 +365,7 @@ class _RunRequest:
 
     def _signature(self) -> object:
         """Key of this call's plan; None if it cannot be cached."""
-        if isinstance(self.subject, Function) and not _is_made_for_sizes(self.subject):
+        if isinstance(self.subject, Function):
             layouts: object = None
         else:
             layouts = (
@@ -387,8 +386,6 @@ class _RunRequest:
         subject = self.subject
         if isinstance(subject, Function):
             function = subject
-            if _is_made_for_sizes(function):
-                function = specialize_for(function, {n: a.shape for n, a in self.arrays.items()})
         elif isinstance(subject, Graph):
             function = self._bind_graph(subject)
         else:
@@ -482,12 +479,6 @@ class _RunRequest:
                     code="E0810",
                 )
         return found
-
-
-def _is_made_for_sizes(function: Function) -> bool:
-    """Whether a function is compiled for fixed sizes, since a loop over time has no kernels for all
-    sizes."""
-    return bool(function.loops and function.symbols())
 
 
 def _check_settings(

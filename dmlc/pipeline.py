@@ -50,6 +50,7 @@ from dmlc.report import Report, Trace, count_operations, count_unfused, find_ori
 from dmlc.scalars import DataType
 from dmlc.scalars.operation import Unsupported
 from dmlc.schedules.table import choose_profile
+from dmlc.sizes import show_count
 from dmlc.source import Diagnostic, Source, UnsupportedError
 from dmlc.transform.cost import Budget
 from dmlc.transform.crowded import split_crowded
@@ -506,7 +507,7 @@ def _join_steps(lowered: Lowered, limits: Limits) -> Lowered | None:
     whole = {name: size for name, size in sizes.items() if name not in one_step.rows}
     verify_kernel(joined, "join_steps", whole)
     each = fusion.groups
-    clauses = (f"one work group goes through all {one_step.steps:,} steps",)
+    clauses = (f"one work group goes through all {show_count(one_step.steps)} steps",)
     group = Group(
         tuple(name for group in each for name in group.stages),
         tuple(dict.fromkeys([*clauses, *(c for group in each for c in group.reasons)])),

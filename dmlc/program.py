@@ -22,13 +22,12 @@ from dmlc.files import name_file, write_files
 from dmlc.matrices import Instruction, Offer
 from dmlc.parameters import expect, expect_path, expect_text
 from dmlc.scalars import DataType
-from dmlc.sizes import evaluate_size, find_symbols, multiply
+from dmlc.sizes import evaluate_size, find_symbols, multiply, show_count
 from dmlc.source import (
     Diagnostic,
     Source,
     UnknownNameError,
     UnsupportedError,
-    counted,
     list_names,
     unknown_name,
 )
@@ -175,12 +174,13 @@ class Repeat:
 
     first: int
     last: int
-    steps: int
+    steps: Extent
+    """Number of steps: a number, or a sum of products of symbols and numbers, in C."""
     backwards: bool = False
 
-    def numbers(self) -> range:
-        """Steps in execution order."""
-        return range(self.steps)[:: -1 if self.backwards else 1]
+    def numbers(self, sizes: Mapping[str, int]) -> range:
+        """Steps in execution order, with symbols bound by `sizes`."""
+        return range(evaluate_size(self.steps, sizes))[:: -1 if self.backwards else 1]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -443,17 +443,19 @@ class Program:
         """Raises `UnsupportedError` if there are loops over kernels; `why` is a clause that names
         who cannot run them."""
         if self.repeats:
-            steps = counted(self.repeats[0].steps, "step")
-            raise UnsupportedError(f"{self.name} has a loop of {steps}, and {why}", code="E0901")
+            steps = show_count(self.repeats[0].steps)
+            raise UnsupportedError(
+                f"{self.name} has a loop of {steps} steps, and {why}", code="E0901"
+            )
 
-    def order(self) -> Iterator[tuple[int, dict[str, int]]]:
-        """Numbers of the kernels in execution order, each with the values of its scalars besides
-        the sizes: the step."""
+    def order(self, sizes: Mapping[str, int]) -> Iterator[tuple[int, dict[str, int]]]:
+        """Numbers of the kernels in execution order, with symbols bound by `sizes`: each with the
+        values of its scalars besides the sizes, which is the step."""
         number = 0
         for repeat in self.repeats:
             yield from ((before, {}) for before in range(number, repeat.first))
             own = range(repeat.first, repeat.last + 1)
-            yield from ((each, {STEP: step}) for step in repeat.numbers() for each in own)
+            yield from ((each, {STEP: step}) for step in repeat.numbers(sizes) for each in own)
             number = repeat.last + 1
         yield from ((after, {}) for after in range(number, len(self.kernels)))
 
@@ -482,6 +484,15 @@ class Program:
         for tensor in self.tensors:
             found.update(dict.fromkeys(find_symbols(tensor.extents)))
         return tuple(found)
+
+    @property
+    def formulas(self) -> tuple[str, ...]:
+        """Sizes at run time that its launches take, as formulas of symbols, sorted: scalars, counts
+        of work, and numbers of steps."""
+        found: set[int | str] = {repeat.steps for repeat in self.repeats}
+        for kernel in self.kernels:
+            found |= {kernel.dispatch.count, *(s.value for s in kernel.scalars if s.value != STEP)}
+        return tuple(sorted(each for each in found if isinstance(each, str)))
 
     @property
     def counted(self) -> str | None:

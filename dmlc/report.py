@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dmlc.ir import Apply, Function, Instruction, Stage, value_type
+from dmlc.ir import Apply, Extent, Function, Instruction, Stage, value_type
 from dmlc.ir.nodes import list_folded
 from dmlc.ir.slices import find_slices
 from dmlc.kernel.counts import Steps
@@ -239,10 +239,10 @@ def find_origins(
     fusion: Fusion,
     kernels: Sequence[Sequence[Kernel]],
     counted: Sequence[Steps | None] = (),
-    times: int = 1,
+    times: Extent = 1,
 ) -> list[Origin]:
     """Origin of each kernel, group by group; `counted` are the steps of each for a GPU. The kernels
-    run `times` times."""
+    run `times` times; their traffic is not known where that is known only at run time."""
     steps = iter(counted)
     return [
         Origin(
@@ -256,9 +256,11 @@ def find_origins(
     ]
 
 
-def _repeat(traffic: tuple[int, int] | None, times: int) -> tuple[int, int] | None:
+def _repeat(traffic: tuple[int, int] | None, times: Extent) -> tuple[int, int] | None:
     """Bytes read and written in several runs."""
-    return None if traffic is None else (traffic[0] * times, traffic[1] * times)
+    if traffic is None or isinstance(times, str):
+        return None
+    return traffic[0] * times, traffic[1] * times
 
 
 def find_figures(function: Function, kernel: Kernel, steps: Steps | None) -> Figures | None:

@@ -365,6 +365,11 @@ def pack_strides(extents: Sequence[int | str | Size]) -> tuple[Measure, ...]:
     return tuple(reversed(strides))
 
 
+def show_count(count: int | str) -> str:
+    """A number for people, or the text of a size."""
+    return f"{count:,}" if isinstance(count, int) else count
+
+
 def known(sizes: Iterable[Measure]) -> tuple[int, ...]:
     """Sizes that are all numbers. Raises `InternalError` for any other."""
     given = tuple(sizes)

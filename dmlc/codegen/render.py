@@ -29,6 +29,7 @@ from dmlc.codegen.spell import PREFIX, Speller
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import RUN_TIME_COUNT, Profile
 from dmlc.program import (
+    STEP,
     VERSION,
     BufferBinding,
     Dispatch,
@@ -105,7 +106,9 @@ def render(
             dataclasses.replace(source, interpreted=Simulated(kernel, dialect))
             for source, kernel in zip(sources, kernels, strict=True)
         ]
-    elementwise = is_elementwise(function)
+    # A step reads elements at other places than the one that it stores.
+    stepwise = bool(repeats) or any(kernel.steps for kernel in kernels)
+    elementwise = not stepwise and is_elementwise(function)
     return Program(
         function.name,
         dialect.language,
@@ -256,7 +259,7 @@ def _render_kernel(
         mangler.take(own)
     speller = Speller(dialect, kernel, mangler)
     buffers = _bind_buffers(kernel, dialect, mangler)
-    scalars = _bind_scalars(kernel, len(buffers), mangler)
+    scalars = _bind_scalars(kernel, len(buffers), mangler, function.symbols())
     private = [f"    {speller.spell_array(a)}" for a in kernel.arrays if not a.shared]
     shared = [speller.spell_array(a) for a in kernel.arrays if a.shared]
     body = private + speller.spell_body()
@@ -370,11 +373,19 @@ def _describe_words(dtype: DataType, dialect: Dialect) -> str:
     return ", four to a word" if dtype.bytes == 1 else ", two to a word"
 
 
-def _bind_scalars(kernel: k.Kernel, first: int, mangler: Mangler) -> tuple[ScalarBinding, ...]:
+def _bind_scalars(
+    kernel: k.Kernel, first: int, mangler: Mangler, symbols: Sequence[str]
+) -> tuple[ScalarBinding, ...]:
     size = kernel.index_bits // 8
+    # A function with a size of that name has no loop.
+    spelled = {STEP: f"1 * {STEP}"} if STEP in symbols else {}
     return tuple(
         ScalarBinding(
-            mangler.spell(scalar.name), value, kernel.index_bits, first + number, number * size
+            mangler.spell(scalar.name),
+            spelled.get(str(value), value),
+            kernel.index_bits,
+            first + number,
+            number * size,
         )
         for number, (scalar, value) in enumerate(kernel.scalars)
     )

@@ -25,6 +25,7 @@ from dmlc.interop.host_names import Names
 from dmlc.interop.host_sizes import describe_sizes
 from dmlc.interop.host_tensors import list_slots, list_values
 from dmlc.program import VERSION, Program
+from dmlc.sizes import show_count
 from dmlc.source import UnsupportedError
 from dmlc.templates import load_template
 
@@ -106,7 +107,9 @@ def _describe_contents(
 def _describe_part(part: Launch | Loop, names: Names) -> _Part:
     if isinstance(part, Launch):
         return _Part(None, ((part.kernel, _spell_barriers(part.barriers, names)),), ())
-    steps = part.repeat.steps
+    steps = names.spell_size(part.repeat.steps)
+    if isinstance(part.repeat.steps, str):
+        steps = f"static_cast<std::uint32_t>({steps})"
     head = f"std::uint32_t step = 0; step < {steps}; ++step"
     if part.repeat.backwards:
         head = f"std::uint32_t step = {steps}; step-- > 0;"
@@ -125,4 +128,4 @@ def _tell_part(part: Launch | Loop, kernels: Sequence[Kernel]) -> str:
         return f"{kernel.name}: {kernel.rule}"
     names = ", ".join(kernels[launch.kernel].name for launch in part.launches)
     order = "from the last to the first" if part.repeat.backwards else "from the first to the last"
-    return f"for each of {part.repeat.steps:,} steps, {order}: {names}"
+    return f"for each of {show_count(part.repeat.steps)} steps, {order}: {names}"

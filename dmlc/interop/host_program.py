@@ -22,6 +22,7 @@ from dmlc.interop.host_tensors import Slot, list_slots
 from dmlc.program import (
     STEP,
     VERSION,
+    Dispatch,
     KernelSource,
     Program,
     Repeat,
@@ -30,6 +31,7 @@ from dmlc.program import (
 )
 from dmlc.runtime.arrays import constant_array
 from dmlc.shader_model import RegisterShifts
+from dmlc.sizes import find_least, measure, show_count
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ class HostPart:
     """Launches in a row; with steps, again and again."""
 
     launches: tuple[HostLaunch, ...]
-    steps: int = 0
+    steps: str = ""
+    """How often: an expression of the host's language."""
     backwards: bool = False
 
 
@@ -194,15 +197,21 @@ def _list_parts(program: Program, names: Names, waiting: Sequence[bool]) -> list
             made.append(HostPart((_describe_launch(program, number, names, waiting[number]),)))
             number += 1
             continue
-        own = range(repeat.first, repeat.last + 1)
-        # Between two steps everything is waited for.
-        launches = (
-            _describe_launch(program, each, names, each == repeat.first or waiting[each])
-            for each in own
-        )
-        made.append(HostPart(tuple(launches), repeat.steps, repeat.backwards))
+        launches: list[HostLaunch] = []
+        # Between two steps everything is waited for, before the first kernel that runs.
+        begins = True
+        for each in range(repeat.first, repeat.last + 1):
+            launches.append(_describe_launch(program, each, names, begins or waiting[each]))
+            begins &= _may_be_left_out(program.kernels[each].dispatch)
+        steps = names.spell_size(repeat.steps)
+        made.append(HostPart(tuple(launches), steps, repeat.backwards))
         number = repeat.last + 1
     return made
+
+
+def _may_be_left_out(dispatch: Dispatch) -> bool:
+    """Whether there are sizes for which a launch has no groups."""
+    return dispatch.is_chosen or find_least(measure(dispatch.count)) < 1
 
 
 def _describe_launch(program: Program, number: int, names: Names, waits: bool) -> HostLaunch:
@@ -228,6 +237,6 @@ def _tell_order(program: Program) -> list[str]:
         if (repeat := firsts.get(number)) is not None:
             end = "from the last to the first" if repeat.backwards else "from the first to the last"
             last = program.kernels[repeat.last].name
-            told.append(f"{repeat.steps:,} times, {end}, all down to {last}:")
+            told.append(f"{show_count(repeat.steps)} times, {end}, all down to {last}:")
         told.append(rule)
     return [line for text in told for line in wrap_text(text)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from dmlc.codegen.names import make_comment
 from dmlc.interop.host_names import Names
-from dmlc.program import STEP, Program
+from dmlc.program import Program
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,8 +57,6 @@ def _list_conditions(program: Program, names: Names, symbols: Sequence[Symbol]) 
         # One symbol alone is held to its own end.
         if tensor.bytes is None and (len(factors) > 1 or not str(factors[0]).isidentifier()):
             made.append(names.spell_product_test(factors, most))
-    values = {s.value for kernel in program.kernels for s in kernel.scalars if s.value != STEP}
-    values |= {kernel.dispatch.count for kernel in program.kernels}
-    for value in sorted(v for v in values if isinstance(v, str) and not v.isidentifier()):
+    for value in (each for each in program.formulas if not each.isidentifier()):
         made.append(f"{names.spell_size(value)} <= {names.spelling.number.format(most)}")
     return list(dict.fromkeys(made))

@@ -15,7 +15,17 @@ from collections.abc import Iterable, Sequence
 
 from dmlc.index.intervals import DIFFERENCES, MIRRORED, Interval
 from dmlc.ir.index import list_comparisons
-from dmlc.ir.nodes import Apply, Constant, Index, Instruction, Select, Stage, Symbol, value_type
+from dmlc.ir.nodes import (
+    Apply,
+    Constant,
+    Index,
+    Instruction,
+    Select,
+    Stage,
+    Step,
+    Symbol,
+    value_type,
+)
 from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
 from dmlc.sizes import LARGEST, Measure, Size, divide_down, find_least, measure, read_counted
@@ -79,7 +89,9 @@ class Proof:
             self._conditions += _list_conditions(self._values, condition, holds)
         self._nested = 0
         self._found: dict[int, _Reach] = {}
-        sizes = [size, *(measure(e) for e in dict.fromkeys(stage.sizes) if isinstance(e, str))]
+        steps = (i.steps for i in self._values if isinstance(i, Step))
+        open_sizes = dict.fromkeys(e for e in (*stage.sizes, *steps) if isinstance(e, str))
+        sizes = [size, *map(measure, open_sizes)]
         # Axes have at least one element.
         self._counted = [*(each - 1 for each in sizes), *read_counted(checks)]
         """Sizes and expressions of sizes that are 0 or more."""
@@ -167,6 +179,8 @@ class Proof:
             case Index():
                 extent = self._stage.extent(instruction)
                 return _Reach((0,), () if extent is None else (measure(extent) - 1,))
+            case Step(steps=steps):
+                return _Reach((0,), (measure(steps) - 1,))
             case Constant(dtype=DataType.INDEX):
                 return _Reach((int(instruction.value),), (int(instruction.value),))
             case Symbol(name=name):

@@ -45,6 +45,9 @@ class Function:
     """Groups of its stages that are computed step by step, in stage order."""
     one_step: OneStep | None = dataclasses.field(default=None, compare=False, repr=False)
     """The loop of which the function computes one step, if it does."""
+    inherited: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    """Run-time sizes of the function that this one is a part of: its stages may compute with them
+    though no parameter of its own has them."""
     _tensors: dict[str, Tensor] = dataclasses.field(
         default_factory=dict[str, "Tensor"], init=False, compare=False, repr=False
     )

@@ -128,7 +128,7 @@ class Step:
     """Number of a loop's current step as an INDEX, from 0 to `steps - 1`. It occurs only in
     functions that compute one step of a loop; a stage of a `Loop` has `i0` instead."""
 
-    steps: int
+    steps: Extent
 
     @property
     def dtype(self) -> DataType:
@@ -459,7 +459,7 @@ class Row:
     apart in memory."""
 
     whole: str
-    size: int
+    size: Extent
     before: bool = False
 
 
@@ -468,7 +468,7 @@ class OneStep:
     """Loop of which a function computes one of the `steps`: each tensor in `rows` is a slice of a
     longer one. A step's number is its index along the loop's axis."""
 
-    steps: int
+    steps: Extent
     rows: Mapping[str, Row]
     backwards: bool = False
 

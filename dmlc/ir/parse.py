@@ -259,7 +259,7 @@ class _Parser(Scanner[int]):
             whole = isinstance(size, int)
             return self._add(Constant(DataType.INDEX, size) if whole else Symbol(size))
         if token.text == "step" and self.accept("("):
-            steps = self.integer("the number of steps")
+            steps = self.extent()
             self.expect(")")
             return self._add(Step(steps))
         if self.accept("("):

@@ -26,6 +26,7 @@ from dmlc.ir.nodes import (
     Apply,
     Cast,
     Constant,
+    Extent,
     Index,
     Instruction,
     Load,
@@ -121,15 +122,12 @@ class Ranges:
             case Constant():
                 return int(instruction.value), int(instruction.value)
             case Index():
-                extent = self._stage.extent(instruction)
-                # Sizes are checked to be at most `LARGEST`, at compile time or at run time.
-                most = extent if isinstance(extent, int) else size_range(extent)[1]
-                return 0, (most if isinstance(extent, int) else min(most, LARGEST)) - 1
+                return 0, _find_most(self._stage.extent(instruction)) - 1
             case Symbol(name=name):
                 low, high = size_range(name)
                 return low, min(high, LARGEST)
             case Step(steps=steps):
-                return 0, max(steps, 1) - 1
+                return 0, max(_find_most(steps), 1) - 1
             case Load():
                 return self._known.get(instruction.tensor, limits)
             case Select():
@@ -203,6 +201,12 @@ class Ranges:
 
     def _type(self, value: int) -> DataType:
         return value_type(self._stage.body.instructions[value])
+
+
+def _find_most(extent: Extent | None) -> Bound:
+    """The most places that an axis may have: the sizes of all are checked to be no more than
+    `LARGEST`."""
+    return min(size_range(extent)[1], LARGEST) if isinstance(extent, str) else extent or 0
 
 
 def _hold(bound: float, limits: Interval) -> Bound:

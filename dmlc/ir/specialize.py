@@ -15,13 +15,13 @@ from dmlc.ir.nodes import (
     Parameter,
     Result,
     Stage,
+    Step,
     Symbol,
 )
 from dmlc.parameters import expect, expect_integer, expect_mapping
 from dmlc.scalars import DataType
 from dmlc.sizes import (
     Measure,
-    Shapes,
     as_extent,
     evaluate_size,
     measure,
@@ -88,26 +88,21 @@ def _change_sizes(
     for loop in function.loops:
         delays = (dataclasses.replace(d, extents=settle(d.extents)) for d in loop.delays)
         loops.append(dataclasses.replace(loop, delays=tuple(delays)))
+    one_step = function.one_step
+    if one_step is not None:
+        rows = {
+            name: dataclasses.replace(row, size=change(row.size))
+            for name, row in one_step.rows.items()
+        }
+        one_step = dataclasses.replace(one_step, steps=change(one_step.steps), rows=rows)
     return dataclasses.replace(
         function,
         parameters=tuple(parameters),
         stages=tuple(stages),
         results=tuple(results),
         loops=tuple(loops),
+        one_step=one_step,
     )
-
-
-def specialize_for(function: Function, shapes: Mapping[str, Sequence[int]]) -> Function:
-    """Function for arrays of these shapes, by parameter. Raises `DmlcError` if one is missing or
-    does not fit."""
-    known = Shapes()
-    for parameter in function.parameters:
-        if parameter.name not in shapes:
-            raise DmlcError(f"input '{parameter.name}' is missing")
-        wrong = known.match(parameter.name, parameter.extents, shapes[parameter.name])
-        if wrong is not None:
-            raise DmlcError(f"the inputs of {function.name} do not fit: {wrong}")
-    return specialize(function, known.sizes)
 
 
 def evaluate_strides(
@@ -127,7 +122,15 @@ def _change_stage(
         axes = tuple((label, change(extent)) for label, extent in reduction.axes)
         reduction = dataclasses.replace(reduction, axes=axes)
     body = stage.body
-    made = [compute(i) if isinstance(i, Symbol) else i for i in body.instructions]
+    made: list[Instruction] = []
+    for instruction in body.instructions:
+        match instruction:
+            case Symbol():
+                made.append(compute(instruction))
+            case Step(steps=steps):
+                made.append(Step(change(steps)))
+            case _:
+                made.append(instruction)
     return dataclasses.replace(
         stage,
         extents=tuple(map(change, stage.extents)),

@@ -103,6 +103,7 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
         known[tensor.name] = tensor
     given = [p.extents for p in function.parameters]
     symbols = [e for extents in given for e in find_symbols(extents) if e in extents]
+    symbols += function.inherited
     for parameter in function.parameters:
         for symbol in find_symbols((*parameter.extents, *(parameter.strides or ()))):
             if symbol not in symbols:
@@ -140,7 +141,7 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
 
 def _check_conditions(function: Function) -> Fault | None:
     """Fault of the function's checks on its symbols."""
-    symbols = function.symbols()
+    symbols = (*function.symbols(), *function.inherited)
     for check in function.checks:
         for symbol in list_symbols(check):
             if symbol not in symbols:
@@ -222,7 +223,7 @@ def find_stage_fault(function: Function, stage: Stage) -> Fault | None:
     read = [known[name] for name in {load.tensor for load in stage.body.loads()} if name in known]
     reach = table_ranges([tensor for tensor in read if isinstance(tensor, Table)])
     reach |= number_ranges(tensor for tensor in read if isinstance(tensor, Stage))
-    return _check_stage(stage, known, function.symbols(), reach)
+    return _check_stage(stage, known, (*function.symbols(), *function.inherited), reach)
 
 
 def are_sound(function: Function, before: Sequence[Stage], made: Sequence[Stage]) -> bool:
@@ -320,7 +321,9 @@ def _check_stage(
     why = _check_extents([e for _, e in stage.axes])
     if why:
         return Fault(name, why, stage.span)
-    named = [i.name for i in stage.body.instructions if isinstance(i, Symbol)]
+    values = stage.body.instructions
+    named = [i.name for i in values if isinstance(i, Symbol)]
+    named += [i.steps for i in values if isinstance(i, Step) and isinstance(i.steps, str)]
     for symbol in find_symbols((*stage.sizes, *named)):
         if symbol not in symbols:
             return Fault(name, f"'{symbol}' is no parameter's size", stage.span)
@@ -407,6 +410,8 @@ def _check_instruction(
             return None if found is not None else f"there is no axis {instruction.name}"
         case Symbol():
             return _check_size(instruction.name)
+        case Step(steps=str(steps)):
+            return _check_size(steps)
         case Load():
             return _check_load(stage, instruction, ranges, known)
         case _:

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 
 from dmlc.ir import OneStep
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import ZERO, add, guard, index, operate
+from dmlc.kernel.arithmetic import ZERO, add, guard, index, name_sizes, operate, size
 from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.names import Names
 from dmlc.kernel.rewrite import map_all, map_operands, walk_parts, walk_statements
 from dmlc.kernel.rows import STEP
 from dmlc.kernel.target import Limits
 from dmlc.scalars import DataType
+from dmlc.sizes import divide_up, measure, show_count
 
 _GROUP = "group"
 """Name of the loop variable over a kernel's groups."""
@@ -27,9 +28,9 @@ _GROUP = "group"
 
 def join_steps(kernels: Sequence[k.Kernel], one_step: OneStep, limits: Limits) -> k.Kernel | None:
     """Kernel equivalent to launching the kernels of one step, for all steps. None if impossible:
-    open sizes, too many buffers or too much shared memory, indices of different widths, or barriers
-    in a kernel whose group is smaller than another's."""
-    size = max(kernel.launch.group_size for kernel in kernels)
+    open sizes that choose between kernels, too many buffers or too much shared memory, indices of
+    different widths, or barriers in a kernel whose group is smaller than another's."""
+    group_size = max(kernel.launch.group_size for kernel in kernels)
     buffers = _join_buffers(kernels)
     names = Names(b.name for b in buffers or ())
     step = k.Local(names.take(STEP), k.INDEX)
@@ -37,9 +38,9 @@ def join_steps(kernels: Sequence[k.Kernel], one_step: OneStep, limits: Limits) -
     body: list[k.Statement] = []
     for kernel in kernels:
         mover = _Mover(kernel, step, names, arrays)
-        if not mover.is_movable or (kernel.launch.group_size < size and _waits(kernel)):
+        if not mover.is_movable or (kernel.launch.group_size < group_size and _waits(kernel)):
             return None
-        body += mover.write(size)
+        body += mover.write(group_size)
     shared = sum(a.size * a.lanes * max(4, a.dtype.bytes) for a in arrays.values() if a.shared)
     bits = {kernel.index_bits for kernel in kernels}
     signed = any(kernel.index_signed for kernel in kernels)
@@ -48,18 +49,18 @@ def join_steps(kernels: Sequence[k.Kernel], one_step: OneStep, limits: Limits) -
     if len(bits) > 1 or (signed and not all(map(_may_be_signed, kernels))):
         return None
     backwards = one_step.backwards
-    loop = k.For(
-        step, ZERO, index(one_step.steps), 1, tuple(body), backwards=backwards, rolled=True
-    )
+    steps = size(measure(one_step.steps))
+    loop = k.For(step, ZERO, steps, 1, tuple(body), backwards=backwards, rolled=True)
+    (loop,), scalars = name_sizes([loop], names)
     order = "from the last to the first" if backwards else "from the first to the last"
     joined = dataclasses.replace(
         kernels[-1],
         buffers=buffers,
-        scalars=(),
-        launch=k.Launch(1, 1, size),
+        scalars=scalars,
+        launch=k.Launch(1, 1, group_size),
         body=(loop,),
         summary=tuple(line for kernel in kernels for line in kernel.summary),
-        walk=f"it goes through all {one_step.steps:,} steps, {order}",
+        walk=f"it goes through all {show_count(one_step.steps)} steps, {order}",
         arrays=tuple(arrays.values()),
         effort=max(kernel.effort for kernel in kernels),
         stages=tuple(name for kernel in kernels for name in kernel.stages),
@@ -119,20 +120,15 @@ class _Mover:
         self, kernel: k.Kernel, step: k.Local, names: Names, arrays: dict[k.Array, k.Array]
     ) -> None:
         self._kernel = kernel
-        values = {s: step if v == STEP else index(v) for s, v in kernel.scalars if _is_known(v)}
         launch = kernel.launch
-        self.is_movable = (
-            isinstance(launch.count, int)
-            and not kernel.matrices
-            and len(values) == len(kernel.scalars)
-        )
-        count = launch.count if isinstance(launch.count, int) else 0
-        self._groups = -(-count // launch.per_group)
+        self.is_movable = "?" not in str(launch.count) and not kernel.matrices
+        count = measure(launch.count) if self.is_movable else 0
+        self._groups = divide_up(count, launch.per_group)
         self._group = ZERO if self._groups == 1 else k.Local(names.take(_GROUP), k.INDEX)
         self._values: dict[k.Expression, k.Expression] = {
-            **values,
-            k.Position(k.Geometry.GROUP): self._group,
+            s: step if value == STEP else size(measure(value)) for s, value in kernel.scalars
         }
+        self._values[k.Position(k.Geometry.GROUP)] = self._group
         self._renamed: dict[str, str] = {}
         for array in kernel.arrays:
             # Arrays are dead after their kernel, and the next one may reuse them.
@@ -144,18 +140,18 @@ class _Mover:
                 arrays[free[0]] = free[0]
             self._renamed[array.name] = free[0].name
 
-    def write(self, size: int) -> list[k.Statement]:
-        """Statements for a group of `size` items, ending in a barrier."""
+    def write(self, group_size: int) -> list[k.Statement]:
+        """Statements for a group of `group_size` items, ending in a barrier."""
         kernel = self._kernel
         body = list(map_all(kernel.body, self._change, self._rename))
-        if kernel.launch.group_size < size:
+        if kernel.launch.group_size < group_size:
             own = index(kernel.launch.group_size)
             body = guard([operate("lt", k.Position(k.Geometry.LANE), own)], body)
         if isinstance(self._group, k.Local):
             shares = any(array.shared for array in kernel.arrays)
-            body += [k.Barrier()] * (shares and size > 1)
-            body = [k.For(self._group, ZERO, index(self._groups), 1, tuple(body), rolled=True)]
-        return [*body, *[k.Barrier(memory=True)] * (size > 1)]
+            body += [k.Barrier()] * (shares and group_size > 1)
+            body = [k.For(self._group, ZERO, size(self._groups), 1, tuple(body), rolled=True)]
+        return [*body, *[k.Barrier(memory=True)] * (group_size > 1)]
 
     def _change(self, expression: k.Expression) -> k.Expression:
         if expression in self._values:
@@ -173,7 +169,3 @@ class _Mover:
         if isinstance(statement, k.StoreLocal):
             return dataclasses.replace(statement, array=self._renamed[statement.array])
         return statement
-
-
-def _is_known(value: int | str) -> bool:
-    return isinstance(value, int) or value == STEP

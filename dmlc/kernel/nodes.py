@@ -512,8 +512,9 @@ class Kernel:
     matrices: tuple[Matrix, ...] = ()
     row: str = ""
     """Row of the schedule table that its parameters come from; empty if none."""
-    steps: int = 0
-    """Number of steps of a loop over time that it runs by itself, if it does."""
+    steps: int | str = 0
+    """Number of steps of a loop over time that it runs by itself, if it does: a number or a
+    run-time size."""
 
     @property
     def index_limits(self) -> tuple[int, int]:

@@ -115,7 +115,7 @@ class _Parser(Scanner[k.Expression]):
                     number = self.next()
                     said["effort"] = float(self.literal(number, DataType.FLOAT64))
                 case "steps":
-                    said["steps"] = self.integer("a number of steps")
+                    said["steps"] = self._count()
                 case _:
                     self.fail("'launch'", token)
         return {**said, **self._launch()}

@@ -72,7 +72,7 @@ def print_kernel(kernel: k.Kernel) -> str:
         *(f"cut {_quote(line)}" for line in kernel.cut),
         *([f"apart {_quote(kernel.apart)}"] if kernel.apart else []),
         *([f"effort {kernel.effort!r}"] if kernel.effort != 1 else []),
-        *([f"steps {kernel.steps}"] if kernel.steps else []),
+        *([f"steps {_count(kernel.steps)}"] if kernel.steps else []),
         *([f"stages ({', '.join(kernel.stages)})"] if kernel.stages else []),
         *(f"pass ({', '.join(stages)})" for stages in kernel.passes),
         f"launch {groups}{rows}, index {'s' if kernel.index_signed else 'u'}{kernel.index_bits}",

@@ -8,13 +8,26 @@ tensor.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Mapping, Sequence
 
 from dmlc.ir import OneStep, Row
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import OPEN, add, index, multiply, operate
+from dmlc.kernel.arithmetic import (
+    OPEN,
+    add,
+    index,
+    multiply,
+    name_sizes,
+    operate,
+    size,
+    widen,
+    zero_of,
+)
+from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.names import Names, split_words
 from dmlc.kernel.rewrite import map_all, map_operands
+from dmlc.sizes import measure
 
 STEP = "step"
 """Value of the kernel argument that is the step's number: see `program.STEP`."""
@@ -41,7 +54,7 @@ def place_rows(
         if key not in starts:
             wanted = f"{split_words(row.whole)}_{'before' if row.before else 'now'}"
             starts[key] = k.Local(names.take(wanted), k.INDEX)
-            made.append(k.Let(starts[key], multiply(_find_place(row, one_step), row.size)))
+            made.append(k.Let(starts[key], multiply(_find_place(row, one_step), measure(row.size))))
         return add(starts[key], place)
 
     def change(expression: k.Expression) -> k.Expression:
@@ -64,8 +77,34 @@ def _find_place(row: Row, one_step: OneStep) -> k.Expression:
     the last, whose elements are read but not used."""
     if not row.before:
         return step_number()
-    beside = 1 if one_step.backwards else one_step.steps - 1
-    return operate("mod", add(step_number(), index(beside)), index(one_step.steps))
+    steps = measure(one_step.steps)
+    beside = 1 if one_step.backwards else steps - 1
+    return operate("mod", add(step_number(), size(beside)), size(steps))
+
+
+def guard_rows(kernel: k.Kernel, one_step: OneStep) -> k.Kernel:
+    """The kernel, which reads no row of the step before where there is one step alone: that row
+    would be the one that it stores. Itself, where the steps are known to be more."""
+    if not isinstance(one_step.steps, str):
+        return kernel
+    known = {text: scalar for scalar, text in kernel.scalars}
+    follows = operate("gt", known.get(one_step.steps, size(measure(one_step.steps))), index(1))
+
+    def change(expression: k.Expression) -> k.Expression:
+        found = map_operands(expression, change)
+        row = one_step.rows.get(found.buffer) if isinstance(found, k.Load) else None
+        if row is None or not row.before:
+            return found
+        nothing = widen(zero_of(found.type.dtype), found.type.lanes)
+        return k.Select(follows, found, nothing, found.type)
+
+    body = map_all(kernel.body, change)
+    if all(map(operator.is_, body, kernel.body)):
+        return kernel
+    taken = (*(b.name for b in kernel.buffers), *(scalar.name for scalar in known.values()))
+    named, added = name_sizes(body, Names(taken))
+    scalars = (*kernel.scalars, *added)
+    return clean_up(dataclasses.replace(kernel, scalars=scalars, body=tuple(named)))
 
 
 def name_memory(kernel: k.Kernel, names: Mapping[str, str]) -> k.Kernel:

@@ -21,6 +21,7 @@ from dmlc.ir.specialize import specialize
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import bind_sizes
 from dmlc.kernel.counts import Steps
+from dmlc.kernel.rows import STEP
 from dmlc.kernel.steps import count_steps
 from dmlc.scalars import Array
 from dmlc.sizes import holds
@@ -56,8 +57,9 @@ def find_slow_open(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[
     """Warnings about kernels of open sizes that are slow if one size is large and the others are
     small."""
     found: list[Diagnostic] = []
-    symbols, rows = function.symbols(), list_prefixes(function)
-    for long in symbols:
+    own, rows = function.symbols(), list_prefixes(function)
+    symbols = tuple(dict.fromkeys((*own, *function.inherited)))
+    for long in own:
         size = _LONG
         sizes, made = _bind_long(symbols, long, size, kernels)
         while size > 1 and max(map(_count_elements, made), default=0) > _MOST_ELEMENTS:
@@ -78,9 +80,10 @@ def find_slow_open(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[
 def _bind_long(
     symbols: Sequence[str], long: str, size: int, kernels: Sequence[k.Kernel]
 ) -> tuple[dict[str, int], list[k.Kernel]]:
-    """Sizes with one large and the others 1, and the kernels with these sizes."""
+    """Sizes with one large and the others 1, and the kernels with these sizes, at the first step of
+    a loop if they are of one."""
     sizes = dict.fromkeys(symbols, 1) | {long: size}
-    return sizes, [bind_sizes(kernel, sizes) for kernel in kernels]
+    return sizes, [bind_sizes(kernel, {STEP: 0, **sizes}) for kernel in kernels]
 
 
 def _count_elements(kernel: k.Kernel) -> int:

@@ -16,7 +16,7 @@ from dmlc.kernel.arithmetic import OPEN, name_sizes
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.names import Names
 from dmlc.kernel.passes import HOLDING, PASSES, run_passes, verifies_each
-from dmlc.kernel.rows import place_rows
+from dmlc.kernel.rows import guard_rows, place_rows
 from dmlc.kernel.target import RUN_TIME_COUNT, Limits, Profile
 from dmlc.loops.element import Gather, Read, View
 from dmlc.loops.naive import naive
@@ -140,6 +140,8 @@ def make_kernel(
     # Elements kept between passes over a row are recognized only in unrolled loops.
     asked = dataclasses.replace(limits, unrolls=limits.unrolls and not holds)
     made = run_passes(made, function, asked, (*PASSES, *(HOLDING if profile.bounds else ())))
+    if function.one_step is not None:
+        made = guard_rows(made, function.one_step)
     if section is not None and is_own:
         _check_own(made, nest, limits, section)
     return made

@@ -206,9 +206,7 @@ def _bind_axes(
                 f"{spec.name} has {count:,}",
                 notes=["bind the sizes themselves: positions are as wide then as they need"],
             )
-    values = {s.value for k in program.kernels for s in k.scalars}
-    values |= {k.dispatch.count for k in program.kernels}
-    for value in sorted(v for v in values if isinstance(v, str)):
+    for value in program.formulas:
         if evaluate_size(value, sizes) > most:
             raise UnsupportedError(
                 f"{program.name} was compiled for at most {most:,} points, and {value} is "

@@ -70,8 +70,12 @@ def fence(program: Program, sizes: Mapping[str, int]) -> Program:
         for tensor in program.tensors
     )
     kernels = tuple(_fix(kernel, sizes) for kernel in program.kernels)
+    repeats = tuple(
+        dataclasses.replace(each, steps=evaluate_size(each.steps, sizes))
+        for each in program.repeats
+    )
     return dataclasses.replace(
-        program, tensors=tensors, kernels=kernels, elementwise=False, checks=()
+        program, tensors=tensors, kernels=kernels, elementwise=False, checks=(), repeats=repeats
     )
 
 

@@ -91,7 +91,7 @@ def _interpret(program: Program, function: Function, steps: Steps, plan: Planned
     fused, kernels = make_kernels(function, program.target, program.profile, steps=steps)
     sizes, _ = bind_symbols(program, plan.inputs, plan.outputs)
     try:
-        run_kernels(fused, kernels, plan.inputs, sizes=sizes, order=program.order())
+        run_kernels(fused, kernels, plan.inputs, sizes=sizes, order=program.order(sizes))
     except KernelFault as fault:
         return [str(fault)]
     return []

@@ -112,7 +112,7 @@ class Choice:
     @property
     def elements(self) -> int:
         """Number of keys, without the key for excluded points."""
-        return math.prod(key.extent for key in self.keys)
+        return math.prod(key.places for key in self.keys)
 
     @property
     def dense_steps(self) -> int:
@@ -159,7 +159,7 @@ def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
     keys: list[Key] = []
     for condition in facts.conditions:
         made = [*keys, *itertools.islice(find_point_keys(facts, condition), 1)]
-        few = math.prod(key.extent for key in made) < _MOST_ELEMENTS
+        few = math.prod(key.places for key in made) < _MOST_ELEMENTS
         # Each key has its own axis, on which no key depends.
         axes, own = [key.index for key in made], facts.depends_on(key.value for key in made)
         apart = len(set(axes)) == len(axes) and set(axes).isdisjoint(own)
@@ -199,7 +199,7 @@ def _make_keys(choice: Choice, name: str) -> Stage:
     moved |= _part(choice, builder, number)
     numbers = builder.copy(body, places=moved)
     total, conditions = builder.constant(0), [builder.apply("lt", own, builder.constant(count))]
-    strides = packed_strides(tuple(key.extent for key in choice.keys))
+    strides = packed_strides(tuple(key.places for key in choice.keys))
     for key, stride in zip(choice.keys, strides, strict=True):
         place, inside = find_place(builder, numbers[key.value], key)
         total = builder.apply("add", total, builder.apply("mul", place, builder.constant(stride)))
@@ -225,7 +225,7 @@ def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
     point = builder.apply("max", builder.apply("min", place, last), builder.constant(0))
     numbers = builder.copy(body, places=_part(choice, builder, point))
     element = builder.constant(0)
-    strides = packed_strides(tuple(key.extent for key in choice.keys))
+    strides = packed_strides(tuple(key.places for key in choice.keys))
     for key, stride in zip(choice.keys, strides, strict=True):
         step = builder.apply("mul", builder.add(key.index), builder.constant(stride))
         element = builder.apply("add", element, step)

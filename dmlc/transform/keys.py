@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dmlc.ir import Apply, Cast, Constant, Index, Select, Stage, value_type
+from dmlc.ir import Apply, Cast, Constant, Extent, Index, Select, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, list_conjuncts
 from dmlc.scalars import COMBINERS, DataType
+from dmlc.sizes import as_extent, measure
+from dmlc.source import InternalError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,7 +27,14 @@ class Key:
     value: int
     index: Index
     first: int | float
-    extent: int
+    extent: Extent
+
+    @property
+    def places(self) -> int:
+        """How many places its axis has, where that is known."""
+        if isinstance(self.extent, str):
+            raise InternalError(f"an axis of run-time size {self.extent} has no known places")
+        return self.extent
 
 
 def guard_choices(stage: Stage, known: Sequence[bool] | None = None) -> Stage:
@@ -82,7 +91,9 @@ def find_keys(facts: IndexFacts, condition: int) -> Iterator[Key]:
         if not facts.known[place] or len(over) != 1 or over[0] in facts.dependencies[value]:
             continue
         extent, first = facts.stage.extent(over[0]), _find_first(facts, place)
-        if first is not None and isinstance(extent, int):
+        # Of an axis of open size, positions alone are held to the last place.
+        is_held = isinstance(extent, int) or value_type(instructions[value]) is DataType.INDEX
+        if first is not None and extent is not None and is_held:
             yield Key(condition, value, over[0], first, extent)
 
 
@@ -90,7 +101,8 @@ def find_point_keys(facts: IndexFacts, condition: int) -> Iterator[Key]:
     """Keys along a domain axis whose value depends on data of the points."""
     for key in find_keys(facts, condition):
         by_data = not facts.known[key.value] and not key.index.reduced
-        if by_data and any(index.reduced for index in facts.dependencies[key.value]):
+        is_numbered = by_data and isinstance(key.extent, int)
+        if is_numbered and any(index.reduced for index in facts.dependencies[key.value]):
             yield key
 
 
@@ -118,14 +130,19 @@ def _find_first(facts: IndexFacts, place: int) -> int | float | None:
 def find_place(builder: BodyBuilder, value: int, key: Key) -> tuple[int, list[int]]:
     """Index along its axis that a value gives, and the conditions that it is in bounds."""
     dtype = value_type(builder.instructions[value])
-    last = key.first + key.extent - 1
-    ends = (builder.add(Constant(dtype, end)) for end in (key.first, last))
+    first = builder.add(Constant(dtype, key.first))
+    if isinstance(key.extent, str):
+        last = end = builder.size(as_extent(measure(key.extent) + int(key.first) - 1))
+    else:
+        last = builder.add(Constant(dtype, key.first + key.extent - 1))
+        end = builder.constant(int(key.first + key.extent - 1))
+    ends = (first, last)
     conditions = [
         builder.apply(name, value, end) for name, end in zip(("ge", "le"), ends, strict=True)
     ]
     if dtype.is_float:
         conditions.append(builder.apply("eq", value, builder.apply("floor", value)))
     position = value if dtype is DataType.INDEX else builder.add(Cast(value, DataType.INDEX))
-    first, end = builder.constant(int(key.first)), builder.constant(int(last))
+    first = builder.constant(int(key.first))
     held = builder.apply("max", builder.apply("min", position, end), first)
     return builder.apply("sub", held, first), conditions

@@ -18,6 +18,7 @@ from dmlc.ir import (
     Body,
     Constant,
     Delay,
+    Extent,
     Function,
     Index,
     Instruction,
@@ -32,19 +33,21 @@ from dmlc.ir import (
     Step,
     Table,
     Tensor,
-    fixed_strides,
-    packed_strides,
 )
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_dependencies
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
-from dmlc.source import InternalError, UnsupportedError
+from dmlc.sizes import Measure, as_extent, find_symbols, measure
+from dmlc.source import UnsupportedError
 
 _LARGEST_COUNT = 2**31 - 1
 """Largest number of elements of a tensor that is accessed by slices, so that indices fit in 32
 bits."""
 
+
+_STEP = "step"
+"""The name of the number of a step among the sizes that kernels are given."""
 
 _LEAST_STEPS = 8
 """Smallest number of steps of a loop for which a tensor is copied to another layout."""
@@ -58,24 +61,25 @@ class Part:
     loop: Loop | None = None
 
     @property
-    def steps(self) -> int:
+    def steps(self) -> Extent:
         """Number of times that it runs."""
         return 1 if self.function.one_step is None else self.function.one_step.steps
 
 
 def part_loops(function: Function) -> tuple[Part, ...]:
     """Parts of a verified function in the order they run; the function itself if it has no loops.
-    Loops of at most one step are removed. Raises `UnsupportedError` for open sizes."""
+    Loops of at most one step are removed. Raises `UnsupportedError` for tensors of too many
+    elements, and for a size with the name of the number of a step."""
     function = drop_short_loops(function)
     if not function.loops:
         return (Part(function),)
     function = _spread_constants(function)
-    if function.symbols():
+    if _STEP in function.symbols():
         raise UnsupportedError(
-            f"'{function.name}' has a loop over time, and sizes that are left open: a loop is "
-            "compiled for sizes that are known",
+            f"'{function.name}' has a loop over time and a size called '{_STEP}', which is what "
+            "kernels call the number of the loop's step",
             function.span,
-            notes=["give the tensors' sizes"],
+            notes=["give the size another name"],
         )
     found: list[tuple[list[Stage], Loop | None]] = []
     function = _lay_rows(function)
@@ -153,7 +157,7 @@ def _lay_rows(function: Function) -> Function:
         if loop is not None:
             begun.setdefault(loop.stages[0], len(made))
         steps = stage.extents[0] if stage.extents else 0
-        is_long = isinstance(steps, int) and steps >= _LEAST_STEPS
+        is_long = isinstance(steps, str) or steps >= _LEAST_STEPS
         if loop is None or not is_long or stage.combiner != "sum" or len(stage.axes) != 1:
             made.append(stage)
             continue
@@ -266,11 +270,8 @@ def _list_after(
 def make_shift(name: str, delay: Delay, backwards: bool) -> Stage:
     """Stage with a delay's values, for readers outside of its loop."""
     builder = BodyBuilder()
-    steps = delay.extents[0]
-    if not isinstance(steps, int):
-        raise InternalError("a loop has no number of steps")
     here = builder.index(0)
-    place, follows = find_before(builder, here, steps, backwards)
+    place, follows = find_before(builder, here, measure(delay.extents[0]), backwards)
     rest = tuple(builder.index(axis) for axis in range(1, len(delay.extents)))
     found = builder.add(Load(delay.of, (place, *rest), delay.dtype))
     zero = builder.add(_zero(delay.dtype))
@@ -278,11 +279,13 @@ def make_shift(name: str, delay: Delay, backwards: bool) -> Stage:
     return Stage(name, delay.dtype, delay.extents, builder.make(chosen), None, delay.span)
 
 
-def find_before(builder: BodyBuilder, here: int, count: int, backwards: bool) -> tuple[int, int]:
+def find_before(
+    builder: BodyBuilder, here: int, count: Measure, backwards: bool
+) -> tuple[int, int]:
     """Preceding index of `count` (the following one if `backwards`), clamped, and whether it
     exists."""
     move, hold, compare = ("add", "min", "lt") if backwards else ("sub", "max", "gt")
-    end = builder.constant(count - 1 if backwards else 0)
+    end = builder.size(as_extent(count - 1)) if backwards else builder.constant(0)
     place = builder.apply(hold, builder.apply(move, here, builder.constant(1)), end)
     return place, builder.apply(compare, here, end)
 
@@ -339,9 +342,9 @@ def _make_part(
         results = ()
         for stage in stages:
             if stage.name in wanted:
-                strides = _strides(function, stage)
-                rows[stage.name] = Row(stage.name, strides[0])
-                results += (Result(stage.name, strides[1:]),)
+                size, strides = _find_row(function, stage)
+                rows[stage.name] = Row(stage.name, size)
+                results += (Result(stage.name, strides),)
         given = list(writer.read.values())
         one_step = OneStep(writer.steps, rows, loop.backwards)
         _check_reach(function, rows)
@@ -354,6 +357,7 @@ def _make_part(
         span=function.span,
         tables=tuple(t for t in function.tables if t.name in names),
         one_step=one_step,
+        inherited=function.symbols(),
     )
     return Part(part, loop)
 
@@ -367,20 +371,22 @@ def _as_parameter(function: Function, name: str) -> Parameter | Table:
     return Parameter(name, tensor.dtype, tensor.extents, strides, tensor.span)
 
 
-def _strides(function: Function, tensor: Tensor) -> tuple[int, ...]:
-    """Strides of a tensor of known sizes, in elements."""
-    layout = function.result(tensor.name) if isinstance(tensor, Stage) else tensor
-    strides = fixed_strides(layout) if isinstance(layout, Parameter | Result) else None
-    packed = packed_strides(tuple(e for e in tensor.extents if isinstance(e, int)))
-    return packed if strides is None else strides
+def _find_row(function: Function, tensor: Tensor) -> tuple[Extent, tuple[int, ...] | None]:
+    """Elements from one row of a tensor to the next, and the strides of a row; no strides if it has
+    open sizes, as it is then packed."""
+    whole = function.strides(tensor.name)
+    fixed = tuple(step for step in whole if isinstance(step, int))
+    is_fixed = len(fixed) == len(whole) and not find_symbols(tensor.extents[1:])
+    return whole[0], fixed[1:] if is_fixed else None
 
 
 def _check_reach(function: Function, rows: Mapping[str, Row]) -> None:
-    """Raises `UnsupportedError` if a tensor that is accessed by slices is too large."""
+    """Raises `UnsupportedError` if a tensor that is accessed by slices is too large. Those of open
+    sizes are checked against `sizes.LARGEST` when run."""
     for row in rows.values():
         tensor = function.tensors()[row.whole]
-        steps = zip(tensor.extents, _strides(function, tensor), strict=True)
-        reach = sum((e - 1) * step for e, step in steps if isinstance(e, int))
+        steps = zip(tensor.extents, function.strides(tensor.name), strict=True)
+        reach = sum((e - 1) * s for e, s in steps if isinstance(e, int) and isinstance(s, int))
         if max(reach, math.prod(e for e in tensor.extents if isinstance(e, int))) > _LARGEST_COUNT:
             raise UnsupportedError(
                 f"'{row.whole}' has more than {_LARGEST_COUNT:,} elements, the most of a tensor "
@@ -397,10 +403,7 @@ class _StepWriter:
         self._own = set(loop.stages)
         self._delays = {delay.name: delay for delay in loop.delays}
         self._loop = loop
-        steps = function.tensors()[loop.stages[0]].extents[0]
-        if not isinstance(steps, int):
-            raise InternalError("a loop has no number of steps")
-        self.steps = steps
+        self.steps = function.tensors()[loop.stages[0]].extents[0]
         self.read: dict[str, Parameter | Table] = {}
         """Tensors read from outside the loop, or from another step."""
         self.rows: dict[str, Row] = {}
@@ -443,22 +446,21 @@ class _StepWriter:
         """Value of a delay; 0 at the first step."""
         dtype = delay.dtype
         zero = builder.add(_zero(dtype))
-        sizes = tuple(e for e in delay.extents if isinstance(e, int))
-        size, *strides = _strides(self._function, self._function.tensors()[delay.of])
+        size, strides = _find_row(self._function, self._function.tensors()[delay.of])
         self.rows[delay.name] = Row(delay.of, size, before=True)
-        self.read[delay.name] = Parameter(delay.name, dtype, sizes[1:], tuple(strides), delay.span)
+        rest = delay.extents[1:]
+        self.read[delay.name] = Parameter(delay.name, dtype, rest, strides, delay.span)
         found = builder.add(Load(delay.name, places, dtype))
-        last = self.steps - 1 if self._loop.backwards else 0
-        now, edge = builder.add(Step(self.steps)), builder.constant(last)
-        condition = builder.apply("lt" if self._loop.backwards else "gt", now, edge)
+        now, steps = builder.add(Step(self.steps)), measure(self.steps)
+        _, condition = find_before(builder, now, steps, self._loop.backwards)
         return builder.add(Select(condition, found, zero, dtype))
 
     def _add_row(self, name: str) -> str:
         """Name of the current step's slice of a tensor."""
         tensor = self._function.tensors()[name]
-        size, *strides = _strides(self._function, tensor)
+        size, strides = _find_row(self._function, tensor)
         row = f"{name}.now"
         self.rows[row] = Row(name, size)
         kind = tensor.dtype
-        self.read[row] = Parameter(row, kind, tensor.extents[1:], tuple(strides), tensor.span)
+        self.read[row] = Parameter(row, kind, tensor.extents[1:], strides, tensor.span)
         return row

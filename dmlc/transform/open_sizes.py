@@ -4,7 +4,8 @@ known ones.
 For known sizes, an index-only condition bounds a kernel's loops by a table, evaluated at compile
 time. Along an axis of open size there is no table, and the loop would visit the whole axis for each
 output. A comparison of indices, as for a triangle, excludes a part of the points, and stays in the
-loop; interpolation weights exclude almost all, and are refused.
+loop; an equation that fixes the index is read there (`one_place`); interpolation weights exclude
+almost all, and are refused.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import DataType
 from dmlc.sizes import find_symbols
 from dmlc.source import Diagnostic, Note, UnsupportedError
+from dmlc.transform.keys import find_keys
 
 _ORDERED = ("lt", "le", "gt", "ge")
 _COMPARED = (*_ORDERED, "eq", "ne")
@@ -88,6 +90,8 @@ def _list_tables(stage: Stage) -> list[Diagnostic]:
     facts, placed = IndexFacts(stage), find_index_only(stage.body, open_sizes=True)
     for condition in facts.conditions:
         if not placed[condition] or _compares_positions(stage, condition):
+            continue
+        if any(key.index.reduced for key in find_keys(facts, condition)):
             continue
         for index in facts.dependencies[condition]:
             extent = stage.extent(index)

@@ -80,7 +80,7 @@ def test_what_depends_on_no_earlier_step_is_computed_before() -> None:
     program = compile_by(Steps(joins=False), function)
     (repeat,) = program.repeats
     assert (repeat.first, repeat.last, repeat.steps, repeat.backwards) == (1, 1, 9, False)
-    order = [number for number, _ in program.order()]
+    order = [number for number, _ in program.order({})]
     assert order == [0, *[1] * 9, *range(2, len(program.kernels))]
     shorter = bind(text.replace("9", "5"), np.zeros((5, 4), np.float32), (5, 4))
     assert len(str(function)) == len(str(shorter))
@@ -183,3 +183,28 @@ def test_steps_may_be_left_open() -> None:
         total = np.cumsum(x) + 7
         expected = np.cumsum(total[::-1])[::-1] + 9
         assert dmlc.run(found, {"X": x}, device="reference")["Y"].tolist() == expected.tolist()
+@pytest.mark.parametrize("next_to", ["t - 1", "t + 1"])
+def test_steps_may_be_open(next_to: str) -> None:
+    text = f"""
+        a[t : X.Sizes[0]] = (b[{next_to}] else 1) + X[t]
+        b[t : X.Sizes[0]] = (a[{next_to}] else 0) + a[t]
+        Y[t] = b[t]
+    """
+    function = declare(text, X, Y).bind({n: TensorDesc("FLOAT32", ("N",)) for n in "XY"})
+    for steps in (1, 2, 6):
+        x = np.arange(steps, dtype=np.float32)
+        a, b, wanted = 0.0, 1.0, np.empty(steps)
+        for step in reversed(range(steps)) if "+" in next_to else range(steps):
+            a, b = b + x[step], a + b + x[step]
+            wanted[step] = b
+        for device in ("reference", "opencl"):
+            assert dmlc.run(function, {"X": x}, device=device)["Y"].tolist() == wanted.tolist()
+
+
+def test_open_steps_of_one_recurrence_are_as_many() -> None:
+    text = "a[t : X.Sizes[0]] = (b[t - 1] else 0) + X[t]\nb[t : 3] = a[t] * 2\nY[t] = a[t]"
+    found = refusals(
+        lambda: declare(text, X, Y).bind({n: TensorDesc("FLOAT32", ("N",)) for n in "XY"})
+    )
+    assert "'b' has 3 steps, and 'a', which takes part in the same" in found[0].message
+    assert "recurrence, has N" in found[0].message

@@ -42,14 +42,15 @@ EDGES: Mapping[str, Mapping[str, int]] = {
 
 
 def choose_sizes(program: Program) -> list[Mapping[str, int]]:
-    """Random sizes of a program's symbols, small and large, and those of `EDGES`."""
+    """Random sizes of a program's symbols, small and large, and those of `EDGES`; small ones of
+    one that launches kernels for each step of a loop."""
     if not program.symbols:
         return [{}]
     source = random.Random(program.name)
     most = int((program.max_count // 100) ** (1 / len(program.symbols)))
     chosen: list[Mapping[str, int]] = [
         {symbol: source.randint(3, limit) for symbol in program.symbols}
-        for limit in (9, 9, most, most)
+        for limit in ((9,) if program.repeats else (9, 9, most, most))
     ]
     return [*chosen, EDGES[program.name]] if program.name in EDGES else chosen
 
@@ -221,7 +222,7 @@ def test_launches(runs: list[Run]) -> None:
             [k["name"], k["entry_point"], " ".join(k["compile"]["arguments"])] for k in manifest
         ]
         made = [call for call in run.calls if isinstance(call, Dispatch)]
-        for call, (number, step) in zip(made, program.order(), strict=True):
+        for call, (number, step) in zip(made, program.order(run.sizes), strict=True):
             described: dict[str, Any] = manifest[number]
             sizes, launch = {**run.sizes, **step}, described["dispatch"]
             assert call.kernel == described["name"]
@@ -268,12 +269,14 @@ def test_root_signatures_have_what_shaders_bind(runs: list[Run]) -> None:
         compile_with(kernel, spell_root_signature(call).rpartition(", ")[0])
 
 
-def find_races(program: Program, calls: list[Dispatch | int]) -> list[tuple[int, int, int]]:
+def find_races(
+    program: Program, sizes: Mapping[str, int], calls: list[Dispatch | int]
+) -> list[tuple[int, int, int]]:
     """Launches, by their places among the calls, and the buffers that the later one uses before it
     may: what is read of a launch before, what `after` names, and what the step before used."""
     races: list[tuple[int, int, int]] = []
     done: list[tuple[int, int, Dispatch]] = []
-    ordered = program.order()
+    ordered = program.order(sizes)
     for place, call in enumerate(calls):
         if isinstance(call, int):
             continue
@@ -306,7 +309,7 @@ def share(late: Dispatch, early: Dispatch, *, unordered: bool) -> set[int]:
 
 def test_barriers(runs: list[Run]) -> None:
     for run in runs:
-        assert find_races(run.program, run.calls) == []
+        assert find_races(run.program, run.sizes, run.calls) == []
         uses: dict[int, list[int]] = {}
         for place, call in enumerate(run.calls):
             if isinstance(call, Dispatch):
@@ -325,7 +328,7 @@ def test_a_missing_barrier_is_a_race(runs: list[Run]) -> None:
         last = max(n for n, call in enumerate(run.calls) if isinstance(call, Dispatch))
         for place in (n for n in places if n < last):
             without = [*run.calls[:place], *run.calls[place + 1 :]]
-            assert find_races(run.program, without)
+            assert find_races(run.program, run.sizes, without)
 
 
 def test_buffers_are_left_as_they_are_taken(runs: list[Run]) -> None:
@@ -344,8 +347,9 @@ def test_buffers_are_left_as_they_are_taken(runs: list[Run]) -> None:
 @pytest.mark.parametrize("name", ["CHAIN", "TWO_STATES"])
 def test_what_is_recorded_computes_the_results(runs: list[Run], name: str) -> None:
     """Tensors that share a buffer, and a loop, with what memory holds of the run before."""
-    text, sizes = {"CHAIN": (programs.CHAIN, (40, 40)), "TWO_STATES": (programs.LOOP, (7, 5))}[name]
     (run,) = (run for run in runs if run.program.name == name)
+    text = {"CHAIN": programs.CHAIN, "TWO_STATES": programs.LOOP}[name]
+    sizes = (run.sizes["T"], 5) if run.sizes else (40, 40)
     function = programs.read_text(text, X=programs.tensor("FLOAT32", *sizes))
     x = np.random.default_rng(3).standard_normal(sizes).astype(np.float32) / 4
     places = {buffer: place for place, buffer in enumerate(list_buffers(run.program))}

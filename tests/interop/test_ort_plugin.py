@@ -35,7 +35,7 @@ def test_compilers_take_operators_of_every_kind(tmp_path: Path) -> None:
     attributes = {"InterpolationMode": "LINEAR", "Scales": [1, 1, 1.3, 0.7]}
     functions = [
         (RELU.bind({"InputTensor": TensorDesc("FLOAT32")}), RELU),
-        (programs.read_text(programs.LOOP, X=tensor("FLOAT32", 7, 1 << 20)), RELU),
+        (programs.read_text(programs.LOOP, X=tensor("FLOAT32", "T", 1 << 20)), RELU),
         (programs.read_text(programs.NAMES, **lines), RELU),
         (programs.read_text(programs.CHAIN, X=tensor("FLOAT32", "N", "N")), RELU),
         (resample.bind(given, attributes), resample),
@@ -48,7 +48,7 @@ def test_compilers_take_operators_of_every_kind(tmp_path: Path) -> None:
     strict = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only")
     run("c++", *strict, *tmp_path.glob("*.op.cpp"))
     loop, chain = texts[1], texts[3]
-    assert "for (std::uint64_t step = 7; step-- > 0;)" in loop
+    assert "for (std::uint64_t step = sizes[at::T]; step-- > 0;)" in loop
     assert max(map(len, chain.split('R"dmlc(')[1:])) < 16_380
     assert "values_" in texts[4]
 

@@ -19,9 +19,10 @@ import pytest
 import dmlc
 from dmlc import TensorDesc, ir
 from dmlc.interop.host_names import Names
+from dmlc.interop.host_program import describe_program
 from dmlc.interop.vulkan_hosts import LANGUAGES, write_hosts
 from dmlc.pipeline import Steps, compile_by
-from dmlc.program import Program
+from dmlc.program import Dispatch, Program
 from dmlc.reference import evaluate
 from dmlc.runtime.hlsl import compile_files
 from dmlc.runtime.instructions import LAVAPIPE
@@ -118,6 +119,9 @@ def list_runs() -> list[Run]:
     for name, sizes in (("softmax", {"R": 3, "C": 70_001}), ("gemm", {"M": 70, "N": 17, "K": 33})):
         made.append(Run(SUBJECTS[name].bind(), SUBJECTS[name].bind(sizes), sizes))
     tensor = programs.tensor
+    loop = [programs.read_text(programs.LOOP, X=tensor("FLOAT32", *sizes))
+            for sizes in (("T", 5), (7, 5))]  # fmt: skip
+    made.append(Run(*loop, {"T": 7}))
     images = {programs.X: (1, 2, 50, 30), programs.Y: (1, 2, 65, 21)}
     resample = {name: tensor("FLOAT32", *sizes) for name, sizes in images.items()}
     add = dict.fromkeys(("ATensor", "BTensor"), tensor("FLOAT16", 37))
@@ -128,7 +132,6 @@ def list_runs() -> list[Run]:
         ),
         dmlc.operator("directml.ELEMENT_WISE_ADD").bind(add),
         dmlc.operator("directml.MATRIX_MULTIPLY_INTEGER").bind(bytes_),
-        programs.read_text(programs.LOOP, X=tensor("FLOAT32", 7, 5)),
         programs.read_text(programs.CHAIN, X=tensor("FLOAT32", 40, 40)),
     ]
     return made + [Run(function, function, {}) for function in fixed]
@@ -289,3 +292,26 @@ def test_choices_are_spelled_wherever_they_stand() -> None:
         "{ 2 * sizes.N }) } else { 2 })) / 4"
     )
     assert csharp.spell_size("4 * (N < 9 ? 1 : N)") == "4UL * (sizes.N < 9UL ? 1UL : sizes.N)"
+
+
+def test_what_is_left_out_of_a_step_leaves_its_wait_to_the_next() -> None:
+    """All kernels of a step up to the first that has groups at every size wait for the step
+    before: any of them may be the first to run."""
+    function = programs.read_text(programs.LOOP, X=programs.tensor("FLOAT32", "T", "C"))
+    program = compile_by(Steps(joins=False), function, "hlsl")
+    (repeat,) = program.repeats
+    alone = tuple(
+        dataclasses.replace(kernel, after=()) if repeat.first <= number <= repeat.last else kernel
+        for number, kernel in enumerate(program.kernels)
+    )
+    for host in LANGUAGES:
+        names = Names(program, LANGUAGES[host].spelling)
+        made = dataclasses.replace(program, kernels=alone)
+        step = next(p for p in describe_program(made, names, {})["parts"] if p.steps)
+        kernels = [program.kernels[launch.kernel] for launch in step.launches]
+        assert all(kernel.dispatch.is_chosen for kernel in kernels)
+        assert all(launch.waits for launch in step.launches)
+        fixed = dataclasses.replace(kernels[0], dispatch=Dispatch(1, 1, 1), after=())
+        made = dataclasses.replace(program, kernels=(fixed, *alone[1:]))
+        step = next(p for p in describe_program(made, names, {})["parts"] if p.steps)
+        assert [launch.waits for launch in step.launches[:2]] == [True, False]

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
+import dmlc
 from dmlc import compiler, ir
+from dmlc.devices import compile_for, find_device, load_on
+from dmlc.pipeline import Steps, compile_by
+from dmlc.runtime import opencl
+from dmlc.runtime.fences import check_stores
 from dmlc.source import DmlcError, UnsupportedError
+from dmlc.transform.loops import part_loops
 
 RECURRENT = """func @layer(%X: f64[4, 3], %R: f64[3, 3]) -> (%Y) {
   loop {
@@ -45,8 +53,46 @@ def test_sizes_beside_the_steps_may_be_symbols() -> None:
     function = ir.parse(text.replace("f64[3, 3]", "f64[N, N]").replace("r0 < 3", "r0 < N"))
     settled = ir.specialize(function, {"N": 3})
     assert str(settled) == RECURRENT
-    with pytest.raises(UnsupportedError, match="a loop is compiled for sizes that are known"):
-        compiler.make_kernels(function)
+    (step,) = (part.function for part in part_loops(function) if part.loop is not None)
+    assert ir.specialize(step, {"N": 3}).one_step == part_loops(settled)[-2].function.one_step
+
+
+OPEN = RECURRENT.replace("f64", "f32").replace("f32[4, 3]", "f32[T, 3]").replace("i0 < 4", "i0 < T")
+
+
+@pytest.mark.parametrize("joins", [True, False], ids=["one kernel", "launches"])
+@pytest.mark.parametrize("order", ["loop {", "loop backwards {"])
+@pytest.mark.parametrize("device", ["opencl", "vulkan", "wgpu", "strict"])
+def test_one_program_takes_any_number_of_steps(device: str, order: str, joins: bool) -> None:
+    function = ir.parse(OPEN.replace("loop {", order))
+    found = find_device(device)
+    assert found is not None
+    program = compile_for(function, found, Steps(joins=joins))
+    assert [repeat.steps for repeat in program.repeats] == ([] if joins else ["T"])
+    executable = load_on(program, found)
+    random = np.random.default_rng(2)
+    for steps in (1, 2, 9):
+        given = {"X": random.standard_normal((steps, 3), np.float32),
+                 "R": random.standard_normal((3, 3), np.float32)}  # fmt: skip
+        wanted = compiler.evaluate(function, given)["Y"]
+        np.testing.assert_allclose(executable(given)["Y"], wanted, 1e-5, 1e-6)
+
+
+def test_no_step_of_any_number_stores_beside_its_tensors() -> None:
+    function = ir.parse(OPEN)
+    given = {"X": np.ones((5, 3), np.float32), "R": np.ones((3, 3), np.float32)}
+    for joins in (True, False):
+        program = compile_by(Steps(joins=joins), function)
+        assert check_stores(program, opencl.load, given, {}) == []
+
+
+def test_the_number_of_steps_has_another_name_than_a_step() -> None:
+    with pytest.raises(UnsupportedError, match="a size called 'step'") as raised:
+        compiler.make_kernels(ir.parse(re.sub(r"\bT\b", "step", OPEN)))
+    assert "give the size another name" in str(raised.value)
+    text = "func @f(%X: f32[step, 3]) -> (%Y) {\n  %Y: f32[i0 < 3] = sum[r0 < step] %X[r0, i0]\n}"
+    function = ir.parse(text)
+    assert dmlc.run(function, {"X": np.ones((5, 3), np.float32)})["Y"].tolist() == [5, 5, 5]
 
 
 BROKEN = [

@@ -13,12 +13,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import itertools
 import multiprocessing
 import random
 import resource
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -42,8 +45,10 @@ SAMPLE = (
 """The modules of ONNX's node tests whose models are mutated in the suite."""
 
 KIND = "hostile onnx"
-CHUNK = 100
+CHUNK = 20
 """Mutants to a process."""
+EVERY = 1.0
+"""Seconds from one line of progress to the next."""
 HANGS = 100.0
 """The most seconds that these may take together."""
 LARGEST = 8 << 30
@@ -379,11 +384,44 @@ def _try(numbers: Sequence[int], seed: int, models: Sequence[bytes]) -> tuple[Co
     return ran + more, [*found, *died, *others]
 
 
+def _list_shares(numbers: range) -> list[range]:
+    """The numbers of the mutants of each process."""
+    return [numbers[start : start + CHUNK] for start in range(0, len(numbers), CHUNK)]
+
+
+def _try_all(
+    numbers: range, seed: int, models: Sequence[bytes], jobs: int
+) -> Iterator[tuple[Counter[str], list[tuple[int, str, str]]]]:
+    """What all mutants come to, a share of them at a time, on so many processes."""
+    context = multiprocessing.get_context("fork")
+    shares = iter(_list_shares(numbers))
+    with ProcessPoolExecutor(jobs, context, _keep_models, (models,)) as pool:
+        running = {pool.submit(_try_share, n, seed) for n in itertools.islice(shares, jobs)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            following = itertools.islice(shares, len(done))
+            running |= {pool.submit(_try_share, n, seed) for n in following}
+            yield from (each.result() for each in done)
+
+
+_kept: list[Sequence[bytes]] = []
+"""The models of a process, which takes them over from the one that started it."""
+
+
+def _keep_models(models: Sequence[bytes]) -> None:
+    _kept[:] = [models]
+
+
+def _try_share(numbers: Sequence[int], seed: int) -> tuple[Counter[str], Any]:
+    return _try(numbers, seed, _kept[0])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.onnx.mutate", description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the number of the first mutant")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--sample", action="store_true", help="the models of the suite alone")
     parser.add_argument("--save", metavar="DIR", help="keep a mutant of each finding")
     options = parser.parse_args()
@@ -391,8 +429,8 @@ def main() -> int:
     ran: Counter[str] = Counter()
     kinds: dict[str, list[int]] = {}
     numbers = range(options.first, options.first + options.count)
-    for start in range(0, len(numbers), CHUNK):
-        counts, found = _try(numbers[start : start + CHUNK], options.seed, models)
+    told = time.monotonic()
+    for counts, found in _try_all(numbers, options.seed, models, options.jobs):
         ran += counts
         for number, kind, text in found:
             if kind not in kinds:
@@ -404,9 +442,14 @@ def main() -> int:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(make_mutant(options.seed, number, models))
             kinds.setdefault(kind, []).append(number)
+        if time.monotonic() - told >= EVERY:
+            told = time.monotonic()
+            failed = sum(map(len, kinds.values()))
+            done = f"{sum(ran.values()) + failed:,} of {len(numbers):,} mutants"
+            print(f"seed {options.seed}: {done}, {failed} findings", file=sys.stderr, flush=True)
     print(f"{sum(ran.values()):,} mutants of {len(models):,} models: {dict(ran)}")
-    for kind, numbers in sorted(kinds.items(), key=lambda item: -len(item[1])):
-        print(f"  {len(numbers):,} x {kind}: {numbers[:3]}")
+    for kind, found in sorted(kinds.items(), key=lambda item: -len(item[1])):
+        print(f"  {len(found):,} x {kind}: {found[:3]}")
     return 1 if kinds else 0
 
 

@@ -245,13 +245,16 @@ def test_long_sequences_are_loops() -> None:
     np.testing.assert_allclose(found["h"], wanted["h"], 1e-6, 1e-6)
 
 
-def test_loops_are_compiled_for_sizes() -> None:
+def test_recurrent_operators_are_compiled_for_all_lengths() -> None:
     found = dmlc.onnx.load(parse(RECURRENT["GRU"].text)).function
-    with pytest.raises(UnsupportedError, match="a loop is compiled for sizes that are known"):
-        dmlc.compile(found)
+    program = dmlc.compile(found, "hlsl")
+    assert [repeat.steps for repeat in program.repeats] == ["T"]
+    assert program.manifest()["repeats"][0]["steps"] == "T"
+    alone = RECURRENT["LSTM"].text.replace("T, B, 3", "T, 1, 3")
+    program = dmlc.compile(dmlc.onnx.load(parse(alone)).function, "hlsl")
+    assert not program.repeats
+    assert any("all T steps" in kernel.source for kernel in program.kernels)
     given = draw(parse(RECURRENT["GRU"].text), STEPS[0])
-    with pytest.raises(DmlcError, match="input 'w' is missing"):
-        dmlc.run(found, {"x": given["x"]})
     given["r"] = given["r"][:, :, :3]
     with pytest.raises(DmlcError, match="axis 2 of r has 4 elements"):
         dmlc.run(found, given)

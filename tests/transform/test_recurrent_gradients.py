@@ -60,6 +60,26 @@ def test_gradients_are_those_of_differences(function: ir.Function) -> None:
         assert float((found[f"by_{name}"] * direction).sum()) == pytest.approx(slope, rel=1e-7)
 
 
+@pytest.mark.parametrize("function", [FORWARDS, BACKWARDS], ids=["forwards", "backwards"])
+@pytest.mark.parametrize("device", ["opencl", "vulkan"])
+def test_gradients_of_open_steps(device: str, function: ir.Function) -> None:
+    """One program for all lengths, its tape as long as the run."""
+    text = str(function).replace("f64", "f32").replace("[5, ", "[T, ").replace("i0 < 5", "i0 < T")
+    for number, size in (("eq(i0, 4)", "eq(i0, {})"), ("%c[4,", "%c[{},")):
+        text = text.replace(number, size.format("sub(size(T), 1)"))
+    made = derive(ir.parse(text))
+    random = np.random.default_rng(5)
+    for steps in (1, 4):
+        given = {
+            p.name: random.standard_normal([steps if e == "T" else e for e in p.extents], "f")
+            for p in made.parameters
+        }
+        wanted = compiler.evaluate(made, given)
+        found = dmlc.run(made, given, device=device)
+        for name, array in wanted.items():
+            np.testing.assert_allclose(found[name], array, 1e-5, 1e-6)
+
+
 def test_adjoints_go_the_other_way_once() -> None:
     for function in (FORWARDS, BACKWARDS):
         (loop,) = function.loops

@@ -14,11 +14,9 @@ from dmlc.scalars import DataType
 from dmlc.source import DmlcError, UnsupportedError
 from dmlc.transform.unroll import unroll_loops
 
-MOST_STEPS = 256
-"""The longest sequence that is laid out, where sizes are left open: kernels of loops have none."""
 FEW_STEPS = 4
-"""The longest one that is laid out where all sizes are known. The first step of these has no
-product, where the state is 0 before it."""
+"""The longest sequence that is laid out. The first step of these has no product, where the state is
+0 before it."""
 
 _ACTIVATIONS: Mapping[str, tuple[str, Sequence[float]]] = {
     "affine": ("LINEAR", (1.0, 0.0)),
@@ -129,7 +127,6 @@ def _recurrence(kind: str, defaults: Sequence[str]) -> Rule:
             attributes |= {"UseClipThreshold": True, "ClipThreshold": node.number("clip", 0)}
         activations = _read_activations(node, defaults, count)
         rows = {row: node.outputs[k] for k, row in enumerate(_OUTPUTS) if node.wants(k)}
-        most = MOST_STEPS if node.builder.symbols() else FEW_STEPS
         made: list[Mapping[str, Tensor]] = []
         for number, direction in enumerate(directions):
             tensors = _read_inputs(node, number)
@@ -140,8 +137,8 @@ def _recurrence(kind: str, defaults: Sequence[str]) -> Rule:
                 dict.fromkeys(rows),
             )  # fmt: skip
             time = tensors["InputTensor"].extents[1]
-            if isinstance(time, int) and time <= most:
-                function = unroll_loops(function, "an importer", most)
+            if isinstance(time, int) and time <= FEW_STEPS:
+                function = unroll_loops(function, "an importer", FEW_STEPS)
             prefix = f"{node.name}_{number}_"
             made.append(node.builder.call(function, tensors, prefix=prefix))
         return [

@@ -51,7 +51,7 @@ class Frame:
                 buffers[home] = context.make_buffer(package.HEAP_DEFAULT, size, home.stride)
             self._views[view] = buffers[home]
         self._launches: list[tuple[Shader, Any, tuple[int, int, int]]] = []
-        for number, step in program.order():
+        for number, step in program.order(sizes):
             kernel, shader = program.kernels[number], shaders[number]
             groups = groups_of(kernel, window)
             if 0 in groups:

@@ -448,7 +448,7 @@ class Launcher:
         self.count: int | None = None
         """What the caller last set the sizes for, if it keeps count."""
         self._sources = kernels
-        self._order = tuple(program.order())
+        self._find_order = program.order
         self._tensors = tensors
         self._enqueue = session.enqueue
         self._kernels: dict[int, cl.Kernel] = {}
@@ -483,7 +483,7 @@ class Launcher:
                 if scalar.value != STEP:
                     value = evaluate_size(scalar.value, sizes)
                     _set_scalar(self._kernels[number], scalar, value)
-        for number, step in self._order:
+        for number, step in self._find_order(sizes):
             if number in launched:
                 made, source, groups = (
                     self._kernels[number],

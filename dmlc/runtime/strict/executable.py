@@ -70,7 +70,7 @@ class _Frame:
     def _order(self) -> list[tuple[int, dict[str, int]]]:
         """Kernels in any topological order of their dependencies. Repeated kernels keep their
         order."""
-        order, kernels = list(self._program.order()), self._program.kernels
+        order, kernels = list(self._program.order(self._sizes)), self._program.kernels
         if Freedom.ORDER not in self._device.freedoms or self._program.repeats:
             return order
         waiting, found = dict(order), list[int]()

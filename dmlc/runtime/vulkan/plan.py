@@ -147,7 +147,7 @@ def _launch_all(
 ) -> tuple[Launch, ...]:
     limits = device.limits
     launches: list[Launch] = []
-    for number, step in program.order():
+    for number, step in program.order(sizes):
         kernel = program.kernels[number]
         groups = kernel.dispatch.groups(dict(sizes))
         for axis, (have, most) in enumerate(zip(groups, limits.groups, strict=True)):

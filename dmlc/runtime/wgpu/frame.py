@@ -71,7 +71,7 @@ class Frame:
             if tensor.role is Role.CONSTANT:
                 self._upload(tensor.name, as_bytes(constant_array(tensor)))
         self._launches: list[tuple[Any, Any, tuple[int, int, int]]] = []
-        for number, step in program.order():
+        for number, step in program.order(sizes):
             kernel, pipeline = program.kernels[number], pipelines[number]
             groups = groups_of(kernel, window)
             if 0 in groups:

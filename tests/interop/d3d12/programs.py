@@ -40,8 +40,8 @@ operator TWO_STATES {
         | Y      | Output | { T, C }   | 2     | FLOAT32 |
     }
     compute {
-        a[t : 7, c : C] = sum[k : C] ((b[t + 1, k] else X[0, k]) * X[t, c])
-        b[t : 7, c : C] = (a[t + 1, c] else 1) + sum[k : C] (a[t, k])
+        a[t : T, c : C] = sum[k : C] ((b[t + 1, k] else X[0, k]) * X[t, c])
+        b[t : T, c : C] = (a[t + 1, c] else 1) + sum[k : C] (a[t, k])
         Y[t, c]         = b[t, c] + sum[k : C] (a[t, k] * X[t, k])
     }
 }
@@ -127,7 +127,7 @@ def make_programs() -> list[Program]:
              **{X: tensor("FLOAT32", 1, 2, 50, 30), Y: tensor("FLOAT32", 1, 2, 65, 21)}),
         bind("directml.ELEMENT_WISE_ADD", {}, ATensor=tensor("INT64", 5),
              BTensor=tensor("INT64", 5)),
-        bind_text(LOOP, X=tensor("FLOAT32", 7, 5)),
+        bind_text(LOOP, X=tensor("FLOAT32", "T", 5)),
         bind_text(NAMES, min=tensor("FLOAT32", "sizes"), OUT=tensor("FLOAT32", "sizes"),
                   sizes=tensor("FLOAT32", "sizes"), class_=tensor("FLOAT32", "sizes")),
         bind_graph("conv_net_training_step"),
