@@ -183,6 +183,8 @@ def test_steps_may_be_left_open() -> None:
         total = np.cumsum(x) + 7
         expected = np.cumsum(total[::-1])[::-1] + 9
         assert dmlc.run(found, {"X": x}, device="reference")["Y"].tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("next_to", ["t - 1", "t + 1"])
 def test_steps_may_be_open(next_to: str) -> None:
     text = f"""

@@ -173,7 +173,7 @@ def test_padding_in_matrices_meets_no_infinity(kind: str, stride: int) -> None:
 def test_large_products_have_large_tiles_and_small_ones_small() -> None:
     for side, tile in ((2048, 128), (1024, 64), (512, 32)):
         (kernel,) = lower(Product(side, side, 64, dtype="f16", after=False).make(), NAMES[0])[1]
-        assert f"tile i0 {tile} as row" in kernel.script
+        assert f"tile i1 {tile} as row" in kernel.script
 
 
 @pytest.mark.parametrize("name", NAMES)

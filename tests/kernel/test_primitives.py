@@ -175,7 +175,7 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         "        vector k1 by 16 as k1 rest [4]: 0..16",
         "          point 0: add to S",
         "  point 1: store S",
-        "  loop i1.2 by 1 as i1.2: 0..80",
+        "  loop i1i2.2 by 1 as i1i2.2: 0..80",
         "    point 2: store Y",
     ]
 
@@ -188,7 +188,7 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         ("split i0 two", "'two' is not a number"),
         ("split i0", "it takes a loop and a number"),
         ("split", "it names no loop"),
-        ("split i9 2", "no loop is called 'i9': i0, k, k1, i1.2 are"),
+        ("split i9 2", "no loop is called 'i9': i0, k, k1, i1i2.2 are"),
         ("spilt i0 2", "no primitive is called so: .* split, "),
         ("bind k group", "outermost loop"),
         ("bind k lane", "outermost loops of a group"),
@@ -204,7 +204,7 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         ("vectorize k1 16 sideways", "whole, gather or aligned"),
         ("unroll k", "too many"),
         ("stream k1", "loops in vectors stream"),
-        ("pair i1.2", "nothing is stored in 16 bits"),
+        ("pair i1i2.2", "nothing is stored in 16 bits"),
         ("interleave i0", "kept in arrays"),
         ("normalize k 4", "it takes a loop and nothing"),
         ("axis row 3", "power of two"),
@@ -214,7 +214,7 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         ("axis row 4\nbind i0 group\nshare k1 row", "outermost loops of a group"),
         ("axis row 4\nbind i0 group\nfuse k as e\nshare e row 2", "do not begin where vectors"),
         ("axis row 4\nshare i0 row", "single points are shared"),
-        ("axis row 4\nbind i0 group\nshare i1.2 row 3", "do not begin where vectors"),
+        ("axis row 4\nbind i0 group\nshare i1i2.2 row 3", "do not begin where vectors"),
         ("panel 6 8 8 8", "there is no sum of products of rows and columns"),
         ("panel 6 8 8 4", "panels have vectors of 8 or 16 lanes"),
         ("panel 6 8 0 8", "a tile has rows, columns and points"),
@@ -225,17 +225,17 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         ("normalize i0\nexpand i0_number", "points of one dimension"),
         ("expand i0\nexpand i0", "the loop over a block of outputs stays whole"),
         ("expand i0\nunroll i0.2", "the loop over a block of outputs stays whole"),
-        ("vectorize k1 16\nvectorize i1.2 16\nexpand i0\nbind k lane", "share no block"),
+        ("vectorize k1 16\nvectorize i1i2.2 16\nexpand i0\nbind k lane", "share no block"),
         ("partial k", "all that is reduced is no part"),
-        ("partial i1.2", "walks no points that are reduced"),
+        ("partial i1i2.2", "walks no points that are reduced"),
         ("split k 4\npartial k\npartial k", "all that is reduced is no part"),
-        ("relax i1.2", "nothing is reduced in order"),
+        ("relax i1i2.2", "nothing is reduced in order"),
         ("resume k", "not all of a part"),
         ("partial k1\nresume k1", "no accumulator for each output"),
         ("expand i0\npartial k1\nvectorize k1 16\nresume k1", "no accumulator for each output"),
         ("split k 4\nreverse k_block", "written out"),
         ("prefetch i0", "loops in vectors fetch"),
-        ("hoist i1.2", "of a block of outputs"),
+        ("hoist i1i2.2", "of a block of outputs"),
         ("expand i0\nhoist i0.3", "nothing that takes work"),
         ("normalize i0\nrename i0_number as n", "a dimension of parts keeps its name"),
         (
@@ -244,7 +244,7 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         ),
         ("expand i0\nreorder i0\nreorder i0\nfuse k1", "over a block of outputs stays whole"),
         ("vectorize k1 16\nexpand i0\nreorder i0\nreorder i0", "only serial loops are moved out"),
-        ("pack i1.2 4\nexpand i0", "only loops are parted"),
+        ("pack i1i2.2 4\nexpand i0", "only loops are parted"),
         ("expand i0\nvectorize i0.2 8 gather", "outputs of a block lie side by side"),
     ],
 )
@@ -280,7 +280,7 @@ BLOCK = """
     vectorize j 16 as i
     hoist j.3 as factors
     reorder j.3
-    reverse i0.2
+    reverse i0i1.2
     vectorize j.3 4 as i.3"""
 
 
@@ -302,7 +302,7 @@ def test_outputs_of_a_block_are_reduced_side_by_side() -> None:
         "    point 1: store S",
         "  loop i0 by 1 as factors: 0..37",
         "    point 3 into [(buffer factor#0 dim i0)]: keep factors",
-        "  loop i0.2 by 1 as i0.2 backwards yes: 0..18",
+        "  loop i0i1.2 by 1 as i0i1.2 backwards yes: 0..18",
         "    vector i0 by 4 as i.3: 0..37",
         "      point 2: store Y",
     ]
@@ -363,11 +363,11 @@ def test_lanes_that_are_outputs_have_parts() -> None:
         # The second of two parts may begin beyond the end.
         ("split i0 8\nsplit i0 4\nbind i0_block group\nunroll i0_block.2", "there may not be"),
         # A part of a dimension leaves over what it does, in names of its own.
-        ("split k 8\nsplit i1.2 8", "may end at different places"),
+        ("split k 8\nsplit i2.2 8", "may end at different places"),
     ],
 )
 def test_what_is_interleaved_has_all_its_steps(script: str, message: str) -> None:
-    lines = (*script.splitlines(), "vectorize k 4", "vectorize i1.2 4", "interleave i0")
+    lines = (*script.splitlines(), "vectorize k 4", "vectorize i2.2 4", "interleave i0")
     with pytest.raises(ScheduleError, match=message):
         change("rows", *lines, sizes=(9, 1, 32))
 
@@ -377,14 +377,14 @@ def test_what_is_interleaved_has_all_its_steps(script: str, message: str) -> Non
     [
         # Each was legal once, and its kernel was wrong, or its nest no order of the points.
         ("rows", ("split k 3", "normalize k_block", "rename k"), "keeps its name"),
-        ("transposed", ("bind i0 group", "split i1 8", "vectorize i1 8 gather"),
+        ("transposed", ("bind i1 group", "split i2 8", "vectorize i2 8 gather"),
          "ends where no vector does"),
         ("normalized", ("split k 8", "normalize k_block", "split k 16"), "split into shorter ones"),
-        ("normalized", ("axis row 1", "share i0.2 row 1 1", "deal strip column 4"),
+        ("normalized", ("axis row 1", "share i1.2 row 1 1", "deal strip column 4"),
          "written out, in work groups"),
         ("normalized", ("split k 16", "bind k_block lane", "once", "unroll once"),
          "work items reduce nothing"),
-        ("normalized", ("split i0.2 3", "normalize i0.2_block", "pack i0.2 4"), "is not packed"),
+        ("normalized", ("split i1.2 3", "normalize i1.2_block", "pack i1.2 4"), "is not packed"),
         ("element-wise", ("split i0 4 as a", "bind a group", "split i0 4 as b", "unroll b",
                           "split i0 2 as c", "unroll c", "reorder b"), "settled outside"),
         ("flat", ("split i 8 as a", "bind a group", "split i 4 as b", "bind b lane",
@@ -399,10 +399,10 @@ def test_what_is_interleaved_has_all_its_steps(script: str, message: str) -> Non
                      "share k row"), "outermost loops of a group"),
         ("element-wise", ("axis row 32", "bind i0 group", "reorder i1", "bind i2 row",
                           "reorder row", "bind i1 up own"), "has other axes"),
-        ("transposed", ("split i1 8 as g", "reorder i0", "bind g group", "split i1 4 as b",
-                        "unroll b", "reorder i0", "reorder i0", "fission i1 Y", "unroll i1"),
+        ("transposed", ("split i2 8 as g", "reorder i1", "bind g group", "split i2 4 as b",
+                        "unroll b", "reorder i1", "reorder i1", "fission i2 Y", "unroll i2"),
          "side by side"),
-        ("transposed", ("fission i1 Y", "split i1.2 4", "expand i1"), "several loops go over"),
+        ("transposed", ("fission i2 Y", "split i2.2 4", "expand i2"), "several loops go over"),
     ],
 )  # fmt: skip
 def test_what_was_wrong_once_is_refused(name: str, lines: tuple[str, ...], message: str) -> None:
@@ -426,7 +426,7 @@ def test_one_work_item_may_stand_around_those_that_go_beyond_the_end() -> None:
     script = """
         axis row 1
         bind i0 group
-        share i1.2 row 8 4
+        share i1i2.2 row 8 4
         bind strip column
         reorder column"""
     (nest,) = start(kernels)
@@ -505,7 +505,7 @@ def test_work_items_share_what_they_reduce() -> None:
         "          vector element by 4 as i extent 1",
         "            point 0: add to S",
         "  point 1: store S",
-        "  loop i1.2 by 1 as i1.2: 0..256",
+        "  loop i1i2.2 by 1 as i1i2.2: 0..256",
         "    point 2: store Y",
     ]
     kernels = read("rows", (4, 8, 32), "sum")
@@ -711,7 +711,7 @@ def test_blocks_are_refused_that_change_results(
 
 def test_all_work_items_reduce_what_they_fill_tiles_for() -> None:
     """Those that nothing around a reduction is for have its outcome, too: they read it later."""
-    lines = ("deal i0.2 item 2", "tile k 2", "stage k X shared k_tile", "bind X_k_tile side")
+    lines = ("deal i1.2 item 2", "tile k 2", "stage k X shared k_tile", "bind X_k_tile side")
     nest = change("rows", *lines, sizes=(1, 2, 1))
     kernels = read("rows", (1, 2, 1), "sum")
     given = {"X": [[[1.0], [2.0]]], "W": [3.0]}

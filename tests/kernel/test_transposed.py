@@ -198,7 +198,7 @@ def test_work_items_that_run_together_use_different_banks(work: Transposed) -> N
 
 def test_a_nest_says_how_a_tile_is_filled() -> None:
     assert lower(Transposed(64, 96).make()).schedule == (
-        "group tile by 1 as tile: 0..6 of i0, i1",
+        "group tile by 1 as tile: 0..6 of i1, i2",
         "  stage [x0#tile] repeats no: put into shared x0_tile (1,056)",
         "    lane x0_column by 1 as x0_rows extent 32",
         "      lane x0_row by 4 as x0_columns extent 8",
