@@ -69,7 +69,7 @@ def inspect(
     if not names:
         raise DmlcError("gpus names no GPU", notes=["gpus=['gfx1100'], say"])
     bound = find_function(function)
-    bound.refuse_loops("what a kernel takes is counted for one launch")
+    bound.refuse_loops("the time of kernels is modelled for one launch")
     unknown = [symbol for symbol in bound.symbols() if symbol not in sizes]
     if unknown:
         raise DmlcError(

@@ -40,7 +40,7 @@ def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
     expect_mapping("sizes", sizes, "a mapping of symbols to their sizes")
     for symbol in symbols:
         if symbol not in sizes:
-            raise DmlcError(f"sizes have none for the symbol '{symbol}'")
+            raise DmlcError(f"'sizes' has no size for the symbol '{symbol}'")
         expect_integer(f"the size of '{symbol}'", sizes[symbol])
     refuse_sizes(function.name, function.checks, sizes)
 

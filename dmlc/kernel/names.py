@@ -29,7 +29,7 @@ class Names:
 
 def local_name(tensor: str) -> str:
     """Name for an element of a tensor: `input_gradient` for `InputGradientTensor`. A name that is
-    not a tensor's ends in `#` and a note, which is dropped; so is the part after `PICKED`."""
+    not a tensor's ends in `#` and a note, which is dropped; so is the part after `PERMUTED`."""
     tensor = tensor.partition(PERMUTED)[0]
     words = split_words(tensor)
     return words if words != tensor else f"{tensor}_value"

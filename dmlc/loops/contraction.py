@@ -145,8 +145,9 @@ def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
 
 
 def is_plain(elements: Elements, root: int, dtype: DataType) -> bool:
-    """Whether a value has a type and can be computed anywhere: from buffers, constants and indices,
-    by operations without faults. A tile that overruns a factor computes it at clamped indices."""
+    """Whether a value has the type `dtype` and can be computed anywhere: from buffers, constants
+    and indices, by operations without faults. A tile that overruns a factor computes it at clamped
+    indices."""
     if elements.values[root].dtype is not dtype:
         return False
     for number in list_needed(elements, root):

@@ -48,7 +48,7 @@ def run_passes(
     function: Function, longest_row: int = 0, *, walks: bool = False
 ) -> Iterator[tuple[str, Function]]:
     """The same pass by pass: the name of each of `PASSES`, and its verified result."""
-    function.refuse_loops("passes take what it has around loops and inside one by one")
+    function.refuse_loops("'rewrite' takes functions without loops")
     known: Mapping[str, Array] = {}
 
     def find_known(function: Function) -> Function:

@@ -44,7 +44,7 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
     """
     function = drop_marks(expect("function", function, Function, "an ir.Function"))
     results = {result.name for result in function.results}
-    function.refuse_loops("what simplifies it takes none")
+    function.refuse_loops("'simplify' takes functions without loops")
     replaced: dict[str, str] = {}
     twins = _Twins()
     done: Mapping[str, Tensor]
