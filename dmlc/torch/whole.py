@@ -188,15 +188,7 @@ def _flip(site: Site, one: Tensor, axes: Sequence[int]) -> Tensor:
 def _gather(site: Site, one: Tensor, axis: int, index: Tensor, sparse: bool = False) -> Tensor:
     if one.rank == 0:
         raise UnsupportedError("a tensor without axes is not gathered from")
-    axis %= one.rank
-    size = _size(one, axis)
-
-    def element(at: Point) -> Scalar:
-        found = at.read(index, *at.indices).cast(DataType.INDEX)
-        place = tensor_operations.clamp((found < 0).select(found + size, found), at.size(size))
-        return at.read(one, *at.indices[:axis], place, *at.indices[axis + 1 :])
-
-    return site.builder.compute(site.name, site.extents, element, one.dtype)
+    return tensor_operations.gather_elements(site.builder, site.name, one, index, axis)
 
 
 def _embed(site: Site, weights: Tensor, index: Tensor, *_: object) -> Tensor:
