@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from dmlc.binding import Operator, TensorDesc
 from dmlc.binding.gradient import lower
@@ -33,8 +34,7 @@ def bind_operator(
     `DmlcError` for what its table and its constraints refuse."""
     described = {row: TensorDesc(tensor.dtype, tensor.extents) for row, tensor in tensors.items()}
     described |= {row: desc for row, desc in outputs.items() if desc is not None}
-    values = tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in
-                   attributes.items())  # fmt: skip
+    values = tuple((key, _freeze(value)) for key, value in attributes.items())
     return _bind(name, tuple(described.items()), values, tuple(outputs))
 
 
@@ -50,6 +50,10 @@ def apply_operator(
     that where the inputs leave it open. Raises as `bind_operator` does."""
     function = bind_operator(name, tensors, attributes, {output: stated})
     return node.builder.call(function, tensors, {output: node.name}, f"{node.name}_")[output]
+
+
+def _freeze(value: object) -> object:
+    return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
 
 @functools.lru_cache(_FUNCTIONS_KEPT)
