@@ -1,5 +1,5 @@
-"""Operators of the library on tensors of a model: what a file of the library states is not stated
-again in Python.
+"""Operators of the library on tensors of a `FunctionBuilder`: what a file of the library states is
+not stated again in Python.
 
 A table of the library lists the data types that DirectML or oneDNN takes. The formula holds for
 more: a row that takes some floats takes all of them here, and so with integers.
@@ -14,10 +14,9 @@ from typing import cast
 
 from dmlc.binding import Operator, TensorDesc
 from dmlc.binding.gradient import lower
-from dmlc.building.functions import Tensor, View
+from dmlc.building.functions import FunctionBuilder, Tensor, View
 from dmlc.catalog import operator
 from dmlc.ir import Function
-from dmlc.onnx.importing.nodes import Node
 from dmlc.scalars import DataType
 
 _FUNCTIONS_KEPT = 256
@@ -39,17 +38,17 @@ def bind_operator(
 
 
 def apply_operator(
-    node: Node,
+    builder: FunctionBuilder,
     name: str,
-    tensors: Mapping[str, Tensor | View],
+    operator_name: str,
+    tensors: Mapping[str, Tensor],
     attributes: Mapping[str, object],
-    output: str = "OutputTensor",
     stated: TensorDesc | None = None,
 ) -> Tensor:
-    """The first output of a node as one output of an operator of the library; `stated` describes
-    that where the inputs leave it open. Raises as `bind_operator` does."""
-    function = bind_operator(name, tensors, attributes, {output: stated})
-    return node.builder.call(function, tensors, {output: node.name}, f"{node.name}_")[output]
+    """`OutputTensor` of an operator of the library, under a name; `stated` describes it where the
+    inputs leave it open. Raises as `bind_operator` does."""
+    function = bind_operator(operator_name, tensors, attributes, {"OutputTensor": stated})
+    return builder.call(function, tensors, {"OutputTensor": name}, f"{name}_")["OutputTensor"]
 
 
 def _freeze(value: object) -> object:
