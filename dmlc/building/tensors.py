@@ -422,11 +422,33 @@ def gather(
     def element(at: Point) -> Scalar:
         before, rest = at.indices[:place], at.indices[place:]
         size = at.size(tensor.extents[place])
-        given = at.read(positions, *rest[: positions.rank]).cast(DataType.INDEX)
-        position = clamp((given < 0).select(given + size, given), size)
+        position = clamp(read_position(at, positions, rest[: positions.rank], size), size)
         return at.read(tensor, *before, position, *rest[positions.rank :])
 
     return builder.compute(name, extents, element, tensor.dtype)
+
+
+def gather_elements(
+    builder: FunctionBuilder, name: str, tensor: Tensor, positions: Tensor, axis: int
+) -> Tensor:
+    """Elements of a tensor, in the sizes of `positions`, which has their indices along an axis as
+    `gather` takes them; their indices along the others are those in `positions`."""
+    (place,) = normalize_axes([axis], tensor.rank)
+
+    def element(at: Point) -> Scalar:
+        size = at.size(tensor.extents[place])
+        own = list(at.indices)
+        own[place] = clamp(read_position(at, positions, at.indices, size), size)
+        return at.read(tensor, *own)
+
+    return builder.compute(name, positions.extents, element, tensor.dtype)
+
+
+def read_position(at: Point, positions: Tensor, indices: Sequence[Operand], size: Scalar) -> Scalar:
+    """Index that a tensor holds, as INDEX; a negative one counts from the end of an axis of this
+    size."""
+    given = at.read(positions, *indices).cast(DataType.INDEX)
+    return (given < 0).select(given + size, given)
 
 
 def matrix_multiply(builder: FunctionBuilder, name: str, one: Tensor, other: Tensor) -> Tensor:

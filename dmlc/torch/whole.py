@@ -16,6 +16,7 @@ import torch
 
 from dmlc.building import tensors as tensor_operations
 from dmlc.building.functions import Point, Scalar, Tensor
+from dmlc.building.library import apply_operator
 from dmlc.building.tensors import normalize_axes, read_broadcast
 from dmlc.runtime.arrays import packed
 from dmlc.scalars import COMBINERS, DataType
@@ -188,15 +189,7 @@ def _flip(site: Site, one: Tensor, axes: Sequence[int]) -> Tensor:
 def _gather(site: Site, one: Tensor, axis: int, index: Tensor, sparse: bool = False) -> Tensor:
     if one.rank == 0:
         raise UnsupportedError("a tensor without axes is not gathered from")
-    axis %= one.rank
-    size = _size(one, axis)
-
-    def element(at: Point) -> Scalar:
-        found = at.read(index, *at.indices).cast(DataType.INDEX)
-        place = tensor_operations.clamp((found < 0).select(found + size, found), at.size(size))
-        return at.read(one, *at.indices[:axis], place, *at.indices[axis + 1 :])
-
-    return site.builder.compute(site.name, site.extents, element, one.dtype)
+    return tensor_operations.gather_elements(site.builder, site.name, one, index, axis)
 
 
 def _embed(site: Site, weights: Tensor, index: Tensor, *_: object) -> Tensor:
@@ -439,25 +432,16 @@ def _placing(combiner: str) -> Rule:
     return rule
 
 
-def _running(combiner: str) -> Rule:
+def _running(operator: str, exclusive: str) -> Rule:
     """A rule for what folds elements up to each place of an axis."""
 
     def rule(site: Site, one: Tensor, axis: int, *, dtype: object = None) -> Tensor:
+        found = _read_as(site, one)
         if one.rank == 0:
-            return _read_as(site, one)
-        axis %= one.rank
-        held = site.dtype.compute
-
-        def element(at: Point) -> Scalar:
-            own = list(at.indices)
-            own[axis] = at.reduced[0]
-            return at.read(one, *own).cast(held)
-
-        total = site.builder.reduce(
-            site.name, combiner, one.extents, [_size(one, axis)], element, held,
-            guard=lambda at: at.reduced[0] <= at.indices[axis],
-        )  # fmt: skip
-        return _read_as(site, total)
+            return found
+        settings = {"Axis": axis % one.rank, "AxisDirection": "INCREASING", exclusive: False}
+        tensors = {"InputTensor": found}
+        return apply_operator(site.builder, site.name, operator, tensors, settings)
 
     return rule
 
@@ -578,8 +562,8 @@ WHOLE: Mapping[Any, Rule] = MappingProxyType({
     aten.sum.dim_IntList: _reducing("sum"),
     aten.prod.default: _reducing("product"),
     aten.prod.dim_int: _reducing("product"),
-    aten.cumsum.default: _running("sum"),
-    aten.cumprod.default: _running("product"),
+    aten.cumsum.default: _running("directml.CUMULATIVE_SUMMATION", "HasExclusiveSum"),
+    aten.cumprod.default: _running("directml.CUMULATIVE_PRODUCT", "HasExclusiveProduct"),
     aten.amax.default: _reducing("max"),
     aten.amin.default: _reducing("min"),
     aten.max.default: _reducing("max"),

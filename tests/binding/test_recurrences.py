@@ -210,3 +210,26 @@ def test_open_steps_of_one_recurrence_are_as_many() -> None:
     )
     assert "'b' has 3 steps, and 'a', which takes part in the same" in found[0].message
     assert "recurrence, has N" in found[0].message
+
+
+def test_one_direction_backwards_is_a_loop_backwards() -> None:
+    """So that one kernel may go through its steps. It computes the bits of the other direction."""
+    gru = dmlc.operator("directml.GRU")
+    generator = np.random.default_rng(0)
+    x, weights, recurrence = (
+        generator.standard_normal(sizes).astype(np.float32)
+        for sizes in ((1, 4, 2, 3), (1, 1, 6, 3), (1, 1, 6, 2))
+    )
+    found: list[list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]]] = []
+    for direction, turn in (("FORWARD", 1), ("BACKWARD", -1)):
+        given = {"WeightTensor": weights, "RecurrenceTensor": recurrence}
+        given["InputTensor"] = np.ascontiguousarray(x[:, ::turn])
+        described = {name: TensorDesc("FLOAT32", array.shape) for name, array in given.items()}
+        settings = {"Direction": direction}
+        settings["ActivationDescs"] = ["ACTIVATION_SIGMOID", "ACTIVATION_TANH"]
+        function = gru.bind(described, settings)
+        assert [loop.backwards for loop in function.loops] == [turn < 0]
+        made = dmlc.run(function, given, device="reference")
+        found.append([made["OutputSequenceTensor"][::turn], made["OutputSingleTensor"]])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)

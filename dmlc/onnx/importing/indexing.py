@@ -7,17 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from dmlc.building.functions import Operand, Point, Scalar, Tensor
-from dmlc.building.tensors import clamp, gather, normalize_axes
+from dmlc.building.tensors import clamp, gather, gather_elements, normalize_axes, read_position
 from dmlc.onnx.importing.nodes import Node, Rule, need_number
 from dmlc.scalars import DataType
 from dmlc.sizes import as_extent, measure
 from dmlc.source import DmlcError, UnsupportedError
-
-
-def read_place(at: Point, positions: Tensor, indices: Sequence[Operand], size: Scalar) -> Scalar:
-    """A place that a tensor says, as an INDEX: negative ones count from the end."""
-    given = at.read(positions, *indices).cast(DataType.INDEX)
-    return (given < 0).select(given + size, given)
 
 
 def _gather(node: Node) -> Tensor:
@@ -26,15 +20,7 @@ def _gather(node: Node) -> Tensor:
 
 def _gather_elements(node: Node) -> Tensor:
     x, positions = node.tensor(0), node.tensor(1)
-    axis = node.axis(x.rank)
-
-    def element(at: Point) -> Scalar:
-        size = at.size(x.extents[axis])
-        own = list(at.indices)
-        own[axis] = clamp(read_place(at, positions, at.indices, size), size)
-        return at.read(x, *own)
-
-    return node.builder.compute(node.name, positions.extents, element, x.dtype)
+    return gather_elements(node.builder, node.name, x, positions, node.integer("axis"))
 
 
 def _gather_nd(node: Node) -> Tensor:
@@ -48,7 +34,9 @@ def _gather_nd(node: Node) -> Tensor:
         own: list[Operand] = list(at.indices[:batch])
         for number in range(depth):
             size = at.size(x.extents[batch + number])
-            own.append(clamp(read_place(at, positions, (*at.indices[:outer], number), size), size))
+            own.append(
+                clamp(read_position(at, positions, (*at.indices[:outer], number), size), size)
+            )
         return at.read(x, *own, *at.indices[outer:])
 
     return node.builder.compute(node.name, extents, element, x.dtype)
@@ -134,7 +122,7 @@ def _scatter_elements(node: Node) -> Tensor:
 
     def matches(at: Point) -> Scalar:
         size = at.size(x.extents[axis])
-        given = read_place(at, positions, own(at, at.reduced[0]), size)
+        given = read_position(at, positions, own(at, at.reduced[0]), size)
         return holds(at) & given.equals(at.indices[axis])
 
     def update(at: Point, places: Sequence[Scalar]) -> Scalar:
@@ -154,7 +142,7 @@ def _scatter_nd(node: Node) -> Tensor:
         found = at.constant(True, DataType.BOOL)
         for axis in range(depth):
             size = at.size(x.extents[axis])
-            given = read_place(at, positions, (*at.reduced, axis), size)
+            given = read_position(at, positions, (*at.reduced, axis), size)
             found = found & given.equals(at.indices[axis])
         return found
 
@@ -196,7 +184,7 @@ def _one_hot(node: Node) -> Tensor:
 
     def element(at: Point) -> Scalar:
         own = (*at.indices[:axis], *at.indices[axis + 1 :])
-        place = read_place(at, positions, own, at.size(depth))
+        place = read_position(at, positions, own, at.size(depth))
         chosen = place.equals(at.indices[axis])
         return chosen.select(at.read(values, 1), at.read(values, 0))
 

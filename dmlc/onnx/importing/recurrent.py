@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from dmlc.building.functions import Operand, Scalar, Tensor, View
+from dmlc.building.library import bind_operator
 from dmlc.building.tensors import concatenate, map_elements, reshape, transpose
-from dmlc.onnx.importing.library import bind_operator
 from dmlc.onnx.importing.nodes import Node, Rule
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, UnsupportedError

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.binding import TensorDesc
 from dmlc.building.functions import Point, Scalar, Tensor
+from dmlc.building.library import apply_operator
 from dmlc.building.tensors import map_elements, normalize_axes, reduce_axes, reshape
 from dmlc.ir import Extent
 from dmlc.onnx.importing.casts import cast_tensor
-from dmlc.onnx.importing.library import apply_operator
 from dmlc.onnx.importing.nodes import Node, Rule, need_number
 from dmlc.scalars import DataType
 from dmlc.sizes import as_extent, multiply
@@ -143,9 +143,10 @@ def _arg(operator: str) -> Rule:
         axis = node.axis(x.rank)
         kept: list[Extent] = [1 if k == axis else e for k, e in enumerate(x.extents)]
         direction = "DECREASING" if node.integer("select_last_index") else "INCREASING"
+        settings = {"Axes": [axis], "AxisDirection": direction}
         found = apply_operator(
-            node, operator, {"InputTensor": x}, {"Axes": [axis], "AxisDirection": direction},
-            stated=TensorDesc(DataType.INT64, kept),
+            node.builder, node.name, operator, {"InputTensor": x}, settings,
+            TensorDesc(DataType.INT64, kept),
         )  # fmt: skip
         if node.integer("keepdims", 1):
             return found
@@ -163,7 +164,7 @@ def _cumulative(operator: str, exclusive: str) -> Rule:
         direction = "DECREASING" if node.integer("reverse") else "INCREASING"
         settings = {exclusive: bool(node.integer("exclusive"))}
         settings |= {"Axis": axis, "AxisDirection": direction}
-        return apply_operator(node, operator, {"InputTensor": x}, settings)
+        return apply_operator(node.builder, node.name, operator, {"InputTensor": x}, settings)
 
     return rule
 
@@ -177,7 +178,7 @@ def _softmax(operator: str) -> Rule:
         axes = [node.axis(x.rank, -1)]
         if node.version < 13:
             axes = list(range(node.axis(x.rank, 1), x.rank))
-        return apply_operator(node, operator, {"InputTensor": x}, {"Axes": axes})
+        return apply_operator(node.builder, node.name, operator, {"InputTensor": x}, {"Axes": axes})
 
     return rule
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmlc.building.functions import Point, Scalar, Tensor
+from dmlc.building.library import apply_operator
 from dmlc.building.tensors import (
     clamp,
     concatenate,
@@ -21,7 +22,6 @@ from dmlc.building.tensors import (
     transpose,
 )
 from dmlc.ir import Extent
-from dmlc.onnx.importing.library import apply_operator
 from dmlc.onnx.importing.names import read_type
 from dmlc.onnx.importing.nodes import (
     Node,
@@ -340,7 +340,9 @@ def _depth_space(operator: str) -> Rule:
         if order is None:
             raise UnsupportedError(f"the mode {node.text('mode')}")
         settings = {"BlockSize": node.integer("blocksize"), "Order": order}
-        return apply_operator(node, operator, {"InputTensor": node.tensor(0)}, settings)
+        return apply_operator(
+            node.builder, node.name, operator, {"InputTensor": node.tensor(0)}, settings
+        )
 
     return rule
 

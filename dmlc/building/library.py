@@ -1,5 +1,5 @@
-"""Operators of the library on tensors of a model: what a file of the library states is not stated
-again in Python.
+"""Operators of the library on tensors of a `FunctionBuilder`: what a file of the library states is
+not stated again in Python.
 
 A table of the library lists the data types that DirectML or oneDNN takes. The formula holds for
 more: a row that takes some floats takes all of them here, and so with integers.
@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from dmlc.binding import Operator, TensorDesc
 from dmlc.binding.gradient import lower
-from dmlc.building.functions import Tensor, View
+from dmlc.building.functions import FunctionBuilder, Tensor, View
 from dmlc.catalog import operator
 from dmlc.ir import Function
-from dmlc.onnx.importing.nodes import Node
 from dmlc.scalars import DataType
 
 _FUNCTIONS_KEPT = 256
@@ -33,23 +33,26 @@ def bind_operator(
     `DmlcError` for what its table and its constraints refuse."""
     described = {row: TensorDesc(tensor.dtype, tensor.extents) for row, tensor in tensors.items()}
     described |= {row: desc for row, desc in outputs.items() if desc is not None}
-    values = tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in
-                   attributes.items())  # fmt: skip
+    values = tuple((key, _freeze(value)) for key, value in attributes.items())
     return _bind(name, tuple(described.items()), values, tuple(outputs))
 
 
 def apply_operator(
-    node: Node,
+    builder: FunctionBuilder,
     name: str,
-    tensors: Mapping[str, Tensor | View],
+    operator_name: str,
+    tensors: Mapping[str, Tensor],
     attributes: Mapping[str, object],
-    output: str = "OutputTensor",
     stated: TensorDesc | None = None,
 ) -> Tensor:
-    """The first output of a node as one output of an operator of the library; `stated` describes
-    that where the inputs leave it open. Raises as `bind_operator` does."""
-    function = bind_operator(name, tensors, attributes, {output: stated})
-    return node.builder.call(function, tensors, {output: node.name}, f"{node.name}_")[output]
+    """`OutputTensor` of an operator of the library, under a name; `stated` describes it where the
+    inputs leave it open. Raises as `bind_operator` does."""
+    function = bind_operator(operator_name, tensors, attributes, {"OutputTensor": stated})
+    return builder.call(function, tensors, {"OutputTensor": name}, f"{name}_")["OutputTensor"]
+
+
+def _freeze(value: object) -> object:
+    return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
 
 @functools.lru_cache(_FUNCTIONS_KEPT)
