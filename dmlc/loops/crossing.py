@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dmlc.loops.legality import MOST_ITEMS, MOST_SHARED
 from dmlc.loops.naive import name_inner, name_parallel, part_rows, tell_apart
-from dmlc.loops.nodes import Dim, Kind, Loop, Nest, Node, Point, Reduce, Tile, merge_dims
+from dmlc.loops.nodes import Dim, Kind, Loop, Nest, Node, Point, Reduce, Tile, number_steps
 from dmlc.loops.phases import VECTOR
 from dmlc.loops.script import Argument, On, demand, primitive
 from dmlc.sizes import is_multiple
@@ -71,7 +71,7 @@ def cross(on: On, lanes: int, beside: int, unit: int) -> Nest:
 
 
 def _merge(name: str, dims: Sequence[Dim]) -> Dim:
-    return dims[0] if len(dims) == 1 else merge_dims(name, dims)
+    return dims[0] if len(dims) == 1 else number_steps(name, [(dim, 1) for dim in dims])
 
 
 def _share(element: Dim, number: int, shape: tuple[int, int, int]) -> Node:

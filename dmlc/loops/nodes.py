@@ -456,11 +456,6 @@ def in_vectors(dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "i") ->
     return Loop(dim, Kind.VECTOR, lanes, body, name, rest=rest)
 
 
-def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:
-    """Dimensions merged into one, the last of which varies fastest."""
-    return number_steps(name, [(dim, 1) for dim in dims])
-
-
 def number_steps(name: str, parts: Sequence[tuple[Dim, int]]) -> Dim:
     """Dimension of the step numbers of some dimensions, the last of which varies fastest."""
     counts = [

@@ -172,22 +172,24 @@ class Phase:
         gathers = (value for value in elements.values if isinstance(value, Gather))
         return not any(moving[number] for gather in gathers for number, _ in gather.terms)
 
-    def begins_evenly(self, limits: Limits) -> bool:
-        """Whether vectors of `VECTOR` neighbours along the last axis are aligned in all operands
-        and results, and contiguous or constant."""
+    def begins_evenly(self, limits: Limits, axis: int | None = None) -> bool:
+        """Whether vectors of `VECTOR` neighbours along an axis, or the last one, are aligned in all
+        operands and results, and contiguous or constant."""
         sizes, strides = self.space.extents, self.space.strides
-        axis, inner = max(0, len(sizes) - 1), self.space.inner
-        if limits.vector_lanes == 1 or (inner and inner[-1] != axis):
+        along, inner = max(0, len(sizes) - 1) if axis is None else axis, self.space.inner
+        if limits.vector_lanes == 1 or (axis is None and inner and inner[-1] != along):
             return False
-        if not self.lies_together(axis):
+        if not self.lies_together(along):
             return False
         # With one run of elements per group, the remainder is scalar.
-        piece = self.space.pieces.get(axis)
-        lengths = sizes[-1:] if piece is None else (piece.length, piece.size)
-        if (inner or len(sizes) > 1) and not all(is_multiple(each, VECTOR) for each in lengths):
+        alone = axis is None and not inner and len(sizes) == 1
+        piece = self.space.pieces.get(along)
+        lengths = sizes[along : along + 1] if piece is None else (piece.length, piece.size)
+        if not alone and not all(is_multiple(each, VECTOR) for each in lengths):
             return False
         steps: dict[View, list[Measure]] = {
-            view: [view.offset, *strides[view][:-1]] for view in self.elements.buffers()
+            view: [view.offset, *strides[view][:along], *strides[view][along + 1 :]]
+            for view in self.elements.buffers()
         }
         for value in self.elements.values:
             if isinstance(value, Gather):
@@ -195,9 +197,9 @@ class Phase:
         for view, own in steps.items():
             if view.dtype.bytes > 4 or view.dtype in limits.word_types:
                 return False
-            if strides[view][axis] and not all(is_multiple(step, VECTOR) for step in own):
+            if strides[view][along] and not all(is_multiple(step, VECTOR) for step in own):
                 return False
-        return any(strides[view][axis] for view in steps)
+        return any(strides[view][along] for view in steps)
 
     @property
     def is_parallel(self) -> bool:

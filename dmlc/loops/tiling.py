@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from dmlc.kernel.target import Limits
 from dmlc.loops.contraction import list_divided, part_parallel, settle_quotients
-from dmlc.loops.element import View, prune
+from dmlc.loops.element import prune
 from dmlc.loops.legality import (
     MOST_UNROLLED,
     count_steps,
@@ -42,7 +42,6 @@ from dmlc.loops.nodes import (
 )
 from dmlc.loops.phases import VECTOR, Phase, with_elements
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive, replace_node
-from dmlc.sizes import Measure, is_multiple
 from dmlc.source import InternalError
 
 
@@ -332,25 +331,7 @@ def recheck(on: On) -> Nest:
 
 def takes_vectors(phase: Phase, axis: int, limits: Limits) -> bool:
     """Whether neighbours along an axis are read and stored as vectors."""
-    if limits.vector_lanes == 1 or limits.word_types or phase.has_positions:
-        return False
-    space = phase.space
-    piece, strides = space.pieces.get(axis), space.strides
-    lengths = (space.extents[axis],) if piece is None else (piece.length, piece.size)
-    if not all(is_multiple(length, VECTOR) for length in lengths):
-        return False
-    views = phase.elements.buffers()
-    return all(_begins_evenly(view, strides[view], axis) for view in views) and any(
-        strides[view][axis] for view in views
-    )
-
-
-def _begins_evenly(view: View, strides: Sequence[Measure], last: int) -> bool:
-    """Whether vectors of a view along an axis are aligned."""
-    if strides[last] not in (0, 1) or view.dtype.bytes > 4:
-        return False
-    others = [step for axis, step in enumerate(strides) if axis != last]
-    return strides[last] == 0 or all(is_multiple(step, VECTOR) for step in (view.offset, *others))
+    return not limits.word_types and not phase.has_positions and phase.begins_evenly(limits, axis)
 
 
 def vectorize_tile(on: On, lanes: int) -> Nest:
