@@ -87,9 +87,9 @@ _REDUCED: _Table = (
 _HELD = 1025, 4097
 """Where classes of points end that a group's work items hold, a vector each, if several passes read
 them along one size."""
-_PIECES = 2048
-"""Twice the pieces of all outputs. They are of the outermost dimension that points are reduced
-along if it has twice as many places as an output has pieces, and else of the next one."""
+_PIECES = 1024
+"""Pieces of all outputs. They are of the outermost dimension that points are reduced along, if it
+has enough places for that, and else of the next one."""
 _SHORT = 5
 """What the outermost one is taken for if it has fewer."""
 _REDUCED_SERIALLY: _Table = (
@@ -391,8 +391,8 @@ def _look_up(
         if typical.points == _LONG and not isinstance(outer, int):
             short = make(_LONG, typical.outputs, _ANY.take(outer, _SHORT))
             plain = make(_LONG, typical.outputs)
-            bound = max(2, _PIECES // typical.outputs)
-            return _Fork(outer, "<", bound, _part_fours(symbol, short, short), plain)
+            fours = _part_fours(symbol, short, short)
+            return _Fork(multiply((outer, outputs)), "<", _PIECES, fours, plain)
         case = make(typical.points, typical.outputs)
         if typical.odd is None:
             return case
