@@ -256,9 +256,11 @@ def test_rows_that_are_slower_than_in_another_checkout_are_named(
         def close(self) -> None:
             self.times = []
 
-    cases = [gpu.Case("Graph f32", name, make_task) for name in ("a", "b", "c")]
+    def list_cases(*chosen: object) -> list[gpu.Case]:
+        return [gpu.Case("Graph f32", name, make_task) for name in ("a", "b", "c")]
+
     monkeypatch.setattr(against, "Side", Side)
-    monkeypatch.setattr(against, "list_cases", lambda *chosen: cases)
+    monkeypatch.setattr(against, "list_cases", list_cases)
     assert against.compare(Path("other"), ["Graph"], ["f32"], ["1K"], 3) == 1
     assert capsys.readouterr().out.splitlines()[2:] == [
         "| Graph f32, a | 2 us   | 3 us | 1.50 slower               |",

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from dmlc.index.affine import Affine
 from dmlc.ir.function import Function
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.nodes import Apply, Cast, Index, Load, Stage
@@ -32,7 +33,9 @@ class Slices:
     count: int
     """Number of slices that share the points."""
     point: Index
+    """Index of the reduction that goes through a slice."""
     points: int
+    """Number of points of all slices, at most."""
 
 
 def find_slices(function: Function, stage: Stage) -> Slices | None:
@@ -50,16 +53,14 @@ def find_slices(function: Function, stage: Stage) -> Slices | None:
             *outer, place = load.indices
             found = firsts if compared.operation.name == "ge" else lasts
             found[point, load.tensor, tuple(outer)] = place
-    for key, last in lasts.items():
-        forms = facts.forms[firsts[key]] if key in firsts else None, facts.forms[last]
-        point, starts, _ = key
-        sizes, points = function.tensors()[starts].extents, stage.extent(point)
-        first, second = forms
-        if first is None or second is None or second.plus(first, -1).factors:
+    for (point, starts, outer), last in lasts.items():
+        first = facts.forms[firsts.get((point, starts, outer), last)]
+        end, points = facts.forms[last], stage.extent(point)
+        ends = function.tensors()[starts].extents[-1]
+        if first is None or end is None or end.plus(first, -1) != Affine(1):
             continue
-        known = isinstance(points, int) and isinstance(sizes[-1], int)
-        if known and second.constant - first.constant == 1:
-            return Slices(starts, max(1, sizes[-1] - 1), point, points)
+        if isinstance(points, int) and isinstance(ends, int):
+            return Slices(starts, max(1, ends - 1), point, points)
     return None
 
 

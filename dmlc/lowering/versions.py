@@ -86,9 +86,9 @@ _REDUCED: _Table = (
 _HELD = 1025, 4097
 """Bounds of the classes of points that a group's work items keep in registers, a vector each, if
 several passes read them along one dimension."""
-_PIECES = 2048
-"""Twice the pieces of all outputs. Pieces are of the outermost reduced dimension if its extent is
-twice the pieces of an output, and else of the next one."""
+_PIECES = 1024
+"""Pieces of all outputs. Pieces are of the outermost reduced dimension if its extent is large
+enough for that, and else of the next one."""
 _SHORT = 5
 """Extent that the outermost one is taken for if it has fewer points."""
 _REDUCED_SERIALLY: _Table = (
@@ -391,8 +391,8 @@ def _look_up(
         if typical.points == _LONG and not isinstance(outer, int):
             short = make(_LONG, typical.outputs, _ANY.take(outer, _SHORT))
             plain = make(_LONG, typical.outputs)
-            bound = max(2, _PIECES // typical.outputs)
-            return _Fork(outer, "<", bound, _part_fours(symbol, short, short), plain)
+            fours = _part_fours(symbol, short, short)
+            return _Fork(multiply((outer, outputs)), "<", _PIECES, fours, plain)
         case = make(typical.points, typical.outputs)
         if typical.odd is None:
             return case

@@ -370,6 +370,7 @@ def choose_tile(
         sums = limits.shared_bytes // max(1, sum(max(4, s.dtype.bytes) for s in slots))
         larger = min(limits.group_size, sums)
         if outputs > few:
+            # So many work items as these have enough under way for memory.
             larger = min(larger, most // p.points, 2 * p.groups * p.group_size // outputs)
         rows = max(rows, round_up(larger + 1) // 2)
     return rows, max(1, p.group_size // rows)

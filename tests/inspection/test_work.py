@@ -63,3 +63,13 @@ def test_only_points_that_take_part_are_operations() -> None:
     assert find_density(function, window) == pytest.approx((10 / 12) ** 2)
     assert count_points(window) == 2 * 16 * 18
     assert count_work(function).operations == pytest.approx(2 * 16 * 18 * (10 / 12) ** 2)
+
+
+def test_a_point_that_names_its_element_is_added_to_that_one_alone() -> None:
+    rows, found = dmlc.TensorDesc("FLOAT32", (1 << 16,)), dmlc.TensorDesc("UINT32", (1 << 16,))
+    operator = dmlc.operator("directml.TOP_K1").bind(
+        {"InputTensor": rows, "OutputValueTensor": rows, "OutputIndexTensor": found},
+        attributes={"Axis": 0, "K": 1 << 16, "AxisDirection": "INCREASING"},
+    )
+    work = count_work(make_kernels(operator, "hlsl")[0])
+    assert work.operations <= 4 << 16
