@@ -243,6 +243,14 @@ static $T $H(const $T x)
     return ((x < 0) ? e : ($T)(1)) / (1 + e);
 }
 
+//// sigmoid_wide_$T
+// 1 / (1 + exp(-x)) likewise, of FLOAT64.
+static $T $H(const $T x)
+{
+    const $T e = exp(-fabs(x));
+    return ((x < 0) ? e : ($T)(1)) / (1 + e);
+}
+
 //// tanh_$T
 // e / (e + 2), with e = exp(2 |x|) - 1. Elsewhere a polynomial near 0, and else
 // 1 - 2 / (1 + exp(2 |x|)). Both are 1 at last: PoCL's own never is.
@@ -280,6 +288,13 @@ static $T $H(const $T x)
 #else
     return (fabs(x) < ($T)(1e-20f)) ? x : log1p(x);
 #endif
+}
+
+//// log1p_wide_$T
+// log(1 + x) likewise, of FLOAT64.
+static $T $H(const $T x)
+{
+    return (fabs(x) < ($T)(1e-20f)) ? x : log1p(x);
 }
 
 //// erf_$T

@@ -209,7 +209,8 @@ _function(
     edges="log1p(-0) = -0; log1p(-1) = -inf; log1p(-2) = nan",
     derivative=lambda p: p.d / (p.x + 1), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
-    float32=float32.log1p, float64=None, opencl=Way.HELPER,
+    float32=float32.log1p, float64=None,
+    opencl=(Way.HELPER, Spelling("{H}({a})", helper="log1p_wide")),
     formula=_log1p, onnx=None, mlir="math.log1p", torch="log1p", pages=(),
     cgc=(),
 )
@@ -361,7 +362,9 @@ _function(
     meaning="1 / (1 + exp(-x))", edges="sigmoid(0) = 0.5; sigmoid(-inf) = 0; sigmoid(inf) = 1",
     derivative=lambda p: p.d * p.y * (1 - p.y), kinks=SMOOTH,
     cost=20, range=fractions.between(0, 1), never_negative=Keeps.ALWAYS, limits=(0, 1),
-    float32=float32.sigmoid, float64=None, opencl=Way.HELPER, formula=_sigmoid, onnx=None, mlir="",
+    float32=float32.sigmoid, float64=None,
+    opencl=(Way.HELPER, Spelling("{H}({a})", helper="sigmoid_wide")),
+    formula=_sigmoid, onnx=None, mlir="",
     cgc=("sigmoid",),
     torch="sigmoid", pages=("sigmoid",),
 )

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import _decomp
-from torch._decomp import decompositions
 
 aten = torch.ops.aten
 
@@ -91,7 +90,7 @@ RESAMPLING = (
 )  # fmt: skip
 """What `torch.nn.functional.interpolate` calls, but where it smooths as well."""
 
-_sizes_of: Any = decompositions.upsample_compute_output_size
+_sizes_of: Callable[..., Any] = _table.decompositions.upsample_compute_output_size
 
 
 def list_definitions() -> dict[Any, Callable[..., Any] | None]:

@@ -8,8 +8,6 @@ loops of that.
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -94,8 +92,10 @@ def _rule(axis: Axis, exact: bool, backward: bool) -> Rule:
             return found
 
         def takes(at: Point) -> Scalar:
-            first, *others = (each > 0 for each in list_weights(at))
-            return functools.reduce(operator.and_, others, first)
+            found, *others = (each > 0 for each in list_weights(at))
+            for each in others:
+                found = found & each
+            return found
 
         total = site.builder.reduce(site.name, "sum", site.extents, read, part, held, takes)
         return site.compute(lambda at: at.read(total, *at.indices))
