@@ -85,9 +85,15 @@ table says."""
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """How work is cut up on a kind of device."""
+    """How work is cut up on a kind of device. What is known of the kind has no default, so that a
+    field left out is an error at import; the last fields are what a caller says."""
 
     name: str
+    classes: tuple[str, ...]
+    """The classes of its devices. Architectures have names below these: `nvidia.sm_90`."""
+    grouped: bool
+    """Whether the work items of a group run side by side and share memory, as on a GPU. Otherwise
+    each computes elements that lie together, in vectors, as on a CPU."""
     group_size: int
     """Work items per group."""
     per_item: int
@@ -122,23 +128,23 @@ class Profile:
     """Elements of a query, or of a value, at most, where several kernels compute scores again:
     longer ones take longer than memory does. On a GPU, gradients of 96 and 128 were modelled to
     take 1.6 and 2.4 times as long so."""
-    walks: bool = False
+    walks: bool
     """Whether a work item may walk all points of a row, and put each where it belongs."""
-    vectors: int = 4
+    vectors: int
     """Vectors of a work item of element-wise work, at most: what it has loaded before it computes
     is what memory is asked for at a time."""
-    columns: int = 32
+    columns: int
     """Neighbouring outputs of a reduction in a group, where they are neighbours in memory: a cache
     line of floats, or two."""
-    points: int = 4
+    points: int
     """Points, or vectors of them, that a work item reduces at least before more of them share an
     output; and those that it reads before it adds the first."""
-    fill: int = 1024
+    fill: int
     """Groups that fill a large device: while there are fewer, more work items share an output."""
-    tile: tuple[int, ...] = ()
+    tile: tuple[int, ...]
     """Rows and columns of a product's tile, those of a work item, points of it, and 1 where the
     next tile is read ahead; empty: what suits the sizes."""
-    panel: tuple[int, int, int] = (192, 256, 256)
+    panel: tuple[int, int, int]
     """The most rows and columns of a work item's tile of a product, and points of its panels: two
     panels and the sums take less than half a megabyte, and the part of them that a block goes over
     stays in the first cache."""
@@ -165,48 +171,27 @@ class Profile:
         return dataclasses.replace(self, **dict(row.numbers), rows=())
 
 
+# fmt: off
 CPU = Profile(
-    "cpu",
-    group_size=1,
-    per_item=32768,
-    lanes=16,
-    streaming_bytes=24 << 20,
-    groups=16,
-    piece=32768,
-    row=4096,
-    bytes_per_operation=0.4,
-    launch_bytes=1 << 18,
-    cached_bytes=1 << 18,
-    held=0,
-    holding=1,
-    online=256,
-    online_run=8,
-    again_size=64,
-    walks=True,
+    "cpu", classes=(), grouped=False, group_size=1, per_item=32768, lanes=16,
+    streaming_bytes=24 << 20, groups=16, piece=32768, row=4096, bytes_per_operation=0.4,
+    launch_bytes=1 << 18, cached_bytes=1 << 18, held=0, holding=1, online=256, online_run=8,
+    again_size=64, walks=True, vectors=4, columns=32, points=4, fill=1024, tile=(),
+    panel=(192, 256, 256),
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
 last-level cache still holds the result of a kernel that touches less than 24 MiB, so that writing
 around it would slow down whoever reads next."""
 
 GPU = Profile(
-    "gpu",
-    group_size=256,
-    per_item=4,
-    lanes=1,
-    streaming_bytes=None,
-    groups=128,
-    piece=4096,
-    row=0,
-    bytes_per_operation=0.15,
-    launch_bytes=1 << 22,
-    cached_bytes=1 << 16,
-    held=80,
-    holding=512,
-    online=1 << 14,
-    online_run=64,
-    again_size=80,
+    "gpu", classes=("nvidia", "amd", "intel", "qualcomm", "apple"), grouped=True, group_size=256,
+    per_item=4, lanes=1, streaming_bytes=None, groups=128, piece=4096, row=0,
+    bytes_per_operation=0.15, launch_bytes=1 << 22, cached_bytes=1 << 16, held=80, holding=512,
+    online=1 << 14, online_run=64, again_size=80, walks=False, vectors=4, columns=32, points=4,
+    fill=1024, tile=(), panel=(192, 256, 256),
 )
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
+# fmt: on
 
 PROFILES: tuple[Profile, ...] = (CPU, GPU)
 

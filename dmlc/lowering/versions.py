@@ -316,7 +316,7 @@ def _plan(function: ir.Function, group: Group, profile: Profile, limits: Limits)
     if prefix is not None:
         rows, length, inner = map(multiply, prefix.part_extents())
         on_gpu = _SCANNED if inner == 1 else _SCANNED_ACROSS
-        table, beside = (on_gpu, str(length)) if profile.lanes == 1 else (_SCANNED_SERIALLY, "")
+        table, beside = (on_gpu, str(length)) if profile.grouped else (_SCANNED_SERIALLY, "")
         if isinstance(rows * inner, int):
             # A known number of rows are not worth a version where each has one element.
             table = tuple((bound, classes) for bound, classes in table if bound != 2)
@@ -333,7 +333,7 @@ def _plan(function: ir.Function, group: Group, profile: Profile, limits: Limits)
     product = _find_product(function, group, profile)
     if product is not None:
         return _plan_product(product, str(group.parallel[-1]))
-    table = _REDUCED if profile.lanes == 1 else _REDUCED_SERIALLY
+    table = _REDUCED if profile.grouped else _REDUCED_SERIALLY
     (first, *_) = reduced or [()]
     last = {tensor.extents[-1:] for tensor in function.tensors().values()}
     beside = str(first[-1]) if first[-1:] in last and first else ""
@@ -460,7 +460,7 @@ def _part_fours(symbol: str, fours: _Case, others: _Case) -> _Tree:
 
 def _find_product(function: ir.Function, group: Group, profile: Profile) -> Contraction | None:
     """The product of matrices that a group is, for tiles of a GPU."""
-    if profile.lanes > 1 or len(group.passes) > 2:
+    if not profile.grouped or len(group.passes) > 2:
         return None
     try:
         phases, _ = collect_group(function, group)

@@ -45,16 +45,12 @@ _LEAST_PIECES = {False: 2, True: 3}
 two pieces, and a launch less."""
 
 
-def _is_gpu(p: Profile) -> bool:
-    return p.lanes == 1
-
-
 def find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
     """The contraction that some phases are, where it is worth tiles."""
     found = find_contraction(part_axes(phases))
-    if found is None or (_is_gpu(p) and skinny.find_shape(found.settle(p.taken)) is not None):
+    if found is None or (p.grouped and skinny.find_shape(found.settle(p.taken)) is not None):
         return found
-    least, sizes = _LEAST_ROWS[_is_gpu(p)], found.settle(p.taken)
+    least, sizes = _LEAST_ROWS[p.grouped], found.settle(p.taken)
     return found if sizes.rows >= least and sizes.columns >= _LEAST_COLUMNS else None
 
 
@@ -117,18 +113,18 @@ def arrange(
     is_plain = not any(phase.has_positions for phase in phases) or first.elements.results
     if is_plain or not all(phase.is_parallel for phase in derived):
         return phases, suits_serial(function, phases, p)
-    if _is_gpu(p):
+    if p.grouped:
         return (collect(True), True) if gpu.suits_serial(first, p) else (phases, False)
     return cpu.arrange(function, phases, collect(True), p)
 
 
 def suits_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> bool:
     """Whether work items reduce outputs of their own though nothing depends on positions."""
-    return not _is_gpu(p) and cpu.reduces_small_windows(function, phases, p)
+    return not p.grouped and cpu.reduces_small_windows(function, phases, p)
 
 
 def _count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
-    return gpu.count_groups(phases, p, limits) if _is_gpu(p) else cpu.count_items(phases, p)
+    return gpu.count_groups(phases, p, limits) if p.grouped else cpu.count_items(phases, p)
 
 
 def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
@@ -148,7 +144,7 @@ def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
 
 def _find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
     """The contraction that is cut into tiles, with numbers for sizes known at run time only."""
-    if not _is_gpu(p) and any(phase.space.is_open for phase in phases):
+    if not p.grouped and any(phase.space.is_open for phase in phases):
         return None
     found = find_product(phases, p)
     return None if found is None else found.settle(p.taken)
@@ -158,16 +154,16 @@ def _count_pieces(product: Contraction, p: Profile) -> int:
     """The pieces that the points of a contraction are cut into, where it has too few tiles. Large
     tiles and pieces read less than small tiles do, so that those are counted on a GPU. What the
     pieces come to takes a fifth of the time of the products at the most, for each is deep."""
-    shape = skinny.find_shape(product) if _is_gpu(p) else None
+    shape = skinny.find_shape(product) if p.grouped else None
     if shape is not None:
         return skinny.count_pieces(product, shape, p)
-    if _is_gpu(p):
+    if p.grouped:
         wanted, items = p.groups * p.group_size, limit_shape(product).count_items(product)
     else:
         wanted, items = _FILL * p.groups, count_panels(product, p)
-    enough = wanted // (2 if _is_gpu(p) else _FILL)
+    enough = wanted // (2 if p.grouped else _FILL)
     pieces = 1 if items >= enough else min(-(-wanted // items), product.depth // _LEAST_DEPTH)
-    return pieces if pieces >= _LEAST_PIECES[_is_gpu(p)] else 1
+    return pieces if pieces >= _LEAST_PIECES[p.grouped] else 1
 
 
 def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
@@ -178,11 +174,11 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
     space = phases[0].space
     groups = max(1, _count_groups(phases, p, limits))
     work = math.prod(space.parallel_sizes) * space.inner_count // groups
-    wanted = min(work // p.piece, -(-_PIECES[_is_gpu(p)] * p.groups // groups))
+    wanted = min(work // p.piece, -(-_PIECES[p.grouped] * p.groups // groups))
     if product is not None:
         wanted = _count_pieces(product, p)
     long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
-    if product is not None and _is_gpu(p) and long == [space.inner[-1]]:
+    if product is not None and p.grouped and long == [space.inner[-1]]:
         # Points that lie side by side stay so, and are read in vectors, where pieces of others
         # nearly fill a device.
         items = _NEARLY * limit_shape(product).count_items(product)
@@ -198,7 +194,7 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
     # Pieces of what lies side by side start on cache lines.
     line = CACHE_LINE if axis == len(space.sizes) - 1 else 1
     length = -(-size // pieces)
-    if _is_gpu(p):
+    if p.grouped:
         length = find_length(size, pieces, line)
     elif phases[0].elements.results:
         length = -(-length // line) * line
@@ -212,7 +208,7 @@ def _cut_open(
     many pieces as it has points for, where these are fewer than would fill a device."""
     if product is not None and pieces * _LEAST_DEPTH > size // 2:
         return make_cut(written, axis, -(-size // pieces))
-    if not _is_gpu(p) or len(written.space.inner) > 1:
+    if not p.grouped or len(written.space.inner) > 1:
         return make_cut(written, axis, pieces, PIECES)
     is_beside = axis == len(written.space.extents) - 1 and product is None
     return make_cut(written, axis, pieces, PIECES, _STRIPS[is_beside])
@@ -222,10 +218,10 @@ def takes_neighbours(phases: Sequence[Phase], p: Profile, *, alone: bool) -> boo
     """Whether one work item reduces windows of neighbouring outputs, which read much in common:
     where work items reduce outputs of their own anyway (`alone`), or there are few points."""
     few = not any(phase.space.is_open for phase in phases) and gpu.reduces_few(phases[0])
-    return _is_gpu(p) and (alone or few)
+    return p.grouped and (alone or few)
 
 
 def combines_again(phases: Sequence[Phase], p: Profile) -> bool:
     """Whether each work group combines the partial results of a reduction again that it applies: a
     few reads more, and a launch less. What applies it is cut up alike, which takes known sizes."""
-    return _is_gpu(p)
+    return p.grouped

@@ -328,8 +328,10 @@ class _Reverse:
 
     def _seed(self, stage: Stage, builder: BodyBuilder, seed: int, result: int) -> list[Adjoint]:
         """The adjoint of one value of a reduction, from that of what they are reduced to."""
-        combiner = None if stage.reduction is None else stage.reduction.record
-        match combiner and combiner.adjoint:
+        if stage.reduction is None:
+            return [Adjoint(seed)]
+        combiner = stage.reduction.record
+        match combiner.adjoint:
             case AdjointRule.FIRST:
                 # The number of the point that is the smallest or the largest.
                 points = math.prod(e if isinstance(e, int) else math.inf for _, e in stage.axes)
