@@ -271,7 +271,7 @@ def _explain(function: Function, target: str, profile: str | None) -> tuple[Repo
     lowered = _lower(function, dialect, shape)
     program = _render(function, lowered, dialect, shape)
     ((_, fusion, kernels),) = lowered
-    if shape.group_size == 1:
+    if not shape.grouped:
         slow = compile(function, target, "gpu").warnings
         program = dataclasses.replace(program, warnings=slow)
     return make_report(function, fusion, kernels, program), program

@@ -297,7 +297,7 @@ class Dialect:
 
     def of_profile(self, profile: Profile) -> Dialect:
         """Dialect of the kernels for a device profile."""
-        return self.sharing if profile.group_size > 1 and self.sharing is not None else self
+        return self.sharing if profile.grouped and self.sharing is not None else self
 
 
 COMPUTE_TYPES: tuple[DataType, ...] = tuple(t for t in TENSOR_TYPES if not t.is_storage_only)

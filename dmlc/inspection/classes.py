@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from dmlc.inspection.model import DEVICES, Device
+from dmlc.kernel.target import find_profile
 from dmlc.schedules.table import find_root, read_table
 
 _LATENCY, _CACHE_LATENCY, _LAUNCH = 600e-9, 280e-9, 3e-6
@@ -17,7 +18,7 @@ _CACHE = 4
 def find_class(name: str) -> Device | None:
     """Typical device of a class of GPUs; the model's largest for a class without facts, and None
     for CPUs."""
-    if find_root(name) != "gpu":
+    if not find_profile(find_root(name)).grouped:
         return None
     facts = read_table().find_facts(name)
     if not facts:

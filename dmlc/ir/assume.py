@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dmlc.index.intervals import DIFFERENCES, MIRRORED, UNKNOWN, Bound, Interval, meet
+from dmlc.index.intervals import DIFFERENCES, UNKNOWN, Bound, Interval, meet
 from dmlc.ir.index import list_comparisons, list_conjuncts
 from dmlc.ir.nodes import Apply, Body, Cast, Stage, value_type
 from dmlc.ir.ranges import Ranges
@@ -43,16 +43,15 @@ def assume_guard(
 
 def _narrow(body: Body, condition: int, found: Ranges, known: dict[int, Interval]) -> None:
     """Adds the intervals implied by a true condition to `known`."""
-    for name, left, right, holds in list_comparisons(body.instructions, condition):
-        real = value_type(body.instructions[left]).is_float
-        for value, symbol, other in ((left, name, right), (right, MIRRORED[name], left)):
-            # A comparison that was negated is also false for NaN, so floats may be NaN.
-            if not holds and found.may_be_nan(other):
-                continue
-            low, high = _compare(found, value, symbol, other, real)
-            widened = real and not holds
-            _add(body, value, (min(low, 0), max(high, 0)) if widened else (low, high), known)
-        _compare_difference(body, left, right, name, known)
+    for (name, value, other), holds in list_comparisons(body.instructions, condition):
+        real = value_type(body.instructions[value]).is_float
+        _compare_difference(body, value, other, name, known)
+        # A comparison that was negated is also false for NaN, so floats may be NaN.
+        if not holds and found.may_be_nan(other):
+            continue
+        low, high = _compare(found, value, name, other, real)
+        widened = real and not holds
+        _add(body, value, (min(low, 0), max(high, 0)) if widened else (low, high), known)
 
 
 def _compare(found: Ranges, value: int, symbol: str, other: int, real: bool) -> Interval:
@@ -75,11 +74,9 @@ def _compare_difference(
     for value, instruction in enumerate(body.instructions):
         if not isinstance(instruction, Apply) or instruction.dtype is not DataType.INDEX:
             continue
-        if instruction.operation.name != "sub":
-            continue
-        for pair, compared in (((left, right), symbol), ((right, left), MIRRORED[symbol])):
-            if instruction.operands == pair and compared in DIFFERENCES:
-                _add(body, value, DIFFERENCES[compared], known)
+        is_difference = instruction.operation.name == "sub"
+        if is_difference and instruction.operands == (left, right) and symbol in DIFFERENCES:
+            _add(body, value, DIFFERENCES[symbol], known)
 
 
 def _move(bound: Bound, by: Bound, real: bool) -> Bound:

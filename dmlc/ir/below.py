@@ -329,7 +329,6 @@ def _list_conditions(
         return []
     return [
         each
-        for name, left, right, _ in list_comparisons(values, condition, holds)
-        if name != "ne" and value_type(values[left]) is DataType.INDEX
-        for each in ((name, left, right), (MIRRORED[name], right, left))
+        for each, _ in list_comparisons(values, condition, holds)
+        if each[0] != "ne" and value_type(values[each[1]]) is DataType.INDEX
     ]

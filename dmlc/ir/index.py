@@ -16,11 +16,12 @@ import functools
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dmlc.index.affine import Affine, combine
-from dmlc.index.intervals import EMPTY, NEGATED, UNKNOWN, Interval, is_within
+from dmlc.index.intervals import EMPTY, MIRRORED, NEGATED, UNKNOWN, Interval, is_within
 from dmlc.ir.nodes import (
     Apply,
     Body,
@@ -231,23 +232,52 @@ def order_indices(indices: Iterable[Index]) -> tuple[Index, ...]:
 def list_conjuncts(body: Body) -> tuple[int, ...]:
     """Conditions that a body's guard joins by `and`, in the order written; empty without a
     guard."""
-    found: list[int] = []
-    pending = [] if body.guard is None else [body.guard]
+    return part_conditions(body.instructions, body.guard)[1]
+
+
+def part_conditions(
+    values: Sequence[Any], *roots: int | None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The values that join conditions by `and`, up to some roots, and the conditions that they
+    join, in the order written."""
+    joins: dict[int, None] = {}
+    found: dict[int, None] = {}
+    pending = [root for root in roots if root is not None]
     while pending:
-        value = pending.pop()
-        instruction = body.instructions[value]
-        if isinstance(instruction, Apply) and instruction.operation.name == "and":
-            pending += reversed(instruction.operands)
-        elif value not in found:
-            found.append(value)
-    return tuple(found)
+        number = pending.pop()
+        value = values[number]
+        if isinstance(value, Apply) and value.operation.name == "and":
+            joins[number] = None
+            pending += reversed(value.operands)
+        else:
+            found[number] = None
+    return tuple(joins), tuple(found)
+
+
+Comparison: TypeAlias = tuple[str, int, int]
+"""The name of a comparison, and its two sides."""
+
+
+def read_comparison(
+    values: Sequence[Any], condition: int, holds: bool = True
+) -> tuple[Comparison, ...]:
+    """How two numbers compare where a condition holds, or does not, both ways round; nothing where
+    it compares none."""
+    match values[condition]:
+        case Apply(operation=operation, operands=(left, right)) if operation.name in NEGATED:
+            name = operation.name if holds else NEGATED[operation.name]
+        case _:
+            return ()
+    if value_type(values[left]) is DataType.BOOL:
+        return ()
+    return (name, left, right), (MIRRORED[name], right, left)
 
 
 def list_comparisons(
     values: Sequence[Instruction], condition: int, holds: bool = True
-) -> Iterator[tuple[str, int, int, bool]]:
-    """Comparisons implied by a condition being true, or false without `holds`: operation name, left
-    and right operand, and whether the comparison occurs as written rather than negated."""
+) -> Iterator[tuple[Comparison, bool]]:
+    """Comparisons implied by a condition being true, or false without `holds`, both ways round, and
+    whether each occurs as written rather than negated."""
     pending = [(condition, holds)]
     while pending:
         value, wanted = pending.pop()
@@ -259,8 +289,8 @@ def list_comparisons(
             pending.append((given[0], not wanted))
         elif name == ("and" if wanted else "or"):
             pending += [(operand, wanted) for operand in given]
-        elif name in NEGATED and value_type(values[given[0]]) is not DataType.BOOL:
-            yield name if wanted else NEGATED[name], given[0], given[1], wanted
+        for each in read_comparison(values, value, wanted):
+            yield each, wanted
 
 
 def count_points(stage: Stage, indices: Sequence[Index]) -> float:

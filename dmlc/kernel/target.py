@@ -84,9 +84,15 @@ WORD_BYTES = 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """Parameters of schedules for a kind of device."""
+    """Parameters of schedules for a kind of device. Those of the kind have no default, so that a
+    missing one is an error at import; the last fields are given by callers."""
 
     name: str
+    classes: tuple[str, ...]
+    """The classes of its devices. Architectures have names below these: `nvidia.sm_90`."""
+    grouped: bool
+    """Whether the work items of a group run side by side and share memory, as on a GPU. Otherwise
+    each computes elements that lie together, in vectors, as on a CPU."""
     group_size: int
     """Work items per group."""
     per_item: int
@@ -123,23 +129,23 @@ class Profile:
     """Largest number of elements of a query or value for which several kernels recompute scores:
     for longer ones that takes longer than memory. On a GPU, gradients of 96 and 128 were modelled
     to take 1.6 and 2.4 times as long."""
-    walks: bool = False
+    walks: bool
     """Whether a work item may visit all points of a row in sequence, and scatter them."""
-    vectors: int = 4
+    vectors: int
     """Largest number of vectors per work item of element-wise work: as many loads are in flight at
     once."""
-    columns: int = 32
+    columns: int
     """Adjacent outputs of a reduction in a group, if contiguous in memory: a cache line of floats,
     or two."""
-    points: int = 4
+    points: int
     """Smallest number of points, or vectors of points, that a work item reduces before more items
     share an output; it loads as many before it adds the first."""
-    fill: int = 1024
+    fill: int
     """Number of groups that fill a large device; with fewer, more work items share an output."""
-    tile: tuple[int, ...] = ()
+    tile: tuple[int, ...]
     """Rows and columns of a product's tile, rows and columns per work item, points, and 1 if
     pipelined; empty: chosen by the sizes."""
-    panel: tuple[int, int, int] = (192, 256, 256)
+    panel: tuple[int, int, int]
     """Largest rows and columns of a work item's tile of a product, and points of its panels: two
     panels and the sums take less than half a megabyte, and the part that a block uses stays in the
     L1 cache."""
@@ -166,48 +172,27 @@ class Profile:
         return dataclasses.replace(self, **dict(row.numbers), rows=())
 
 
+# fmt: off
 CPU = Profile(
-    "cpu",
-    group_size=1,
-    per_item=32768,
-    lanes=16,
-    streaming_bytes=24 << 20,
-    groups=16,
-    piece=32768,
-    row=4096,
-    bytes_per_operation=0.4,
-    launch_bytes=1 << 18,
-    cached_bytes=1 << 18,
-    held=0,
-    holding=1,
-    online=256,
-    online_run=8,
-    again_size=64,
-    walks=True,
+    "cpu", classes=(), grouped=False, group_size=1, per_item=32768, lanes=16,
+    streaming_bytes=24 << 20, groups=16, piece=32768, row=4096, bytes_per_operation=0.4,
+    launch_bytes=1 << 18, cached_bytes=1 << 18, held=0, holding=1, online=256, online_run=8,
+    again_size=64, walks=True, vectors=4, columns=32, points=4, fill=1024, tile=(),
+    panel=(192, 256, 256),
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
 last-level cache still holds the result of a kernel that touches less than 24 MiB, so that writing
 around it would slow down whoever reads next."""
 
 GPU = Profile(
-    "gpu",
-    group_size=256,
-    per_item=4,
-    lanes=1,
-    streaming_bytes=None,
-    groups=128,
-    piece=4096,
-    row=0,
-    bytes_per_operation=0.15,
-    launch_bytes=1 << 22,
-    cached_bytes=1 << 16,
-    held=80,
-    holding=512,
-    online=1 << 14,
-    online_run=64,
-    again_size=80,
+    "gpu", classes=("nvidia", "amd", "intel", "qualcomm", "apple"), grouped=True, group_size=256,
+    per_item=4, lanes=1, streaming_bytes=None, groups=128, piece=4096, row=0,
+    bytes_per_operation=0.15, launch_bytes=1 << 22, cached_bytes=1 << 16, held=80, holding=512,
+    online=1 << 14, online_run=64, again_size=80, walks=False, vectors=4, columns=32, points=4,
+    fill=1024, tile=(), panel=(192, 256, 256),
 )
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
+# fmt: on
 
 PROFILES: tuple[Profile, ...] = (CPU, GPU)
 

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.index.intervals import Interval
+from dmlc.ir.index import part_conditions
 from dmlc.ir.nodes import list_folded
 from dmlc.ir.rules import fold_constants
 from dmlc.loops.access import Positions, join_digits, read_positions
@@ -174,7 +175,7 @@ def list_conditions(elements: Elements) -> tuple[int, ...]:
     guards = dict.fromkeys(f.guard for f in elements.reductions)
     if len(guards) > 1:
         raise InternalError("folds under different guards share their loops")
-    _, found = _part_guard(elements)
+    _, found = part_conditions(elements.values, *guards)
 
     def rank(number: int) -> int:
         if not reads_elements(elements, number):
@@ -197,27 +198,11 @@ def list_stored(elements: Elements) -> frozenset[int]:
 
 def list_joins(elements: Elements) -> frozenset[int]:
     """Values that only join conditions of the reductions' guard."""
-    joins, _ = _part_guard(elements)
+    joins, _ = part_conditions(elements.values, *(f.guard for f in elements.reductions))
     others = {o for n, v in enumerate(elements.values) if n not in joins for o in operands(v)}
     others.update(number for _, number in elements.results)
     others.update(n for f in elements.reductions for n in f.values)
     return frozenset(n for n in joins if n not in others)
-
-
-def _part_guard(elements: Elements) -> tuple[dict[int, None], dict[int, None]]:
-    """Values that join conditions, and the conditions, in the order written."""
-    joins: dict[int, None] = {}
-    found: dict[int, None] = {}
-    pending = [f.guard for f in elements.reductions if f.guard is not None]
-    while pending:
-        number = pending.pop()
-        value = elements.values[number]
-        if isinstance(value, ir.Apply) and value.operation.name == "and":
-            joins[number] = None
-            pending += reversed(value.operands)
-        else:
-            found[number] = None
-    return joins, found
 
 
 def prune(elements: Elements) -> Elements:

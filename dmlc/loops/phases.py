@@ -16,6 +16,7 @@ from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 
 from dmlc import ir
+from dmlc.ir.index import read_comparison
 from dmlc.kernel.target import Limits
 from dmlc.loops.accumulate import Slot, list_slots
 from dmlc.loops.dims import SHORT_VECTOR
@@ -223,9 +224,6 @@ def with_elements(
     return Phase(elements, space, accumulators, phase.is_across and bool(accumulators))
 
 
-_RISING, _FALLING = ("ge", "gt"), ("le", "lt")
-
-
 def find_segments(phase: Phase) -> dict[int, list[int]]:
     """Inner axes along which an output reduces a segment with ends loaded from tensors, each with
     the values of the ends."""
@@ -237,18 +235,13 @@ def find_segments(phase: Phase) -> dict[int, list[int]]:
     starts: dict[int, list[int]] = {}
     stops: dict[int, list[int]] = {}
     for condition in list_conditions(elements):
-        match elements.values[condition]:
-            case ir.Apply(operation=operation, operands=(left, right)):
-                pass
-            case _:
-                continue
-        for place, end, first in ((left, right, _RISING), (right, left, _FALLING)):
+        for name, place, end in read_comparison(elements.values, condition):
             axes = [axis for axis in space.inner if moving[axis][place]]
             stays = not any(moving[axis][end] for axis in space.inner)
             is_place = isinstance(elements.values[place], Place) and len(axes) == 1
             is_read = stays and reads_elements(elements, end)
-            if is_place and is_read and operation.name in (*_RISING, *_FALLING):
-                ends = starts if operation.name in first else stops
+            if is_place and is_read and name not in ("eq", "ne"):
+                ends = starts if name in ("ge", "gt") else stops
                 ends.setdefault(axes[0], []).append(end)
     return {axis: [*starts[axis], *stops[axis]] for axis in starts if axis in stops}
 

@@ -62,7 +62,7 @@ class Stretches:
     @classmethod
     def choose(cls, rows: int, length: int, profile: Profile) -> Stretches:
         """Distribution that keeps a device busy, with chunks of a minimal length."""
-        if profile.group_size == 1:
+        if not profile.grouped:
             wanted = min(-(-profile.groups // rows), length // _LEAST_STRETCH)
             return cls(rows, length, -(-length // max(1, wanted)))
         tile = profile.group_size * _PER_ITEM

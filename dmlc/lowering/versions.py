@@ -321,7 +321,7 @@ def _plan(function: ir.Function, group: Group, profile: Profile, limits: Limits)
     if prefix is not None:
         rows, length, inner = map(multiply, prefix.part_extents())
         on_gpu = _SCANNED if inner == 1 else _SCANNED_ACROSS
-        table, beside = (on_gpu, str(length)) if profile.lanes == 1 else (_SCANNED_SERIALLY, "")
+        table, beside = (on_gpu, str(length)) if profile.grouped else (_SCANNED_SERIALLY, "")
         if isinstance(rows * inner, int):
             # A known number of rows of one element each is not worth a version.
             table = tuple((bound, classes) for bound, classes in table if bound != 2)
@@ -338,7 +338,7 @@ def _plan(function: ir.Function, group: Group, profile: Profile, limits: Limits)
     product = _find_product(function, group, profile)
     if product is not None:
         return _plan_product(product, str(group.parallel[-1]))
-    table = _REDUCED if profile.lanes == 1 else _REDUCED_SERIALLY
+    table = _REDUCED if profile.grouped else _REDUCED_SERIALLY
     (first, *_) = reduced or [()]
     last = {tensor.extents[-1:] for tensor in function.tensors().values()}
     beside = str(first[-1]) if first[-1:] in last and first else ""
@@ -490,7 +490,7 @@ def _part_fours(symbol: str, fours: _Case, others: _Case) -> _Tree:
 
 def _find_product(function: ir.Function, group: Group, profile: Profile) -> Contraction | None:
     """Matrix product that a group is, for tiles on a GPU; None if it is none."""
-    if profile.lanes > 1 or len(group.passes) > 2:
+    if not profile.grouped or len(group.passes) > 2:
         return None
     try:
         phases, _ = collect_group(function, group)

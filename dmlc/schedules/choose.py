@@ -50,17 +50,13 @@ _LEAST_PIECES = {False: 2, True: 3}
 well as two chunks, and save a launch."""
 
 
-def _is_gpu(p: Profile) -> bool:
-    return p.lanes == 1
-
-
 def find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
     """Contraction of some phases, if it is worth tiles."""
     found = find_contraction(part_axes(phases))
-    if found is None or (_is_gpu(p) and skinny.find_shape(found.settle(p.taken)) is not None):
+    if found is None or (p.grouped and skinny.find_shape(found.settle(p.taken)) is not None):
         return found
-    sizes, rows, columns = found.settle(p.taken), _LEAST_ROWS[_is_gpu(p)], _LEAST_COLUMNS
-    if _is_gpu(p) and found.phase.has_positions:
+    sizes, rows, columns = found.settle(p.taken), _LEAST_ROWS[p.grouped], _LEAST_COLUMNS
+    if p.grouped and found.phase.has_positions:
         rows = columns = _LEAST_OF_WINDOWS
     return found if sizes.rows >= rows and sizes.columns >= columns else None
 
@@ -125,18 +121,18 @@ def arrange(
     is_plain = not any(phase.has_positions for phase in phases) or first.elements.results
     if is_plain or not all(phase.is_parallel for phase in derived):
         return phases, suits_serial(function, phases, p)
-    if _is_gpu(p):
+    if p.grouped:
         return (collect(True), True) if gpu.suits_serial(first, p) else (phases, False)
     return cpu.arrange(function, phases, collect(True), p)
 
 
 def suits_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> bool:
     """Whether each work item reduces its own outputs although nothing depends on indices."""
-    return not _is_gpu(p) and cpu.reduces_small_windows(function, phases, p)
+    return not p.grouped and cpu.reduces_small_windows(function, phases, p)
 
 
 def _count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
-    return gpu.count_groups(phases, p, limits) if _is_gpu(p) else cpu.count_items(phases, p)
+    return gpu.count_groups(phases, p, limits) if p.grouped else cpu.count_items(phases, p)
 
 
 def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
@@ -155,7 +151,7 @@ def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
 
 def _find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
     """Contraction to be tiled, with numbers for open sizes."""
-    if not _is_gpu(p) and any(phase.space.is_open for phase in phases):
+    if not p.grouped and any(phase.space.is_open for phase in phases):
         return None
     found = find_product(phases, p)
     return None if found is None else found.settle(p.taken)
@@ -165,16 +161,16 @@ def _count_pieces(product: Contraction, p: Profile) -> int:
     """Number of chunks of a contraction with too few tiles. On a GPU, small tiles are counted, as
     large tiles in chunks read less than these. Combining the chunks takes a fifth of the products'
     time at most, as each is deep."""
-    shape = skinny.find_shape(product) if _is_gpu(p) else None
+    shape = skinny.find_shape(product) if p.grouped else None
     if shape is not None:
         return skinny.count_pieces(product, shape, p)
-    if _is_gpu(p):
+    if p.grouped:
         wanted, items = p.groups * p.group_size, limit_shape(product).count_items(product)
     else:
         wanted, items = _FILL * p.groups, count_panels(product, p)
-    enough = wanted // (2 if _is_gpu(p) else _FILL)
+    enough = wanted // (2 if p.grouped else _FILL)
     pieces = 1 if items >= enough else min(-(-wanted // items), product.depth // _LEAST_DEPTH)
-    return pieces if pieces >= _LEAST_PIECES[_is_gpu(p)] else 1
+    return pieces if pieces >= _LEAST_PIECES[p.grouped] else 1
 
 
 def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
@@ -185,11 +181,11 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
     space = phases[0].space
     groups = max(1, _count_groups(phases, p, limits))
     work = math.prod(space.parallel_sizes) * space.inner_count // groups
-    wanted = min(work // p.piece, -(-_PIECES[_is_gpu(p)] * p.groups // groups))
+    wanted = min(work // p.piece, -(-_PIECES[p.grouped] * p.groups // groups))
     if product is not None:
         wanted = _count_pieces(product, p)
     long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
-    if product is not None and _is_gpu(p) and long == [space.inner[-1]]:
+    if product is not None and p.grouped and long == [space.inner[-1]]:
         # Contiguous points are not cut, so that they are read in vectors, if chunks of others
         # nearly fill a device.
         items = _NEARLY * limit_shape(product).count_items(product)
@@ -205,7 +201,7 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
     # Chunks of contiguous points start at cache lines.
     line = CACHE_LINE if axis == len(space.sizes) - 1 else 1
     length = -(-size // pieces)
-    if _is_gpu(p):
+    if p.grouped:
         length = find_length(size, pieces, line)
     elif phases[0].elements.results:
         length = -(-length // line) * line
@@ -220,8 +216,8 @@ def _cut_open(
     if product is not None and pieces * _LEAST_DEPTH > size // 2:
         return make_cut(written, axis, -(-size // pieces))
     is_beside = axis == len(written.space.extents) - 1 and product is None
-    if not _is_gpu(p) or len(written.space.inner) > 1:
-        unit = (_STRIPS[False],) if _is_gpu(p) and is_beside else ()
+    if not p.grouped or len(written.space.inner) > 1:
+        unit = (_STRIPS[False],) if p.grouped and is_beside else ()
         return make_cut(written, axis, pieces, PIECES, *unit)
     return make_cut(written, axis, pieces, PIECES, _STRIPS[is_beside])
 
@@ -230,11 +226,11 @@ def takes_neighbours(phases: Sequence[Phase], p: Profile, *, alone: bool) -> boo
     """Whether one work item reduces windows of neighbouring outputs, which share loads: if each
     work item reduces its own outputs anyway (`alone`), or there are few points."""
     few = not any(phase.space.is_open for phase in phases) and gpu.reduces_few(phases[0])
-    return _is_gpu(p) and (alone or few)
+    return p.grouped and (alone or few)
 
 
 def combines_again(phases: Sequence[Phase], p: Profile) -> bool:
     """Whether each work group recombines the partial results of a reduction that it uses: this
     takes a few more loads, and saves a launch. It requires known sizes, as its users are cut
     alike."""
-    return _is_gpu(p)
+    return p.grouped

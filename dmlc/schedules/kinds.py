@@ -36,7 +36,7 @@ def describe_reduction(
     if found is None:
         return plain
     sizes = found.settle(p.taken)
-    is_skinny = p.lanes == 1 and skinny.find_shape(sizes) is not None
+    is_skinny = p.grouped and skinny.find_shape(sizes) is not None
     kind = "convolution" if _has_windows(function, found.phase) else "product"
     is_open = found.phase.space.is_open
     outputs = None if is_open else sizes.batches * sizes.rows * sizes.columns

@@ -69,7 +69,7 @@ def choose_online(function: ir.Function, group: Group, p: Profile, limits: Limit
     derived = [m for m in members.members if m not in found.members]
     local = frozenset(group.local)
     shapes = [Shape(p.lanes, p.lanes)]
-    if p.lanes == 1:
+    if p.grouped:
         shapes = [shape for most, shape in _SHAPES if _count_sums(found, shape) <= most]
     for shape in shapes:
         nest = _Nests(function, found, derived, local, shape, limits).choose()

@@ -39,7 +39,7 @@ def choose(work: Work) -> Nest | None:
                 notes=["give its sizes numbers, or compile for shader model 6.2"],
             )
     alone = len(phases) == 1 and not phases[0].accumulators
-    if p.lanes > 1:
+    if not p.grouped:
         if alone or not _lies_across(phases):
             return _choose_runs(work)
         rule = work.begin()

@@ -37,7 +37,7 @@ class Work:
 
     @property
     def is_gpu(self) -> bool:
-        return self.profile.lanes == 1
+        return self.profile.grouped
 
     @property
     def is_open(self) -> bool:

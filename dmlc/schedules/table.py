@@ -39,9 +39,8 @@ KINDS = {
     "sort": "sorts and top-k",
 }
 """Descriptions of the kernel classes."""
-CLASSES = ("nvidia", "amd", "intel", "qualcomm", "apple")
-"""Classes of GPUs. Names of architectures have these as prefix: `nvidia.sm_90`."""
-_ROOTS = tuple(profile.name for profile in PROFILES)
+_NAMES = tuple(name for profile in PROFILES for name in (*profile.classes, profile.name))
+"""Names of devices that tables may have lines for, apart from architectures."""
 _SUMS = frozenset(KINDS) - {"elementwise", "sort"}
 _FOLDS = frozenset({"row_reduction", "column_reduction"})
 _PRODUCTS = frozenset({"product", "convolution"})
@@ -188,8 +187,8 @@ def list_devices() -> tuple[str, ...]:
 def list_levels(device: str) -> tuple[str, ...]:
     """A device and the classes above it, the nearest first: `nvidia.sm_90`, `nvidia`, `gpu`."""
     first, _, below = device.partition(".")
-    own = (device, first) if below else (device,)
-    return own if first in _ROOTS else (*own, "gpu")
+    roots = (profile.name for profile in PROFILES if first in profile.classes)
+    return (device, *([first] if below else []), *roots)
 
 
 def find_root(device: str) -> str:
@@ -210,15 +209,15 @@ def choose_profile(
     given = None if own is None else parse_table(own)
     if gpu_class is not None:
         known = dict.fromkeys((*list_devices(), *(() if given is None else given.devices)))
-        classes = [device for device in known if find_root(device) == "gpu"]
+        classes = [device for device in known if find_profile(find_root(device)).grouped]
         if gpu_class not in classes:
             raise ScheduleError(unknown_name("GPU class", gpu_class, classes))
-    profile = find_profile(name or ("gpu" if gpu_class is not None else usual))
-    if gpu_class is not None and profile.name != "gpu":
+    profile = find_profile(name or (usual if gpu_class is None else find_root(gpu_class)))
+    if gpu_class is not None and not profile.grouped:
         raise ScheduleError(
             f"'{gpu_class}' is a class of GPUs, and kernels for the profile '{profile.name}' are "
             "asked for",
-            notes=["leave the class out, or ask for the profile 'gpu'"],
+            notes=[f"leave the class out, or ask for the profile '{find_root(gpu_class)}'"],
         )
     device = profile.name if gpu_class is None else gpu_class
     tables = [*([] if given is None else [given]), read_table()]
@@ -321,8 +320,8 @@ class _Reader:
                 line, "expected 'device NAME'", "a class, or CLASS.ARCHITECTURE in small letters"
             )
         first = name.partition(".")[0]
-        if first not in (*CLASSES, *_ROOTS):
-            raise ScheduleError(unknown_name("device class", first, (*CLASSES, *_ROOTS), line))
+        if first not in _NAMES:
+            raise ScheduleError(unknown_name("device class", first, _NAMES, line))
         self._devices[name] = None
         self._device, self._draft = name, None
 

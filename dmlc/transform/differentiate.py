@@ -37,7 +37,7 @@ from dmlc.ir import (
     verify,
 )
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import find_index_only, list_conjuncts
+from dmlc.ir.index import find_index_only, part_conditions
 from dmlc.ir.naming import take_name
 from dmlc.scalars import AdjointRule, DataType
 from dmlc.sizes import find_symbols
@@ -327,8 +327,10 @@ class _Reverse:
 
     def _seed(self, stage: Stage, builder: BodyBuilder, seed: int, result: int) -> list[Adjoint]:
         """Adjoint of one point's value in a reduction, from the adjoint of the result."""
-        combiner = None if stage.reduction is None else stage.reduction.record
-        match combiner and combiner.adjoint:
+        if stage.reduction is None:
+            return [Adjoint(seed)]
+        combiner = stage.reduction.record
+        match combiner.adjoint:
             case AdjointRule.FIRST:
                 # Linear index of the smallest or largest point.
                 points = math.prod(e if isinstance(e, int) else math.inf for _, e in stage.axes)
@@ -428,8 +430,7 @@ class _Reverse:
         reader = dataclasses.replace(stage, body=body)
         chosen: list[tuple[int, bool]] = []
         for condition, holds in ((guard, True), *total.conditions):
-            own = dataclasses.replace(body, guard=condition)
-            joined = list_conjuncts(own) if holds else (condition,)
+            joined = part_conditions(body.instructions, condition)[1] if holds else (condition,)
             chosen += [(c, holds) for c in joined if c is not None and (c, holds) not in chosen]
         made = BodyBuilder()
         readers = find_readers(reader, load, tensor.extents, chosen, made)

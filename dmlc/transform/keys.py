@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dmlc.ir import Apply, Cast, Constant, Extent, Index, Select, Stage, value_type
+from dmlc.ir import Cast, Constant, Extent, Index, Select, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import IndexFacts, list_conjuncts
+from dmlc.ir.index import IndexFacts, list_conjuncts, read_comparison
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.sizes import as_extent, measure
 from dmlc.source import InternalError
@@ -81,14 +81,9 @@ def find_keys(facts: IndexFacts, condition: int) -> Iterator[Key]:
     """Keys that a condition gives, if it compares a value with an index on which the value does not
     depend."""
     instructions = facts.stage.body.instructions
-    match instructions[condition]:
-        case Apply(operation=operation, operands=(left, right)) if operation.name == "eq":
-            pass
-        case _:
-            return
-    for value, place in ((left, right), (right, left)):
-        over = facts.dependencies[place]
-        if not facts.known[place] or len(over) != 1 or over[0] in facts.dependencies[value]:
+    for name, value, place in read_comparison(instructions, condition):
+        over = facts.dependencies[place] if name == "eq" and facts.known[place] else ()
+        if len(over) != 1 or over[0] in facts.dependencies[value]:
             continue
         extent, first = facts.stage.extent(over[0]), _find_first(facts, place)
         # Of an axis of open size, positions alone are held to the last place.

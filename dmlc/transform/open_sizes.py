@@ -13,18 +13,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from dmlc.index.intervals import NEGATED
 from dmlc.ir import Apply, Constant, Extent, Function, Index, Instruction, Stage, Symbol, value_type
 from dmlc.ir.below import Proof
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import IndexFacts, find_index_only
+from dmlc.ir.index import IndexFacts, find_index_only, read_comparison
 from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import DataType
 from dmlc.sizes import find_symbols
 from dmlc.source import Diagnostic, Note, UnsupportedError
 from dmlc.transform.keys import find_keys
-
-_ORDERED = ("lt", "le", "gt", "ge")
-_COMPARED = (*_ORDERED, "eq", "ne")
 
 
 def check_open(function: Function) -> None:
@@ -73,7 +71,7 @@ def _settle(stage: Stage) -> Stage:
             for one, other in ((0, 1), (1, 0)):
                 if proof.is_at_most(given[one], given[other]):
                     return moved.operands[one if name == "min" else other]
-        elif name in _COMPARED and value_type(body.instructions[given[0]]) is DataType.INDEX:
+        elif name in NEGATED and value_type(body.instructions[given[0]]) is DataType.INDEX:
             for holds in (True, False):
                 if proof.is_certain(number, holds):
                     return builder.add(Constant(DataType.BOOL, holds))
@@ -124,8 +122,6 @@ def _refuse(stage: Stage, index: Index, symbol: str) -> Diagnostic:
 
 def _compares_positions(stage: Stage, value: int) -> bool:
     """Whether a condition is an order comparison of two indices."""
-    instruction = stage.body.instructions[value]
-    if not isinstance(instruction, Apply) or instruction.operation.name not in _ORDERED:
-        return False
-    sides = (stage.body.instructions[o] for o in instruction.operands)
-    return all(value_type(side) is DataType.INDEX for side in sides)
+    values = stage.body.instructions
+    compared = [left for name, left, _ in read_comparison(values, value) if name in ("lt", "le")]
+    return any(value_type(values[left]) is DataType.INDEX for left in compared)

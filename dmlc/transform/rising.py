@@ -15,10 +15,9 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from dmlc.index.intervals import MIRRORED
-from dmlc.ir import Apply, Cast, Constant, Function, Load, Stage, Tensor
+from dmlc.ir import Cast, Constant, Function, Load, Stage, Tensor
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import IndexFacts
+from dmlc.ir.index import IndexFacts, read_comparison
 from dmlc.scalars import DataType
 from dmlc.transform.keys import find_counted
 from dmlc.transform.scans import find_scan
@@ -91,14 +90,8 @@ def _find_count(stage: Stage, rising: Mapping[str, int]) -> _Count | None:
     body, counted = stage.body, find_counted(stage)
     if counted is None or not counted[1] or body.guard is None:
         return None
-    match body.instructions[body.guard]:
-        case Apply(operation=operation, operands=(left, right)) if operation.name in MIRRORED:
-            name = operation.name
-        case _:
-            return None
     facts, (point, points) = IndexFacts(stage), counted
-    sides = ((left, right, name), (right, left, MIRRORED[name]))
-    for given, value, comparison in sides:
+    for comparison, given, value in read_comparison(body.instructions, body.guard):
         load = body.instructions[given]
         if not isinstance(load, Load) or comparison not in ("le", "lt"):
             continue

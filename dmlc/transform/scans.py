@@ -37,7 +37,7 @@ from dmlc.ir import (
     Stage,
 )
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import IndexFacts, list_conjuncts
+from dmlc.ir.index import IndexFacts, part_conditions
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import are_sound
 from dmlc.scalars import COMBINERS, DataType
@@ -250,7 +250,7 @@ def _split(facts: IndexFacts, value: int, free: Sequence[Index]) -> list[Term]:
             nothing = Constant(body.dtype, COMBINERS["sum"].identity(body.dtype))
             if body.instructions[otherwise] != nothing:
                 return []
-            conditions = list_conjuncts(dataclasses.replace(body, guard=condition))
+            _, conditions = part_conditions(body.instructions, condition)
             own = [c for c in conditions if is_of_element(c)]
             others = tuple(c for c in conditions if c not in own)
             if set(free) & set(facts.depends_on(others)):

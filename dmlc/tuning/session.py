@@ -29,7 +29,7 @@ from dmlc.pipeline import USUAL, Steps, compile_kernels, list_subjects
 from dmlc.program import VERSION, Program
 from dmlc.runtime.interface import AnyDevice
 from dmlc.scalars import Array
-from dmlc.schedules.table import name_type, parse_table, print_row
+from dmlc.schedules.table import find_root, name_type, parse_table, print_row
 from dmlc.source import DmlcError, Source, UnsupportedError
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.timing import fill_function
@@ -182,7 +182,7 @@ class Session:
         self._selector, self._seconds, self._rows = selector_of(found), seconds, rows
         usual = compile_for(function, found, USUAL)
         self._target, self._gpu_class = usual.target, gpu_class
-        self._profile = "gpu" if gpu_class is not None else usual.profile
+        self._profile = usual.profile if gpu_class is None else find_root(gpu_class)
         self.device_class = gpu_class or self._profile
         self._text = ""
         self._expected: Expected | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import subprocess
 
@@ -11,14 +12,13 @@ import pytest
 import dmlc
 from dmlc import ir
 from dmlc.kernel.interpret import run_kernels
-from dmlc.kernel.target import Subject
+from dmlc.kernel.target import GPU, Profile, Subject
 from dmlc.loops.script import ScheduleError
 from dmlc.pipeline import Steps, compile_kernels, list_subjects
 from dmlc.processes import python_command, python_environment
 from dmlc.reference import evaluate
 from dmlc.scalars import DataType
 from dmlc.schedules.table import (
-    CLASSES,
     FACTS,
     KINDS,
     NUMBERS,
@@ -181,7 +181,16 @@ def test_without_a_class_nothing_changes() -> None:
         assert "gpu_class" not in program.manifest()
 
 
-@pytest.mark.parametrize("gpu_class", [*CLASSES, "nvidia.sm_90", "amd.gfx1035"])
+def test_what_is_known_of_a_device_has_no_default() -> None:
+    said = {"device_class", "rows", "taken", "bounds"}
+    given = {f.name: getattr(GPU, f.name) for f in dataclasses.fields(Profile)}
+    for name in given.keys() - said:
+        with pytest.raises(TypeError, match=f"'{name}'"):
+            Profile(**{other: value for other, value in given.items() if other != name})
+    assert Profile(**{name: value for name, value in given.items() if name not in said}) == GPU
+
+
+@pytest.mark.parametrize("gpu_class", [*GPU.classes, "nvidia.sm_90", "amd.gfx1035"])
 def test_rows_that_ship_make_kernels(gpu_class: str) -> None:
     """The comment and the manifest have the row, and OpenCL C takes the same one."""
     for function in (make_product(1024, 1024, 64), ir.parse(ROWS), ir.parse(COLUMNS)):
