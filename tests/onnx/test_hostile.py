@@ -396,3 +396,27 @@ def test_that_a_mutant_that_breaks_something_is_found(monkeypatch: pytest.Monkey
     assert [(number, kind) for number, kind, _ in found] == [
         (number, "hostile onnx: InternalError in test_hostile.py fail") for number in (0, 1)
     ]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_all_mutants_are_tried_on_any_number_of_processes(
+    jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutate, "CHUNK", 2)
+    models = [make([node("Relu", "x")]).SerializeToString()]
+    found = list(mutate._try_all(range(5), 3, models, jobs))
+    assert len(found) == 3
+    assert sum(sum(ran.values()) for ran, _ in found) == 5
+
+
+def test_progress_is_told_while_mutants_are_tried(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = [make([node("Relu", "x")]).SerializeToString()]
+    monkeypatch.setattr(mutate, "make_models", lambda _: models)
+    monkeypatch.setattr(mutate, "EVERY", 0.0)
+    monkeypatch.setattr("sys.argv", ["mutate", "--count", "3", "--seed", "5", "--sample"])
+    assert mutate.main() == 0
+    said = capsys.readouterr()
+    assert said.err == "seed 5: 3 of 3 mutants, 0 findings\n"
+    assert "3 mutants of 1 models" in said.out
