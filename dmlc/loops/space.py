@@ -43,7 +43,7 @@ class Space:
     parallel: tuple[int, ...]
     """The axes that are parallel dimensions, in the order all passes have them."""
     pieces: Mapping[int, Piece] = dataclasses.field(default_factory=dict[int, Piece])
-    """Axes that are pieces of longer ones."""
+    """Axes that are pieces of longer ones, of which some may have fewer points."""
     packed: bool = False
     """Whether there is one dimension, and every view either walks it element by element or stands
     still: nothing but the number of elements depends on the tensors' sizes."""
@@ -211,7 +211,10 @@ def cut(space: Space, axis: int, length: Measure, pieces: Measure) -> Space:
     sizes = list(space.extents)
     sizes[axis] = length
     parallel = (0, *(k + 1 for k in space.parallel))
-    return Space((pieces, *sizes), strides, parallel, {axis + 1: Piece(0, length, size)})
+    # Of pieces of one length none ends before others: their points are an axis like any.
+    is_even = isinstance(length, int) and isinstance(size, int) and size % length == 0
+    own = {} if is_even else {axis + 1: Piece(0, length, size)}
+    return Space((pieces, *sizes), strides, parallel, own)
 
 
 def find_length(size: int, pieces: int, line: int) -> int:

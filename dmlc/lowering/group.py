@@ -356,7 +356,7 @@ class _Lowering:
             # What reduces nothing is shared out by its rule alone.
             name = _name_step(self.function, steps)
             said = self.own if main.accumulators else NONE
-            call, divided = self._cut((main,), name, said)
+            call, divided = self._cut((main, *rest), name, said)
             members, names = (
                 tuple(m.stage for each in some for m in each.members)
                 for some in (steps[:1], steps[1:])

@@ -35,14 +35,16 @@ _FILL = 4
 """Tiles of a contraction in pieces, by those that keep a CPU busy."""
 _LEAST_DEPTH = 256
 """Points of a piece of a contraction, at least."""
+_SECTOR = 8
+"""What the points of a piece of a contraction are a multiple of where they lie side by side: memory
+moves as many floats at once."""
 _NEARLY = 4
 """Work items that fill a GPU, by those that are enough in pieces along another axis."""
 _STRIPS = {True: 2048, False: 64}
 """What the points of a piece are a multiple of where sizes are left open, by whether they lie side
 by side: what a group of a GPU reads before it adds the first. Less is left over for the end."""
-_LEAST_PIECES = {False: 2, True: 3}
-"""Pieces of a contraction, at least, by whether it is for a GPU, where small tiles serve as well as
-two pieces, and a launch less."""
+_LEAST_PIECES = {False: 2, True: skinny.LEAST_PIECES}
+"""Pieces of a contraction, at least, by whether it is for a GPU."""
 
 
 def _is_gpu(p: Profile) -> bool:
@@ -185,7 +187,8 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
     if product is not None and _is_gpu(p) and long == [space.inner[-1]]:
         # Points that lie side by side stay so, and are read in vectors, where pieces of others
         # nearly fill a device.
-        items = _NEARLY * limit_shape(product).count_items(product)
+        shape = skinny.find_shape(product) or limit_shape(product)
+        items = _NEARLY * shape.count_items(product)
         full = -(-p.groups * p.group_size // items)
         long = [axis for axis in space.inner if space.sizes[axis] >= full]
     axis = long[0] if long else max(space.inner, key=lambda a: space.sizes[a])
@@ -195,8 +198,8 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
         return None
     if not isinstance(written.space.extents[axis], int):
         return _cut_open(written, axis, size, pieces, product, p)
-    # Pieces of what lies side by side start on cache lines.
-    line = CACHE_LINE if axis == len(space.sizes) - 1 else 1
+    # Pieces of what lies side by side start on cache lines; those of a product on sectors.
+    line = 1 if axis < len(space.sizes) - 1 else CACHE_LINE if product is None else _SECTOR
     length = -(-size // pieces)
     if _is_gpu(p):
         length = find_length(size, pieces, line)

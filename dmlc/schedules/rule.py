@@ -107,7 +107,7 @@ class Rule:
     ) -> None:
         """So many steps of a loop over a tile, to so many work items along an axis, neighbours to
         neighbours; what each of them has is written out, or `rolled`."""
-        if count == items:
+        if count == items > 1:
             self.do("bind", loop, axis, *whose)
             return
         if items > 1:
