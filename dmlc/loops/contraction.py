@@ -57,6 +57,8 @@ class Contraction:
     """Its axes are the columns, along which outputs lie side by side, if along any."""
     batch: tuple[int, ...]
     """The parallel axes that move both or none."""
+    was_open: bool = False
+    """Whether numbers stand for sizes that are known at run time only."""
 
     @property
     def dtype(self) -> DataType:
@@ -97,7 +99,8 @@ class Contraction:
 
     def settle(self, taken: Taken) -> Contraction:
         """The same with numbers for sizes that are known at run time only."""
-        return dataclasses.replace(self, phase=self.phase.settle(taken))
+        was_open = self.was_open or self.phase.space.is_open
+        return dataclasses.replace(self, phase=self.phase.settle(taken), was_open=was_open)
 
     @property
     def has_holes(self) -> bool:

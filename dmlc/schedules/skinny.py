@@ -61,16 +61,23 @@ def find_shape(found: Contraction) -> Shape | None:
     least, most = sorted((found.rows, found.columns))
     if least < 2 or (least > MOST and most > _MOST_OUTPUTS):
         return None
-    is_plain = not found.phase.has_positions
-    if is_plain and least <= MOST and min(most, found.depth) >= _LEAST:
+    if _is_wide(found):
         short = MOST if 2 * least > MOST else MOST // 2
         return Shape(*((short, _SIDE) if found.rows == least else (_SIDE, short)), _EACH)
     outputs, points = found.rows * found.columns, found.batches * found.depth
-    suits = least >= _LEAST_ROWS and outputs >= _LEAST_OUTPUTS
+    suits = not found.was_open and least >= _LEAST_ROWS and outputs >= _LEAST_OUTPUTS
     # A piece may be half as long as is asked for.
     suits &= 2 * found.depth >= _NARROW_DEPTH and outputs * points >= _LEAST_PRODUCTS
     # Of short sums over windows, neighbours read much in common. Pieces of a long one are a batch.
-    return _find_narrow(found) if suits and (is_plain or points >= most) else None
+    suits &= not found.phase.has_positions or points >= most
+    return _find_narrow(found) if suits else None
+
+
+def _is_wide(found: Contraction) -> bool:
+    """Whether few rows, or columns, of a matrix product have many of the other side."""
+    least, most = sorted((found.rows, found.columns))
+    is_plain = not found.phase.has_positions
+    return is_plain and 1 < least <= MOST and min(most, found.depth) >= _LEAST
 
 
 def _find_narrow(found: Contraction) -> Shape:
@@ -87,7 +94,7 @@ def _find_narrow(found: Contraction) -> Shape:
 def count_pieces(found: Contraction, shape: Shape, p: Profile) -> int:
     """The pieces that points are cut into."""
     wanted = -(-p.groups * p.group_size // shape.count_items(found))
-    if shape not in _NARROW:
+    if _is_wide(found):
         return max(1, min(wanted, found.depth // _DEPTH))
     pieces = min(wanted, found.depth // _NARROW_DEPTH)
     return pieces if pieces >= LEAST_PIECES else 1

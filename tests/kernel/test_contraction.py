@@ -431,6 +431,13 @@ def test_pieces_of_one_length_are_read_in_vectors() -> None:
     assert sum(line.startswith("vectorize") for line in first.script) == 3
 
 
+def test_a_last_piece_with_fewer_points_leaves_nothing_unwritten() -> None:
+    """Six pieces of 131 points are two more than there are: panels have 0 there."""
+    fused, kernels = make_kernels(Windows(2, 24, 28, 28, 24, 1).make("weights"), "opencl", "cpu")
+    assert kernels[0].cut == ("diff_weights", "rfactor k1 131")
+    run(fused, kernels)
+
+
 def interpret_all(function: ir.Function, inputs: Mapping[str, Array]) -> list[dict[str, Array]]:
     return [interpret(function, inputs, *which) for which in PROFILES]
 
