@@ -56,6 +56,8 @@ class Contraction:
     """Factor whose axes are the columns; outputs are contiguous along these, if along any."""
     batch: tuple[int, ...]
     """Parallel axes on which both factors depend, or neither."""
+    was_open: bool = False
+    """Whether numbers stand for open sizes."""
 
     @property
     def dtype(self) -> DataType:
@@ -95,7 +97,8 @@ class Contraction:
 
     def settle(self, taken: Taken) -> Contraction:
         """The same with numbers for open sizes."""
-        return dataclasses.replace(self, phase=self.phase.settle(taken))
+        was_open = self.was_open or self.phase.space.is_open
+        return dataclasses.replace(self, phase=self.phase.settle(taken), was_open=was_open)
 
     @property
     def has_holes(self) -> bool:

@@ -270,7 +270,8 @@ class Panels:
             else:
                 node = Loop(dim, Kind.LOOP, square if dim is beside else 1, (node,), own_name)
         steps = ((own.cut, own.step), (points.cut, points.step))
-        is_whole = own.count == count
+        # A piece that is all of a strip may have fewer points than others.
+        is_whole = own.count == count and all(dim.piece is None for dim in points.inner)
         stage = Stage((buffer,), (node,), steps, is_whole, conditions)
         return _Panel(phase, buffer, (buffer.name, step, apart), stage)
 

@@ -43,7 +43,7 @@ class Space:
     parallel: tuple[int, ...]
     """Axes of the parallel dimensions, in the order common to all passes."""
     pieces: Mapping[int, Piece] = dataclasses.field(default_factory=dict[int, Piece])
-    """Axes that are chunks of longer ones."""
+    """Axes that are chunks of longer ones, of which some may have fewer points."""
     packed: bool = False
     """Whether there is one dimension, and every view either traverses it contiguously or is
     constant: only the element count depends on the tensors' sizes."""
@@ -223,9 +223,11 @@ def cut(space: Space, axis: int, length: Measure, pieces: Measure) -> Space:
     sizes = list(space.extents)
     sizes[axis] = length
     parallel = (0, *(k + 1 for k in space.parallel))
+    # Chunks of one length end together: their points are an axis like any.
+    is_even = isinstance(length, int) and isinstance(size, int) and size % length == 0
+    own = {} if is_even else {axis + 1: Piece(0, length, size)}
     names = ("piece", *space.indices) if space.indices else ()
-    made = {axis + 1: Piece(0, length, size)}
-    return Space((pieces, *sizes), strides, parallel, made, indices=names)
+    return Space((pieces, *sizes), strides, parallel, own, indices=names)
 
 
 def find_length(size: int, pieces: int, line: int) -> int:

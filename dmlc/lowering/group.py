@@ -352,7 +352,7 @@ class _Lowering:
             # The split of steps without reductions is decided by their rule alone.
             name = _name_step(self.function, steps)
             said = self.own if main.accumulators else NONE
-            call, divided = self._cut((main,), name, said)
+            call, divided = self._cut((main, *rest), name, said)
             members, names = (
                 tuple(m.stage for each in some for m in each.members)
                 for some in (steps[:1], steps[1:])

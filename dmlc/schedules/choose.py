@@ -40,14 +40,16 @@ _FILL = 4
 """Tiles of a chunked contraction, as a multiple of those that keep a CPU busy."""
 _LEAST_DEPTH = 256
 """Smallest number of points of a contraction's chunk."""
+_SECTOR = 8
+"""Number that divides the contiguous points of a contraction's chunk: memory moves as many floats
+at once."""
 _NEARLY = 4
 """Work items that fill a GPU, as a multiple of those that suffice for chunks along another axis."""
 _STRIPS = {True: 2048, False: 64}
 """Number that divides the points of a chunk of open size, by whether they are contiguous: what a
 group of a GPU loads before it adds the first, so that less remains for the end."""
-_LEAST_PIECES = {False: 2, True: 3}
-"""Smallest number of a contraction's chunks, by whether it is for a GPU, where small tiles serve as
-well as two chunks, and save a launch."""
+_LEAST_PIECES = {False: 2, True: skinny.LEAST_PIECES}
+"""Smallest number of a contraction's chunks, by whether it is for a GPU."""
 
 
 def find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
@@ -188,7 +190,8 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
     if product is not None and p.grouped and long == [space.inner[-1]]:
         # Contiguous points are not cut, so that they are read in vectors, if chunks of others
         # nearly fill a device.
-        items = _NEARLY * limit_shape(product).count_items(product)
+        shape = skinny.find_shape(product) or limit_shape(product)
+        items = _NEARLY * shape.count_items(product)
         full = -(-p.groups * p.group_size // items)
         long = [axis for axis in space.inner if space.sizes[axis] >= full]
     axis = long[0] if long else max(space.inner, key=lambda a: space.sizes[a])
@@ -198,8 +201,8 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
         return None
     if not isinstance(written.space.extents[axis], int):
         return _cut_open(written, axis, size, pieces, product, p)
-    # Chunks of contiguous points start at cache lines.
-    line = CACHE_LINE if axis == len(space.sizes) - 1 else 1
+    # Chunks of contiguous points start at cache lines; those of a product at sectors.
+    line = 1 if axis < len(space.sizes) - 1 else CACHE_LINE if product is None else _SECTOR
     length = -(-size // pieces)
     if p.grouped:
         length = find_length(size, pieces, line)

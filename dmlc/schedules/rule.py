@@ -108,7 +108,7 @@ class Rule:
     ) -> None:
         """Distributes `count` steps of a loop over a tile cyclically over `items` work items along
         an axis; each item's steps are unrolled, or `rolled`."""
-        if count == items:
+        if count == items > 1:
             self.do("bind", loop, axis, *whose)
             return
         if items > 1:

@@ -31,7 +31,7 @@ from dmlc.source import Diagnostic, Note, Source, Span, unknown_name
 KINDS = {
     "product": "sums of products with rows and columns: matrix products, attention's included",
     "convolution": "the same over windows: convolutions and their gradients",
-    "skinny_product": "matrix products of at most 16 rows or columns, on GPUs",
+    "skinny_product": "sums of products of few rows or columns, on GPUs: at most 16, or 32 of both",
     "row_reduction": "reductions whose points lie side by side: softmax, layer normalization",
     "column_reduction": "reductions whose outputs do: batch normalization of NHWC, sums of rows",
     "elementwise": "everything without a reduction",

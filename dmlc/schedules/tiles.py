@@ -138,7 +138,7 @@ def choose_tiles(
     if shape.ahead:
         rule.do("pipeline", k)
     last = rule.nest.dims[1].index(dims[found.right.axes[-1]])
-    if takes_vectors(rule.nest.phases[1], last, limits):
+    if each >= VECTOR and takes_vectors(rule.nest.phases[1], last, limits):
         loops = [n for n in walk(rule.nest.body) if isinstance(n, Loop) and n.dim.name == "column"]
         _, stored, *_ = (loop.name for loop in loops if loop.step == 1)
         rule.do("vectorize", stored, VECTOR, "whole")
@@ -178,7 +178,7 @@ def _share_out(rule: Rule, shape: Shape) -> None:
     for name, items, side in (("column", "columns", shape.columns), ("row", "rows", shape.rows)):
         if has_parts:
             rule.do("split", name, side // shape.each * VECTOR, name=f"{name}_part")
-        rule.do("split", name, VECTOR, name=items)
+        rule.do("split", name, min(shape.each, VECTOR), name=items)
         rule.do("unroll", name)
     column_part, row_part = (["column_part"], ["row_part"]) if has_parts else ([], [])
     for name in row_part:

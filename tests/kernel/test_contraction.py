@@ -20,6 +20,7 @@ from dmlc.loops.phases import collect_phases
 from dmlc.pipeline import find_fusion, make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
+from dmlc.testing.bounds import bound_errors
 from dmlc.testing.mutate import list_mutants
 from tests.goldens import make_inputs
 from tests.kernel.lowering import interpret, run
@@ -374,6 +375,66 @@ def test_skinny_products_are_those_of_the_reference(kind: str, target: str) -> N
     product, sides = SKINNY[kind]
     fused, kernels = make_kernels(product.make(), target, "gpu")
     assert f"a group computes a tile of {sides} outputs, and each 4 by 4" == kernels[0].walk
+    run(fused, kernels)
+
+
+NARROW: dict[str, tuple[ir.Function, str, int]] = {
+    "few of both": (Product(12, 24, 2049).make(), "16 by 16 outputs, and each 2 by 2", 64),
+    "points side by side": (
+        Product(8, 24, 2752, a_transposed=True, b_transposed=True).make(),
+        "8 by 32 outputs, and each 2 by 2",
+        43,
+    ),
+    "short sums of a batch": (
+        Product(60, 5, 40, 48).make(), "32 by 8 outputs, and each 2 by 2", 2 * 48
+    ),
+    "groups of channels": (
+        Windows(2, 32, 16, 16, 32, 3, 1, 1, 1, 4).make("weights"),
+        "8 by 32 outputs, and each 2 by 2",
+        3 * 4 * 8,
+    ),
+    "few channels": (
+        Windows(1, 24, 30, 31, 3, 3, 1, 1).make("weights"), "4 by 64 outputs, and each 2 by 2", 60
+    ),
+}  # fmt: skip
+"""Products of few outputs each, or of windows; their tiles, and the groups of the first kernel."""
+
+
+@pytest.mark.parametrize("kind", NARROW)
+def test_long_sums_of_few_outputs_have_small_tiles(kind: str) -> None:
+    """Else an output is reduced by work items of its own, each of which reads both factors."""
+    function, tiles, groups = NARROW[kind]
+    fused, kernels = make_kernels(function, "hlsl", "gpu")
+    assert f"a group computes a tile of {tiles}" == kernels[0].walk
+    count, per_group = kernels[0].launch.count, kernels[0].launch.per_group
+    assert isinstance(count, int)
+    assert -(-count // per_group) == groups
+    inputs = make_inputs(function, 0)
+    got = run_kernels(fused, kernels, inputs, misaligned=1)
+    wanted, allowed = evaluate(function, inputs), bound_errors(function, inputs)
+    for name, values in got.items():
+        assert (np.abs(values - wanted[name]) <= allowed[name]).all()
+
+
+def test_few_outputs_are_cut_up_as_products_are() -> None:
+    """Partial results that are combined again are those of a product, and fill a device."""
+    _, (first, _) = make_kernels(Product(64, 64, 65536, after=False).make(), "hlsl", "gpu")
+    _, (second, _) = make_kernels(Product(24, 24, 65536, after=False).make(), "hlsl", "gpu")
+    assert first.launch.count == 256
+    assert second.launch.count == 512
+
+
+def test_pieces_of_one_length_are_read_in_vectors() -> None:
+    """The points of a 1x1 convolution's gradient lie side by side in both factors."""
+    function = Windows(4, 64, 16, 16, 64, 1).make("weights")
+    _, (first, _) = make_kernels(function, "hlsl", "gpu")
+    assert sum(line.startswith("vectorize") for line in first.script) == 3
+
+
+def test_a_last_piece_with_fewer_points_leaves_nothing_unwritten() -> None:
+    """Six pieces of 131 points are two more than there are: panels have 0 there."""
+    fused, kernels = make_kernels(Windows(2, 24, 28, 28, 24, 1).make("weights"), "opencl", "cpu")
+    assert kernels[0].cut == ("diff_weights", "rfactor k1 131")
     run(fused, kernels)
 
 
