@@ -16,9 +16,30 @@
 #endif
 #endif
 
-// Near 0 a polynomial, and else 1 - exp(log(erfc(|x|))): PoCL's own takes lane by lane.
+// exp(x) - 1, of numbers from -87 to 87 on processors, as expm1 is. The last bits of n are k + 127.
+static float expm1_normal_float(const float x)
+{
+    const float n = fma(x, (float)(1.44269502f), (float)(12583039)), k = n - 12583039;
+    const float r = fma(k, (float)(1.90465421e-09f), fma(k, (float)(-0.693147182f), x));
+    float c = fma(r, (float)(0.00139507256f), (float)(0.00836902484f));
+    c = fma(r, fma(r, c, (float)(0.0416662022f)), (float)(0.166665182f));
+    const float p = fma(r * r, fma(r, c, (float)(0.5f)), r), s = as_float(as_uint(n) << 23);
+    return fma(s, p, s - 1);
+}
+
+// 1 - exp(log(erfc(|x|))), by a polynomial for the logarithm, and elsewhere of another near 0: PoCL's
+// own takes lane by lane.
 static float erf_float(const float x)
 {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    const float a = fabs(x), b = (a > 4) ? (float)(4) : a;
+    float c = fma(b, (float)(7.79476522e-07f), (float)(-1.57637387e-05f));
+    c = fma(b, fma(b, c, (float)(0.0001370971f)), (float)(-0.000654901552f));
+    c = fma(b, fma(b, c, (float)(0.00166380871f)), (float)(-0.00013264174f));
+    c = fma(b, fma(b, c, (float)(-0.0191750787f)), (float)(0.102784336f));
+    c = fma(b, fma(b, c, (float)(0.636618733f)), (float)(0.128379181f));
+    const float y = fabs(expm1_normal_float(fma(-b, c, -b)));
+#else
     const float a = fabs(x), z = a * a, b = (a > 4) ? (float)(4) : a;
     float c = 0.000114438793f + z * -1.02535632e-05f;
     c = 0.00522226933f + z * (-0.00085052033f + z * c);
@@ -27,12 +48,34 @@ static float erf_float(const float x)
     e = -0.108142324f + b * (0.0250297021f + b * (-0.00413678074f + b * e));
     e = 0.00016215448f + b * (-1.12945402f + b * (-0.633471072f + b * e));
     const float y = (a < 0.9f) ? a + a * (0.128379166f + z * c) : 1 - exp(e);
+#endif
     return as_float(as_uint(y) | (as_uint(x) & 0x80000000u));
 }
 
-// Near 0 a polynomial, and else 1 - exp(log(erfc(|x|))): PoCL's own takes lane by lane.
+// exp(x) - 1, of numbers from -87 to 87 on processors, as expm1 is. The last bits of n are k + 127.
+static float16 expm1_normal_float16(const float16 x)
+{
+    const float16 n = fma(x, (float16)(1.44269502f), (float16)(12583039)), k = n - 12583039;
+    const float16 r = fma(k, (float16)(1.90465421e-09f), fma(k, (float16)(-0.693147182f), x));
+    float16 c = fma(r, (float16)(0.00139507256f), (float16)(0.00836902484f));
+    c = fma(r, fma(r, c, (float16)(0.0416662022f)), (float16)(0.166665182f));
+    const float16 p = fma(r * r, fma(r, c, (float16)(0.5f)), r), s = as_float16(as_uint16(n) << 23);
+    return fma(s, p, s - 1);
+}
+
+// 1 - exp(log(erfc(|x|))), by a polynomial for the logarithm, and elsewhere of another near 0: PoCL's
+// own takes lane by lane.
 static float16 erf_float16(const float16 x)
 {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    const float16 a = fabs(x), b = (a > 4) ? (float16)(4) : a;
+    float16 c = fma(b, (float16)(7.79476522e-07f), (float16)(-1.57637387e-05f));
+    c = fma(b, fma(b, c, (float16)(0.0001370971f)), (float16)(-0.000654901552f));
+    c = fma(b, fma(b, c, (float16)(0.00166380871f)), (float16)(-0.00013264174f));
+    c = fma(b, fma(b, c, (float16)(-0.0191750787f)), (float16)(0.102784336f));
+    c = fma(b, fma(b, c, (float16)(0.636618733f)), (float16)(0.128379181f));
+    const float16 y = fabs(expm1_normal_float16(fma(-b, c, -b)));
+#else
     const float16 a = fabs(x), z = a * a, b = (a > 4) ? (float16)(4) : a;
     float16 c = 0.000114438793f + z * -1.02535632e-05f;
     c = 0.00522226933f + z * (-0.00085052033f + z * c);
@@ -41,6 +84,7 @@ static float16 erf_float16(const float16 x)
     e = -0.108142324f + b * (0.0250297021f + b * (-0.00413678074f + b * e));
     e = 0.00016215448f + b * (-1.12945402f + b * (-0.633471072f + b * e));
     const float16 y = (a < 0.9f) ? a + a * (0.128379166f + z * c) : 1 - exp(e);
+#endif
     return as_float16(as_uint16(y) | (as_uint16(x) & 0x80000000u));
 }
 

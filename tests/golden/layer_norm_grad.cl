@@ -80,8 +80,8 @@ __kernel void layer_norm_grad_1(
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0]), in 4 pieces
 //
 // Launch 4 groups of 1 work item; each computes 256 outputs.
-//     split i1 256 as part; fuse i0 as block; bind block group; expand i1 as j; split k 4 as band;
-//     reorder j; unroll k; resume k; vectorize j 16 as i; vectorize j.2 16 as i.2
+//     split i0 256 as part; fuse piece as block; bind block group; expand i0 as j;
+//     split k 4 as band; reorder j; unroll k; resume k; vectorize j 16 as i; vectorize j.2 16 as i.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: dscale_parts, float32, written

@@ -7,26 +7,7 @@
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Launch 64 groups of 256 work items; a group takes 8 rows, 8 at a time, with 32 lanes on each.
-//     group i0 by 1 as part: 0..64
-//       reduce 1 array yes tile (rows 2 columns 4 pitch 4 lanes 4 registers yes) joins column: dscale, dbias
-//         loop i1 by 8 as step extent 1
-//           lane i1 by 1 as column extent 8
-//             reduce 0: sum, moment
-//               loop r1.0 by 256: 0..256
-//                 lane r1.0 by 4 as row extent 32
-//                   unroll r1.0 by 128 as k extent 2 output 4
-//                     vector r1.0 by 4 as i extent 1 clamps yes
-//                       point 0: add to sum, moment
-//             loop i1.1 by 256: 0..256
-//               lane i1.1 by 4 as row extent 32
-//                 unroll i1.1 by 128 as k extent 2 output 4
-//                   vector i1.1 by 4 as i extent 1 clamps yes
-//                     point 1: add to dscale, dbias; store dx
-//       loop i2.2 by 256: 0..256
-//         lane i2.2 by 4 as row extent 32
-//           unroll i2.2 by 128 as k extent 2 output 4
-//             vector i2.2 by 4 as i extent 1 clamps yes
-//               point 2: store dscale_parts, dbias_parts
+//     cross 32 8 4
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: scale, float32, read
@@ -173,7 +154,7 @@ __kernel void layer_norm_grad_1(
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Launch 16 groups of 256 work items; a group computes 16 outputs, with 16 lanes on each.
-//     axis row 16; axis column 16; normalize i0 as output; split output 16 as group;
+//     axis row 16; axis column 16; normalize piece as output; split output 16 as group;
 //     bind group group; bind output column; share k row 1 4 as strip
 //   argument 0: dscale, float32, written
 //   argument 1: dbias, float32, written

@@ -7,23 +7,7 @@
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Dispatch 128 groups of 256 invocations; a group takes 4 rows, 4 at a time, with 64 lanes on each.
-//     group i0 by 1 as part: 0..128
-//       reduce 1 array yes tile (rows 4 columns 1 pitch 1 lanes 1 registers yes) joins column: dscale, dbias
-//         loop i1 by 4 as step extent 1
-//           lane i1 by 1 as column extent 4
-//             reduce 0: sum, moment
-//               loop r1.0 by 256: 0..256
-//                 lane r1.0 by 1 as row extent 64
-//                   unroll r1.0 by 64 as k extent 4 output 1 clamps yes
-//                     point 0: add to sum, moment
-//             loop i1.1 by 256: 0..256
-//               lane i1.1 by 1 as row extent 64
-//                 unroll i1.1 by 64 as k extent 4 output 1 clamps yes
-//                   point 1: add to dscale, dbias; store dx
-//       loop i2.2 by 256: 0..256
-//         lane i2.2 by 1 as row extent 64
-//           unroll i2.2 by 64 as k extent 4 output 1 clamps yes
-//             point 2: store dscale_parts, dbias_parts
+//     cross 64 4 1
 //   binding 0: x, float32, read
 //   binding 1: dy, float32, read
 //   binding 2: scale, float32, read
@@ -206,8 +190,8 @@ fn main(
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Dispatch 32 groups of 256 invocations; a group computes 8 outputs, with 32 lanes on each.
-//     axis row 32; axis column 8; normalize i0 as output; split output 8 as group; bind group group;
-//     bind output column; share k row 1 4 as strip
+//     axis row 32; axis column 8; normalize piece as output; split output 8 as group;
+//     bind group group; bind output column; share k row 1 4 as strip
 //   binding 0: dscale, float32, written
 //   binding 1: dbias, float32, written
 //   binding 2: dscale_parts, float32, read

@@ -13,6 +13,26 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
+// e to the power of x. Where vectors are those of a processor, it is written out: calls of a library
+// would take lane by lane.
+static float exp_float(const float x)
+{
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    // x = k log(2) + r. The last bits of n are k + 254.
+    const float b = (x > 89) ? (float)(89) : ((x < -104) ? (float)(-104) : x);
+    const float n = fma(b, (float)(1.44269502f), (float)(12583166)), k = n - 12583166;
+    const float r = fma(k, (float)(1.90465421e-09f), fma(k, (float)(-0.693147182f), b));
+    float c = fma(r, (float)(0.00139507256f), (float)(0.00836902484f));
+    c = fma(r, fma(r, c, (float)(0.0416662022f)), (float)(0.166665182f));
+    const float y = 1 + fma(r * r, fma(r, c, (float)(0.5f)), r);
+    // 2^k as two factors, so that a denormal result is rounded once.
+    const uint both = as_uint(n), lower = both >> 1;
+    return y * as_float(lower << 23) * as_float((both - lower) << 23);
+#else
+    return exp(x);
+#endif
+}
+
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void SCALE(
     __global const float4 *InputTensor,
@@ -22,7 +42,7 @@ __kernel void SCALE(
 )
 {
     const float scale = ScaleTensor[0];
-    const float value = exp(-scale);
+    const float value = exp_float(-scale);
     const uint begin = (uint)get_group_id(0) * 4096;
     const bool whole = begin + 4096 <= n;
     if (whole) {

@@ -42,6 +42,46 @@ static float max_float(const float a, const float b)
     return ((a >= b) | isnan(a)) ? a : b;
 }
 
+// e to the power of x. Where vectors are those of a processor, it is written out: calls of a library
+// would take lane by lane.
+static float16 exp_float16(const float16 x)
+{
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    // x = k log(2) + r. The last bits of n are k + 254.
+    const float16 b = (x > 89) ? (float16)(89) : ((x < -104) ? (float16)(-104) : x);
+    const float16 n = fma(b, (float16)(1.44269502f), (float16)(12583166)), k = n - 12583166;
+    const float16 r = fma(k, (float16)(1.90465421e-09f), fma(k, (float16)(-0.693147182f), b));
+    float16 c = fma(r, (float16)(0.00139507256f), (float16)(0.00836902484f));
+    c = fma(r, fma(r, c, (float16)(0.0416662022f)), (float16)(0.166665182f));
+    const float16 y = 1 + fma(r * r, fma(r, c, (float16)(0.5f)), r);
+    // 2^k as two factors, so that a denormal result is rounded once.
+    const uint16 both = as_uint16(n), lower = both >> 1;
+    return y * as_float16(lower << 23) * as_float16((both - lower) << 23);
+#else
+    return exp(x);
+#endif
+}
+
+// e to the power of x. Where vectors are those of a processor, it is written out: calls of a library
+// would take lane by lane.
+static float4 exp_float4(const float4 x)
+{
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    // x = k log(2) + r. The last bits of n are k + 254.
+    const float4 b = (x > 89) ? (float4)(89) : ((x < -104) ? (float4)(-104) : x);
+    const float4 n = fma(b, (float4)(1.44269502f), (float4)(12583166)), k = n - 12583166;
+    const float4 r = fma(k, (float4)(1.90465421e-09f), fma(k, (float4)(-0.693147182f), b));
+    float4 c = fma(r, (float4)(0.00139507256f), (float4)(0.00836902484f));
+    c = fma(r, fma(r, c, (float4)(0.0416662022f)), (float4)(0.166665182f));
+    const float4 y = 1 + fma(r * r, fma(r, c, (float4)(0.5f)), r);
+    // 2^k as two factors, so that a denormal result is rounded once.
+    const uint4 both = as_uint4(n), lower = both >> 1;
+    return y * as_float4(lower << 23) * as_float4((both - lower) << 23);
+#else
+    return exp(x);
+#endif
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void softmax_rows(
     __global const float *X,
@@ -75,11 +115,11 @@ __kernel void softmax_rows(
         float4 total_rest = 0.0f;
         for (uint i = 0; i < 192; i += 16) {
             const float16 x = vload16(0, X + row_start + i);
-            total_value += exp(x - most_value_1);
+            total_value += exp_float16(x - most_value_1);
         }
         for (uint i = 192; i < 200; i += 4) {
             const float4 x = vload4(0, X + row_start + i);
-            total_rest += exp(x - most_value_1);
+            total_rest += exp_float4(x - most_value_1);
         }
         vstore16(vload16(0, total_total) + total_value, 0, total_total);
         vstore4(vload4(0, total_total) + total_rest, 0, total_total);
@@ -90,12 +130,12 @@ __kernel void softmax_rows(
         const float total_value_1 = total_total[0];
         for (uint i = 0; i < 192; i += 16) {
             const float16 x = vload16(0, X + row_start + i);
-            const float16 y = exp(x - most_value_1) / total_value_1;
+            const float16 y = exp_float16(x - most_value_1) / total_value_1;
             vstore16(y, 0, Y + row_start + i);
         }
         for (uint i = 192; i < 200; i += 4) {
             const float4 x = vload4(0, X + row_start + i);
-            const float4 y = exp(x - most_value_1) / total_value_1;
+            const float4 y = exp_float4(x - most_value_1) / total_value_1;
             vstore4(y, 0, Y + row_start + i);
         }
     }

@@ -31,6 +31,26 @@ static float max_float(const float a, const float b)
     return ((a >= b) | isnan(a)) ? a : b;
 }
 
+// e to the power of x. Where vectors are those of a processor, it is written out: calls of a library
+// would take lane by lane.
+static float4 exp_float4(const float4 x)
+{
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    // x = k log(2) + r. The last bits of n are k + 254.
+    const float4 b = (x > 89) ? (float4)(89) : ((x < -104) ? (float4)(-104) : x);
+    const float4 n = fma(b, (float4)(1.44269502f), (float4)(12583166)), k = n - 12583166;
+    const float4 r = fma(k, (float4)(1.90465421e-09f), fma(k, (float4)(-0.693147182f), b));
+    float4 c = fma(r, (float4)(0.00139507256f), (float4)(0.00836902484f));
+    c = fma(r, fma(r, c, (float4)(0.0416662022f)), (float4)(0.166665182f));
+    const float4 y = 1 + fma(r * r, fma(r, c, (float4)(0.5f)), r);
+    // 2^k as two factors, so that a denormal result is rounded once.
+    const uint4 both = as_uint4(n), lower = both >> 1;
+    return y * as_float4(lower << 23) * as_float4((both - lower) << 23);
+#else
+    return exp(x);
+#endif
+}
+
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void softmax_rows(
     __global const float4 *X,
@@ -69,7 +89,7 @@ __kernel void softmax_rows(
     float4 total_value = 0.0f;
     if (k < 200) {
         const float4 x = X[(row_start + k) / 4];
-        total_value += exp(x - most_total);
+        total_value += exp_float4(x - most_total);
     }
     const float2 total_half = total_value.s01 + total_value.s23;
     float total_total = total_half.s0 + total_half.s1;
@@ -89,7 +109,7 @@ __kernel void softmax_rows(
     }
     if (k < 200) {
         const float4 x = X[(row_start + k) / 4];
-        const float4 y = exp(x - most_total) / total_total;
+        const float4 y = exp_float4(x - most_total) / total_total;
         Y[(row_start + k) / 4] = y;
     }
 }

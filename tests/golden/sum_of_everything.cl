@@ -3,7 +3,8 @@
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1]), in 4 pieces
 //
 // Launch 4 groups of 1 work item; each computes 1 output.
-//     normalize i0 as block; bind block group; split k 4096 as strip; partial k; vectorize k 16 as i
+//     normalize piece as block; bind block group; split k 4096 as strip; partial k;
+//     vectorize k 16 as i
 //   argument 0: X, float32, read
 //   argument 1: S_parts, float32, written
 

@@ -3,7 +3,7 @@
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1]), in 36 pieces
 //
 // Launch 36 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
-//     axis row 256; axis column 1; normalize i0 as output; bind output group;
+//     axis row 256; axis column 1; normalize piece as output; bind output group;
 //     share k row 4 4 as strip
 //   argument 0: X, float32, read
 //   argument 1: S_parts, float32, written
@@ -70,7 +70,7 @@ __kernel void sum_of_everything_1(
 //     Y[i0, i1] = X[i0, i1] - S[0, 0] / 150000
 //
 // Launch 36 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
-//     axis row 256; axis column 1; normalize i0 as output; bind output group; split k 8 as part;
+//     axis row 256; axis column 1; normalize piece as output; bind output group; split k 8 as part;
 //     unroll k as part.2; share i0i1.2 row 4 4 as strip
 //   argument 0: X, float32, read
 //   argument 1: S, float32, written

@@ -3,7 +3,7 @@
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1]), in 36 pieces
 //
 // Dispatch 36 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
-//     axis row 256; axis column 1; normalize i0 as output; bind output group;
+//     axis row 256; axis column 1; normalize piece as output; bind output group;
 //     share k row 1 16 as strip
 //   binding 0: X, float32, read
 //   binding 1: S_parts, float32, written
@@ -115,7 +115,7 @@ fn main(
 //     Y[i0, i1] = X[i0, i1] - S[0, 0] / 150000
 //
 // Dispatch 36 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
-//     axis row 256; axis column 1; normalize i0 as output; bind output group; split k 8 as part;
+//     axis row 256; axis column 1; normalize piece as output; bind output group; split k 8 as part;
 //     unroll k as part.2; share i0i1.2 row 1 16 as strip
 //   binding 0: X, float32, read
 //   binding 1: S, float32, written
