@@ -4,7 +4,7 @@
 //     dx[i0, i1] = (x[i0, i1] > 0) ? dy[i0, i1] : 0, in 50 pieces
 //
 // Dispatch 300 groups of 256 threads; a group computes 8 outputs, with 32 lanes on each.
-//     axis row 32; axis column 8; fuse i0 as output; split output 8 as group; bind group group;
+//     axis row 32; axis column 8; fuse piece as output; split output 8 as group; bind group group;
 //     bind output column; share k row 1 6 as strip
 //   t0: x, float32, read
 //   t1: dy, float32, read
@@ -29,10 +29,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint column = lane_id % 8;
     const uint group = group_id.x;
     const uint output = group * 8 + column;
-    const uint i0 = output / 48;
+    const uint piece = output / 48;
     const uint i1 = output % 48;
     precise float dbias_value = zero;
-    const uint row_start = i0 * 9600 + i1;
+    const uint row_start = piece * 9600 + i1;
     const uint offset = row_start + row * 48;
     precise const float x_value = x[offset];
     precise const float dy_value = dy[offset];

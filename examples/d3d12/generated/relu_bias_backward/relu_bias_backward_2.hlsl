@@ -3,7 +3,7 @@
 //     dbias[i0, i1] = sum[r0 < 10000]((x[r0, i1] > 0) ? dy[r0, i1] : 0)
 //
 // Dispatch 3 groups of 256 threads; a group computes 16 outputs, with 16 lanes on each.
-//     axis row 16; axis column 16; normalize i0 as output; split output 16 as group;
+//     axis row 16; axis column 16; normalize i1 as output; split output 16 as group;
 //     bind group group; bind output column; share k row 1 3 as strip
 //   u0: dbias, float32, written
 //   t0: dbias_parts, float32, read
