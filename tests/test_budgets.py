@@ -13,14 +13,14 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 
 BUDGETS = {
     "index": 305,
-    "ir": 5_055,
-    "kernel": 7_340,
-    "transform": 11_185,
-    "loops": 8_910,
-    "schedules": 4_235,
+    "ir": 5_215,
+    "kernel": 7_350,
+    "transform": 11_145,
+    "loops": 8_980,
+    "schedules": 4_225,
     "lowering": 5_550,
 }
-"""By folder, in lines; 42,580 in all."""
+"""By folder, in lines; 42,770 in all."""
 LONGEST = 600
 """Lines of a module."""
 

@@ -31,7 +31,7 @@ class Key:
 
     @property
     def places(self) -> int:
-        """How many places its axis has, where that is known."""
+        """Number of indices along its axis, which is known."""
         if isinstance(self.extent, str):
             raise InternalError(f"an axis of run-time size {self.extent} has no known places")
         return self.extent

@@ -155,16 +155,19 @@ def find_reader(stage: Stage, rankings: Mapping[str, Ranking]) -> Reader | None:
     for condition in facts.conditions:
         for key in find_point_keys(facts, condition):
             load = stage.body.instructions[key.value]
+            extent = key.extent
             if not isinstance(load, Load) or load.tensor not in rankings:
+                continue
+            if isinstance(extent, str):
                 continue
             ranking, first = rankings[load.tensor], int(key.first)
             axis = ranking.own.axis
             places = [n for n in load.indices if stage.body.instructions[n] == point]
             moved = [n for n in load.indices if point in facts.dependencies[n]]
             whole = stage.extent(point) == ranking.count
-            inside = first >= 0 and first + key.extent <= ranking.count
+            inside = first >= 0 and first + extent <= ranking.count
             if places == moved == [load.indices[axis]] and whole and inside:
-                return Reader(stage, ranking, key, load, first, key.extent)
+                return Reader(stage, ranking, key, load, first, extent)
     return None
 
 
