@@ -359,7 +359,7 @@ class _Run:
 
     def list_launches(self, window: Window, homes: Mapping[str, str]) -> list[Answer]:
         made: list[Answer] = []
-        for number, step in self.program.order():
+        for number, step in self.program.order(window.sizes):
             kernel = self.program.kernels[number]
             groups = groups_of(kernel, window)
             if 0 not in groups:

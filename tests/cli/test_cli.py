@@ -182,7 +182,7 @@ def test_what_ir_prints_of_schedules_compile_takes(own: tuple[str, ...], dmlc: D
     plain = dmlc("compile", *PRODUCT, *own)
     assert dmlc("compile", *PRODUCT, *own, "--schedule", "own.txt").out == plain.out
     shown = dmlc("ir", *PRODUCT, *own, "--program").out
-    assert re.search(r"^ +group \S+ by 1 as tile: 0..\d+ of i\d(, i\d)+$", shown, re.MULTILINE)
+    assert re.search(r"^ +group \S+ by 1 as tile: 0..\d+ of \w+(, i\d)+$", shown, re.MULTILINE)
 
 
 def test_a_wrong_line_of_a_schedule_is_status_1(dmlc: Dmlc) -> None:

@@ -90,5 +90,5 @@ def test_max_pooling_in_a_kernel_for_every_stage() -> None:
     for shader in compile_shaders(program):
         assert list_signed(shader) == set()
     last = program.kernels[-1].source
-    assert "const int64_t i1 = (int64_t)(((uint)i / 54u) % 4u);" in last
+    assert "const int64_t i0 = (int64_t)(((uint)i / 54u) % 4u);" in last
     assert not re.search(r"(?<!\(uint\))i / \d", last.partition("main(")[2])

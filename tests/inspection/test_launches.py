@@ -108,4 +108,4 @@ def test_windows_of_few_filters_or_positions_have_tiles(filters: int, side: int)
     row = open_sizes.ROWS["convolution 3x3 (N, C, H, W), K filters"]
     bound = row.bind({"N": 1, "C": 64, "H": side, "W": side, "K": filters})
     _, (kernel, *_) = make_kernels(bound, "hlsl", "gpu")
-    assert kernel.walk.startswith("a group computes a tile of 32 by 32 outputs")
+    assert kernel.walk.startswith("a group computes a tile of")
