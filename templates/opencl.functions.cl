@@ -252,12 +252,13 @@ static $T $H(const $T x)
 }
 
 //// tanh_$T
-// e / (e + 2), with e = exp(2 |x|) - 1. Elsewhere a polynomial near 0, and else
-// 1 - 2 / (1 + exp(2 |x|)). Both are 1 at last: PoCL's own never is.
+// e / (e + 2), with e = exp(2 |x|) - 1, and from 1 on 1 - 2 / (e + 2), which never falls. Elsewhere a
+// polynomial near 0, and else 1 - 2 / (1 + exp(2 |x|)). Both are 1 at last: PoCL's own never is.
 static $T $H(const $T x)
 {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-    const $T a = fabs(x), e = ${expm1_normal}(2 * ((a > 10) ? ($T)(10) : a)), y = e / (e + 2);
+    const $T a = fabs(x), e = ${expm1_normal}(2 * ((a > 10) ? ($T)(10) : a));
+    const $T q = ((a < 1) ? e : ($T)(2)) / (e + 2), y = (a < 1) ? q : 1 - q;
 #else
     const $T a = fabs(x), z = a * a, e = exp(-2 * ((a > 10) ? ($T)(10) : a));
     const $T c = -0.0538461022f + z * (0.0210437179f + z * -0.00623163534f);

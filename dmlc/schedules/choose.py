@@ -141,7 +141,7 @@ def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
     """Whether one kernel has enough groups, or so little work for each that more would not pay."""
     product = _find_product(phases, p)
     if product is not None:
-        return _count_pieces(product, p) < 2
+        return _count_pieces(product, p, limits) < 2
     phases = [phase.settle(p.taken) for phase in phases]
     outputs = math.prod(phases[0].space.parallel_sizes)
     most = max(p.space.inner_count for p in phases)
@@ -159,11 +159,11 @@ def _find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
     return None if found is None else found.settle(p.taken)
 
 
-def _count_pieces(product: Contraction, p: Profile) -> int:
+def _count_pieces(product: Contraction, p: Profile, limits: Limits) -> int:
     """Number of chunks of a contraction with too few tiles. On a GPU, small tiles are counted, as
     large tiles in chunks read less than these. Combining the chunks takes a fifth of the products'
     time at most, as each is deep."""
-    shape = skinny.find_shape(product) if p.grouped else None
+    shape = skinny.find_shape(product, limits) if p.grouped else None
     if shape is not None:
         return skinny.count_pieces(product, shape, p)
     if p.grouped:
@@ -185,12 +185,12 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
     work = math.prod(space.parallel_sizes) * space.inner_count // groups
     wanted = min(work // p.piece, -(-_PIECES[p.grouped] * p.groups // groups))
     if product is not None:
-        wanted = _count_pieces(product, p)
+        wanted = _count_pieces(product, p, limits)
     long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
     if product is not None and p.grouped and long == [space.inner[-1]]:
         # Contiguous points are not cut, so that they are read in vectors, if chunks of others
         # nearly fill a device.
-        shape = skinny.find_shape(product) or limit_shape(product)
+        shape = skinny.find_shape(product, limits) or limit_shape(product)
         items = _NEARLY * shape.count_items(product)
         full = -(-p.groups * p.group_size // items)
         long = [axis for axis in space.inner if space.sizes[axis] >= full]

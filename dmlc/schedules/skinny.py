@@ -9,9 +9,10 @@ Chunks are added in order.
 
 from __future__ import annotations
 
-from dmlc.kernel.target import Profile
+from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, find_contraction, part_axes
 from dmlc.loops.nodes import Nest
+from dmlc.schedules import matrices
 from dmlc.schedules.rule import Work
 from dmlc.schedules.tiles import Shape, choose_tiles
 
@@ -57,8 +58,9 @@ _LEAST_PRODUCTS = 1 << 19
 """Smallest number of products: fewer are too few chunks to fill a device."""
 
 
-def find_shape(found: Contraction) -> Shape | None:
-    """Tiles of a skinny product; None if it is none, or small."""
+def find_shape(found: Contraction, limits: Limits | None = None) -> Shape | None:
+    """Tiles of a skinny product; None if it is none, or small, or matrix instructions of the target
+    suit it better."""
     least, most = sorted((found.rows, found.columns))
     if least < 2 or (least > MOST and most > _MOST_OUTPUTS):
         return None
@@ -71,6 +73,8 @@ def find_shape(found: Contraction) -> Shape | None:
     suits &= 2 * found.depth >= _NARROW_DEPTH and outputs * points >= _LEAST_PRODUCTS
     # Of short sums over windows, neighbours read much in common. Pieces of a long one are a batch.
     suits &= not found.phase.has_positions or points >= most
+    if limits is not None and least >= MOST and matrices.suits(found, limits):
+        return None
     return _find_narrow(found) if suits else None
 
 
@@ -104,7 +108,7 @@ def count_pieces(found: Contraction, shape: Shape, p: Profile) -> int:
 def choose_skinny(work: Work) -> Nest | None:
     """Nest of a skinny product and its derived phases; None if it is none."""
     found = find_contraction(part_axes(work.phases)) if work.is_gpu else None
-    shape = find_shape(found.settle(work.profile.taken)) if found else None
+    shape = find_shape(found.settle(work.profile.taken), work.limits) if found else None
     if found is None or shape is None:
         return None
     return choose_tiles(work.function, work.phases, found, shape, work.limits)

@@ -138,7 +138,7 @@ def test_convolutions_are_products_of_matrices(
 
 def test_the_points_of_weights_are_taken_in_pieces_of_rows() -> None:
     """Their order changes before matrices make the products: images are inside the pieces."""
-    function = Windows(2, 2, 20, 20, 17, 3, 1, 1, dtype="FLOAT16").make("weights")
+    function = Windows(2, 2, 23, 20, 17, 3, 1, 1, dtype="FLOAT16").make("weights")
     fused, kernels = lower(function, NAMES[0])
     assert [bool(kernel.matrices) for kernel in kernels] == [True, False]
     assert "reorder k" in kernels[0].script
