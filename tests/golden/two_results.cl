@@ -31,12 +31,13 @@ static float expm1_normal_float(const float x)
     return fma(s, p, s - 1);
 }
 
-// e / (e + 2), with e = exp(2 |x|) - 1. Elsewhere a polynomial near 0, and else
-// 1 - 2 / (1 + exp(2 |x|)). Both are 1 at last: PoCL's own never is.
+// e / (e + 2), with e = exp(2 |x|) - 1, and from 1 on 1 - 2 / (e + 2), which never falls. Elsewhere a
+// polynomial near 0, and else 1 - 2 / (1 + exp(2 |x|)). Both are 1 at last: PoCL's own never is.
 static float tanh_float(const float x)
 {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-    const float a = fabs(x), e = expm1_normal_float(2 * ((a > 10) ? (float)(10) : a)), y = e / (e + 2);
+    const float a = fabs(x), e = expm1_normal_float(2 * ((a > 10) ? (float)(10) : a));
+    const float q = ((a < 1) ? e : (float)(2)) / (e + 2), y = (a < 1) ? q : 1 - q;
 #else
     const float a = fabs(x), z = a * a, e = exp(-2 * ((a > 10) ? (float)(10) : a));
     const float c = -0.0538461022f + z * (0.0210437179f + z * -0.00623163534f);
@@ -57,12 +58,13 @@ static float16 expm1_normal_float16(const float16 x)
     return fma(s, p, s - 1);
 }
 
-// e / (e + 2), with e = exp(2 |x|) - 1. Elsewhere a polynomial near 0, and else
-// 1 - 2 / (1 + exp(2 |x|)). Both are 1 at last: PoCL's own never is.
+// e / (e + 2), with e = exp(2 |x|) - 1, and from 1 on 1 - 2 / (e + 2), which never falls. Elsewhere a
+// polynomial near 0, and else 1 - 2 / (1 + exp(2 |x|)). Both are 1 at last: PoCL's own never is.
 static float16 tanh_float16(const float16 x)
 {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-    const float16 a = fabs(x), e = expm1_normal_float16(2 * ((a > 10) ? (float16)(10) : a)), y = e / (e + 2);
+    const float16 a = fabs(x), e = expm1_normal_float16(2 * ((a > 10) ? (float16)(10) : a));
+    const float16 q = ((a < 1) ? e : (float16)(2)) / (e + 2), y = (a < 1) ? q : 1 - q;
 #else
     const float16 a = fabs(x), z = a * a, e = exp(-2 * ((a > 10) ? (float16)(10) : a));
     const float16 c = -0.0538461022f + z * (0.0210437179f + z * -0.00623163534f);
