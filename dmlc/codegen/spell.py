@@ -429,8 +429,13 @@ def _break_line(line: str, indent: str) -> tuple[tuple[int, int, int], tuple[str
         if is_place and len(line[:place].rstrip()) <= _WIDTH:
             found[rank] = place
     for rank, place in sorted(found.items()):
+        within = int(rank >= 2 * _INSIDE)
+        # No line holds more than its width, and the blank at which it is broken.
+        least = -(-(len(line) - place - 1) // (_WIDTH - len(indent) + 1))
+        if (0, within, 1 + least) >= best[0]:
+            continue
         (long, inside, count), rest = _break_line(f"{indent}{line[place:].lstrip()}", indent)
-        cost = long, inside + (rank >= 2 * _INSIDE), count + 1
+        cost = long, inside + within, count + 1
         if cost < best[0]:
             best = cost, (line[:place].rstrip(), *rest)
     return best

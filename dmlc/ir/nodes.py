@@ -413,11 +413,13 @@ class Table:
         """Values as literals."""
         return tuple(Constant(self.dtype, value) for value in self.values)
 
-    def _key(self) -> tuple[str, DataType, tuple[int, ...], tuple[Constant, ...]]:
-        return self.name, self.dtype, self.extents, self.constants()
+    def _key(self) -> tuple[str, DataType, tuple[int, ...]]:
+        return self.name, self.dtype, self.extents
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Table) and self._key() == other._key()
+        if not isinstance(other, Table) or self._key() != other._key():
+            return False
+        return self.values is other.values or self.constants() == other.constants()
 
     def __hash__(self) -> int:
         return hash(self._key())

@@ -191,9 +191,11 @@ def start_at_zero(statement: k.Statement) -> k.Statement:
 def is_near(loop: k.For, registers: Container[str]) -> bool:
     """Whether compilers are asked to unroll a loop: it indexes registers, or other arrays without
     loads or stores of buffers."""
+    if not loop.unroll:
+        return False
     arrays, inside = list_arrays(loop.body), list(walk_statements(loop.body))
-    if not loop.unroll or any(name in registers for name in arrays):
-        return loop.unroll
+    if any(name in registers for name in arrays):
+        return True
     waits = any(isinstance(s, k.Store | k.For) for s in inside)
     return bool(arrays) and not (waits or any(isinstance(p, k.Load) for p in walk_parts(*inside)))
 

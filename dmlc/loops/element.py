@@ -271,7 +271,7 @@ class Collector:
     `domain` are the sizes of the points' dimensions. Reductions in `local` are available, each
     varying along the first `parallel` dimensions. Of the tensor `row`, only a slice along its last
     axis is available, and its index is that along this axis. Stages in `placed` are stored as parts
-    of another tensor.
+    of another tensor. `positions` are facts about stages' indices, where they are known already.
     """
 
     def __init__(
@@ -282,8 +282,10 @@ class Collector:
         parallel: int = 0,
         row: str | None = None,
         placed: Mapping[str, View] = MappingProxyType({}),
+        positions: Mapping[str, Positions] = MappingProxyType({}),
     ) -> None:
         self._function = function
+        self._positions = positions
         self._row = row
         self._placed = placed
         self._domain = domain
@@ -328,6 +330,10 @@ class Collector:
         self._stored[stage.name] = (view, result)
         if leaves:
             self._results.append((view, result))
+
+    def store(self, name: str) -> None:
+        """Stores an element-wise stage that was added as one that does not leave the kernel."""
+        self._results.append(self._stored[name])
 
     def add_reduction(self, name: str, axes: Mapping[ir.Index, int]) -> int:
         """Adds a reduction; returns its number."""
@@ -389,7 +395,7 @@ class Collector:
 
     def _copy(self, stage: ir.Stage, axes: Mapping[ir.Index, int]) -> dict[int, int]:
         """Values of a body's instructions, without indices that only affine loads need."""
-        positions = read_positions(stage, self._function)
+        positions = self._positions.get(stage.name) or read_positions(stage, self._function)
         numbers: dict[int, int] = {}
         for number, instruction in enumerate(stage.body.instructions):
             if number not in positions.needed:

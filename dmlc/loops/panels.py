@@ -126,7 +126,7 @@ def panel(on: On, rows: int, columns: int, depth: int, lanes: int) -> Nest:
     found = None if any(phase.space.is_open for phase in phases) else find_contraction(phases)
     if found is None:
         raise ScheduleError("there is no sum of products of rows and columns, of known sizes")
-    made = Panels(found, rows, columns, depth, lanes).pack(phases[1])
+    made = Panels(orient(found), rows, columns, depth, lanes).pack(phases[1])
     tiles = [n.tile for n in walk(made.body) if isinstance(n, Reduce) and n.tile is not None]
     largest = max([t.rows * t.columns for t in tiles] + [b.size for b in made.buffers])
     demand(largest <= _MOST, f"an array has {largest:,} elements, of {_MOST:,} at most")
@@ -134,10 +134,11 @@ def panel(on: On, rows: int, columns: int, depth: int, lanes: int) -> Nest:
 
 
 class Panels:
-    """Tiles of one work item each, of at most `rows`, `columns` and `depth` points."""
+    """Tiles of one work item each, of at most `rows`, `columns` and `depth` points, of a contraction
+    that `orient` has turned."""
 
     def __init__(self, found: Contraction, rows: int, columns: int, depth: int, lanes: int) -> None:
-        self._found = found = _orient(found)
+        self._found = found
         self._lanes = lanes
         self._parallel = name_parallel(found.phase)
         self._own = own = name_inner(found.phase, self._parallel, "k", 0)
@@ -276,7 +277,7 @@ class Panels:
         return _Panel(phase, buffer, (buffer.name, step, apart), stage)
 
 
-def _orient(found: Contraction) -> Contraction:
+def orient(found: Contraction) -> Contraction:
     """Contraction with the factor as columns whose panel is cheaper to pack. A panel of columns
     whose points are contiguous in memory is packed transposed, element by element, and one of rows
     is not. Outputs are then stored one by one, with a stride."""

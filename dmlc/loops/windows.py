@@ -18,7 +18,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
-from dmlc.loops.access import read_positions
+from dmlc.loops.access import Positions, read_positions
 from dmlc.loops.element import Collector, Elements, View, prune, tensor_strides
 from dmlc.loops.neighbours import Block, name_neighbour, write_at, write_reductions
 from dmlc.loops.phases import Phase, make_accumulators
@@ -105,9 +105,15 @@ class _Windows:
         made += [self._copy(stage, block, written) for stage in self.derived]
         reductions, derived = made[: len(self.reductions)], made[len(self.reductions) :]
         function = self.function.with_stages((*self.function.stages, *itertools.chain(*made)))
-        if not all(_reads_inside(stage, function) for stage in itertools.chain(*reductions)):
-            return None
-        return self._collect(function, block, reductions, derived, stored)
+        positions: dict[str, Positions] = {}
+        for stage in itertools.chain(*reductions):
+            # Its guard, which may have protected an index along an axis without windows, is gone.
+            if stage.reduction is None:
+                found = positions[stage.name] = read_positions(stage, function)
+                loads = stage.body.loads()
+                if not all(found.is_inside(load, i) for load in loads for i in load.indices):
+                    return None
+        return self._collect(function, block, reductions, derived, stored, positions)
 
     def _copy(
         self, stage: ir.Stage, block: Block, written: Mapping[str, ir.Stage]
@@ -180,8 +186,9 @@ class _Windows:
         reductions: Sequence[Sequence[ir.Stage]],
         derived: Sequence[Sequence[ir.Stage]],
         stored: Container[str],
+        positions: Mapping[str, Positions],
     ) -> tuple[Phase, ...]:
-        """Phases of the stages."""
+        """Phases of the stages; `positions` are known for unrolled reductions."""
         domain = block.turns
         kept = {ir.Index(axis): axis for axis in range(len(domain))}
         placed = {
@@ -203,7 +210,9 @@ class _Windows:
                 numbers.append((stage.name, stage.dtype, collector.add_reduction(stage.name, axes)))
             work.append(collector.elements())
             near = {name: dtype for name, dtype, _ in numbers}
-        collector = Collector(function, domain, near, len(domain), placed=placed)
+        collector = Collector(
+            function, domain, near, len(domain), placed=placed, positions=positions
+        )
         # One neighbour after the other, so that few values are live at a time.
         alone = (*derived,) if inner else (*reductions, *derived)
         for stage in itertools.chain(*zip(*alone, strict=True)):
@@ -215,11 +224,11 @@ class _Windows:
                 if inner:
                     collector.add_copy(stage.name, kept)
                 else:
-                    collector.add_stage(stage.name, kept)
+                    collector.store(stage.name)
         for before, stages in zip(self.derived, derived, strict=True):
             for stage in stages:
                 if before.name in stored:
-                    collector.add_stage(stage.name, kept)
+                    collector.store(stage.name)
         work.append(prune(collector.elements()))
         spaces = arrange(work, len(domain), as_written=True)
         if not inner:
@@ -234,15 +243,6 @@ class _Windows:
         for axis, own in places.items():
             strides[axis] *= own.step
         return View(stage.name, stage.dtype, tuple(strides), offset)
-
-
-def _reads_inside(stage: ir.Stage, function: ir.Function) -> bool:
-    """Whether the loads of an unrolled reduction are in bounds: its guard, which may have protected
-    an index along an axis without sliding windows, is gone."""
-    if stage.reduction is not None:
-        return True
-    positions = read_positions(stage, function)
-    return all(positions.is_inside(e, i) for e in stage.body.loads() for i in e.indices)
 
 
 def _list_following(body: ir.Body, load: int) -> list[int]:

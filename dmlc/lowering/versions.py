@@ -203,6 +203,8 @@ def lower_versions(
     chosen: dict[_Case, int] = {}
     # Sections without a number apply to the first version, which must not be one for size 1.
     cases = sorted(dict.fromkeys(_list_cases(tree)), key=_is_of_one)
+    if cases == [_ANY]:
+        return tuple(map(own.rename, lower(function, group, profile, own)))
     for case in cases:
         # User schedules do not affect the choice of versions.
         own_profile = dataclasses.replace(profile, taken=case.taken, bounds=case.bounds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dmlc.kernel.target import Profile
 from dmlc.loops.contraction import Contraction
 from dmlc.loops.nodes import Nest
-from dmlc.loops.panels import BLOCK, Panels
+from dmlc.loops.panels import BLOCK, Panels, orient
 from dmlc.schedules.rule import Work
 
 _LEAST_ROWS = 4 * BLOCK
@@ -27,7 +27,7 @@ def choose_panels(work: Work, found: Contraction) -> Nest:
 
 def _choose(found: Contraction, p: Profile) -> tuple[tuple[int, int, int], Panels]:
     """Largest rows, columns and points of a tile, and its packing."""
-    most, columns, depth = p.panel
+    (most, columns, depth), found = p.panel, orient(found)
     made = Panels(found, most, columns, depth, p.lanes)
     while made.count < p.groups and most > _LEAST_ROWS:
         most //= 2
