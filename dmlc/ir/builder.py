@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -132,12 +132,17 @@ class BodyBuilder:
         replaced: Mapping[int, int] = MappingProxyType({}),
         change: Change = lambda number, moved: None,
         places: Mapping[Index, int] = MappingProxyType({}),
+        needed: Container[int] | None = None,
     ) -> list[int]:
         """Copies the values of another body, and returns their new numbers. Values in `replaced`
         and indices in `places` are replaced by values of this builder. `change` gets each other
-        instruction, with its new operands, and may return another value for it."""
+        instruction, with its new operands, and may return another value for it. Values that are not
+        `needed` are left out, and have the number -1."""
         numbers: list[int] = []
         for number, instruction in enumerate(body.instructions):
+            if needed is not None and number not in needed:
+                numbers.append(-1)
+                continue
             found = replaced.get(number)
             if found is None and isinstance(instruction, Index):
                 found = places.get(instruction)

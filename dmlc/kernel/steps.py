@@ -85,6 +85,27 @@ class _Turns:
         return None if self.first is None else self.first + self.step * turn
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Crowd:
+    """Lanes that execute a statement, each a number of times."""
+
+    who: Array
+    times: Array
+    average: float
+    """Average number of times over all lanes of the launch."""
+    weights: Array
+    """Number of times of each wave, times the fraction of all waves that it represents."""
+    groups: Array
+    waves: Array
+    """Numbers of the groups and waves of the lanes in `who`, shifted as in `_Sample`."""
+    is_whole: bool
+    """Whether all lanes are in `who`."""
+
+    def take(self, values: Array) -> Array:
+        """Values of the lanes in `who`."""
+        return values if self.is_whole else values[self.who]
+
+
 class _Sample:
     """Lanes of the sampled groups, with the values of visible names."""
 
@@ -141,6 +162,8 @@ class _Sample:
         """Number of iterations that may be evaluated one by one, nested loops included."""
         self._inside = np.ones(self._lanes, np.bool_)
         """Lanes that execute the enclosing body, whatever the conditions in it."""
+        self._crowd: _Crowd | None = None
+        """The lanes of the last access: most accesses of a body have the same."""
 
     def run(self) -> Steps:
         who = np.ones(self._lanes, np.bool_)
@@ -254,8 +277,11 @@ class _Sample:
         bodies: list[tuple[Body, float]] = []
         often = self._average(times)
         before: Mapping[str, Array] = {}
+        least = int(run.turns.min())
         for turn in turns:
-            self._inside, self._touched = who & (run.turns > turn), {}
+            # The same array has the same crowd.
+            self._inside = who if turn < least else who & (run.turns > turn)
+            self._touched = {}
             self._values[loop.variable.name] = run.find_place(np.array([turn]))
             body, own = self._count(loop.body, self._inside, times)
             bodies.append((body, self._average(self._inside)))
@@ -352,26 +378,36 @@ class _Sample:
         if place is None:
             # Unknown offset: as if every lane had its own sectors.
             place = np.arange(self._lanes) * (SECTOR // self._buffers[buffer])
-        begin = np.broadcast_to(place, self._lanes) * (unit or self._buffers[buffer])
-        elements, often = size // self._buffers[buffer], np.where(who, times, 0)
-        stored = 0.0
+        crowd = self._gather(who, times)
+        begin = crowd.take(np.broadcast_to(place, self._lanes)) * (unit or self._buffers[buffer])
+        elements, stored = size // self._buffers[buffer], 0.0
         for further in range(0, size, SECTOR):
             if written:
-                stored += self._count_lines(begin + further, who, often, SECTOR)
+                stored += self._count_lines(begin + further, crowd, SECTOR)
                 continue
-            sectors = (self._group + _cut(begin // SECTOR + further // SECTOR))[who]
+            sectors = crowd.groups + _cut(begin // SECTOR + further // SECTOR)
             self._touched.setdefault(buffer, []).append(sectors)
-        run = found.find_run(buffer, begin[who], size, written)
-        lines = 0.0 if run else self._count_lines(begin, who, often)
-        average = self._average(often)
-        found.accesses.append(Access(buffer, size, elements, written, average, lines, stored))
+        run = found.find_run(buffer, begin, size, written)
+        lines = 0.0 if run else self._count_lines(begin, crowd)
+        found.accesses.append(Access(buffer, size, elements, written, crowd.average, lines, stored))
 
-    def _count_lines(self, begin: Array, who: Array, often: Array, length: int = LINE) -> float:
+    def _gather(self, who: Array, times: Array) -> _Crowd:
+        """Lanes of `who`, that execute a statement `times` times."""
+        last = self._crowd
+        if last is not None and last.who is who and last.times is times:
+            return last
+        often, is_whole = np.where(who, times, 0), bool(who.all())
+        groups, waves = (n if is_whole else n[who] for n in (self._group, self._wave))
+        weights = often.reshape(-1, self._width).max(axis=1) * self._wave_shares
+        crowd = _Crowd(who, times, self._average(often), weights, groups, waves, is_whole)
+        self._crowd = crowd
+        return crowd
+
+    def _count_lines(self, begin: Array, crowd: _Crowd, length: int = LINE) -> float:
         """Lines, or sectors of `length` bytes, that waves request if lanes access the bytes
-        `begin`, each `often` times."""
-        lines = _sort_distinct((self._wave + _cut(begin // length))[who])
-        turns = often.reshape(-1, self._width).max(axis=1)
-        return float((turns * self._wave_shares)[lines >> _PLACE_BITS].sum())
+        `begin`."""
+        lines = _sort_distinct(crowd.waves + _cut(begin // length))
+        return float(crowd.weights[lines >> _PLACE_BITS].sum())
 
     def _is_hidden(self, node: k.Expression) -> bool:
         """Whether an expression depends on elements of tensors, whatever is known of locals."""
@@ -398,7 +434,8 @@ class _Sample:
             case k.Lead():
                 return np.array([0], np.int64)
             case k.Load(buffer=buffer, index=index):
-                table, place = self._tables.get(buffer), self._evaluate(index)
+                table = self._tables.get(buffer)
+                place = None if table is None else self._evaluate(index)
                 if table is None or place is None:
                     return None
                 return table.ravel()[np.clip(place, 0, table.size - 1)].astype(np.int64)

@@ -89,7 +89,8 @@ def write_at(
         if terms is not None:
             found = terms.fit(rows, (), np.ones(len(rows), np.bool_))
             lines.update({number: (line, turn) for number, line in found.items()})
-    return write_values(builder, stage.body, lines, known=known)[stage.body.result]
+    result = stage.body.result
+    return write_values(builder, stage.body, lines, known=known, wanted=[result])[result]
 
 
 def write_reductions(
@@ -161,6 +162,7 @@ class _Writer:
     def __init__(self, terms: Mapping[int, Terms], places: Mapping[int, range]) -> None:
         *_, last = terms.values()
         self._facts = last.facts
+        self._positions = {i for load in self._facts.stage.body.loads() for i in load.indices}
         self._inner = last.over[1:]
         self._sizes = last.holds.shape[1:]
         self._terms = terms
@@ -188,7 +190,7 @@ class _Writer:
             for point in self._list_points(self._inner, column):
                 if not all(self._passes(axis, point).any() for axis in self._terms):
                     continue
-                found = self._write_point(point)
+                found = self._write_point(point, (*factors, *weights))
                 if found is None:
                     return None
                 values, conditions = found
@@ -224,7 +226,7 @@ class _Writer:
         best: int | None = None
         place = builder.constant(0, dtype)
         for number, point in reversed(list(enumerate(self._list_points(self._inner)))):
-            found = self._write_point(point)
+            found = self._write_point(point, (body.result,))
             if found is None:
                 return None
             (values, _), own = found, builder.constant(number, dtype)
@@ -290,12 +292,11 @@ class _Writer:
         return made
 
     def _write_point(
-        self, point: Mapping[ir.Index, int]
+        self, point: Mapping[ir.Index, int], wanted: Sequence[int]
     ) -> tuple[list[int], dict[int, int | None]] | None:
-        """Values of the body at a point; and for each axis the condition that it takes part, if it
-        does not always. None if an index has unequal steps."""
+        """The `wanted` values of the body at a point; and for each axis the condition that it takes
+        part, if it does not always. None if an index has unequal steps."""
         body, lines = self._facts.stage.body, dict[int, tuple[Line | None, int]]()
-        positions = {i for load in body.loads() for i in load.indices}
         conditions: dict[int, int | None] = {}
         for axis, terms in self._terms.items():
             passes = self._passes(axis, point)
@@ -303,11 +304,13 @@ class _Writer:
             if turn is None:
                 return None
             found = terms.fit(self._places[axis], tuple(point.values()), passes)
-            if any(line is None and number in positions for number, line in found.items()):
+            if any(line is None and number in self._positions for number, line in found.items()):
                 return None
             lines.update({number: (line, turn) for number, line in found.items()})
-        written = self._written
-        return write_values(self._builder, body, lines, point, written=written), conditions
+        values = write_values(
+            self._builder, body, lines, point, written=self._written, wanted=wanted
+        )
+        return values, conditions
 
     def _limit(self, axis: int, passes: Array) -> tuple[int | None, int | None]:
         """Iteration number, clamped to those in which a point takes part, and the condition that it

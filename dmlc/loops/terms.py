@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.ir import Apply, Body, Constant, Index, Load, Stage, value_type
+from dmlc.ir import Apply, Body, Constant, Index, Load, Stage, operands, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.floor import FloorForm, fit_clamped
 from dmlc.ir.index import IndexFacts
@@ -125,7 +125,7 @@ class Terms:
             for number, (line, _) in lines.items():
                 may_step = number in positions or isinstance(body.instructions[number], Load)
                 uneven += line is None and may_step
-            numbers = write_values(builder, body, lines, fixed, known)
+            numbers = write_values(builder, body, lines, fixed, known, wanted=folded)
             values = [numbers[n] for n in folded]
             total = write_point(builder, reduction.combiner, total, values, body.dtype)
         axis = self.over[0].axis
@@ -163,13 +163,24 @@ def write_values(
     fixed: Mapping[Index, int] = MappingProxyType({}),
     known: Mapping[int, int | Load] = MappingProxyType({}),
     written: dict[tuple[FloorForm, int], int] | None = None,
+    *,
+    wanted: Sequence[int],
 ) -> list[int]:
-    """Copies the values of a body with indices `fixed`, values given by `lines` with the number
-    of the iteration, and `known` values. `written` caches the values of lines across several
-    bodies."""
+    """Copies the `wanted` values of a body, and those that they are computed from, with indices
+    `fixed`, values given by `lines` with the number of the iteration, and `known` values. `written`
+    caches the values of lines across several bodies."""
     written = {} if written is None else written
     replaced: dict[int, int] = {}
-    for number, instruction in enumerate(body.instructions):
+    needed: set[int] = set()
+    pending = list(wanted)
+    while pending:
+        number = pending.pop()
+        if number not in needed:
+            needed.add(number)
+            is_given = number in known or lines.get(number, (None, 0))[0] is not None
+            pending += () if is_given else operands(body.instructions[number])
+    for number in sorted(needed):
+        instruction = body.instructions[number]
         line, turn = lines.get(number, (None, 0))
         own = known.get(number)
         if own is not None:
@@ -182,7 +193,7 @@ def write_values(
             replaced[number] = written[line, turn]
         elif line is not None:
             replaced[number] = builder.add(line)
-    return builder.copy(body, replaced)
+    return builder.copy(body, replaced, needed=needed)
 
 
 def write_point(
