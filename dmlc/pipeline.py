@@ -534,7 +534,8 @@ def _render(
         made = [kernel for group in groups for kernel in group]
         # Few work items with much to do each are what a CPU wants: these are counted for GPUs.
         tables = fusion.function.tables
-        counted = [count_steps(kernel, tables) for kernel in made] if shape.group_size > 1 else []
+        is_gpu = shape.group_size > 1
+        counted = [count_steps(each, tables, traffic=False) for each in made] if is_gpu else []
         slow += find_slow(fusion.function, made, counted) if counted else ()
         slow += find_slow_open(fusion.function, made) if counted else ()
         if part.loop is not None and made and not made[0].steps:

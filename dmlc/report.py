@@ -176,7 +176,7 @@ def make_report(
 
 def _make_launch(function: Function, kernel: Kernel, name: str) -> Launch:
     """Launch of a kernel of a function, which has that name in its program."""
-    counted = count_steps(kernel, function.tables)
+    counted = count_steps(kernel, function.tables, traffic=False)
     fresh = tuple(dict.fromkeys(n for members in kernel.passes for n in members))
     parts = [b for b in kernel.buffers if b.count is not None]
     operations = _count_all_operations(function, fresh)

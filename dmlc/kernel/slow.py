@@ -67,7 +67,7 @@ def find_slow_open(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[
             sizes, made = _bind_long(symbols, long, size, kernels)
         if not all(holds(check, sizes) for check in function.checks):
             continue
-        counted = [count_steps(kernel, function.tables) for kernel in made]
+        counted = [count_steps(kernel, function.tables, traffic=False) for kernel in made]
         where = f", where '{long}' is {size:,}" + (" and others are 1" if symbols[1:] else "")
         settled = specialize(function, sizes)
         found += [

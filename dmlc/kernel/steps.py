@@ -51,9 +51,12 @@ def count_steps(
     kernel: k.Kernel,
     tables: Sequence[ir.Table] = (),
     assumed: Mapping[str, Array] = MappingProxyType({}),
+    *,
+    traffic: bool = True,
 ) -> Steps | None:
     """Steps of a launch; None if its size is known at run time only. `assumed` are elements of
-    tensors, by name, in place of those that are unknown."""
+    tensors, by name, in place of those that are unknown. Without `traffic`, which takes most of the
+    time, sectors and lines are not counted, and are 0."""
     launch = kernel.launch
     if isinstance(launch.count, str):
         return None
@@ -65,7 +68,7 @@ def count_steps(
     read = {b.name for b in kernel.buffers if b.access is k.Access.READ}
     taken = {name: array for name, array in assumed.items() if name in read}
     known = list_arrays(tables) | taken
-    return _Sample(kernel, groups, working, known, is_known=not taken).run()
+    return _Sample(kernel, groups, working, known, is_known=not taken, traffic=traffic).run()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class _Sample:
         tables: Mapping[str, Array],
         *,
         is_known: bool,
+        traffic: bool,
     ) -> None:
         self._groups, self._working, self._size = groups, working, kernel.launch.group_size
         count = max(1, min(_GROUPS, working, _MOST_LANES // self._size))
@@ -152,6 +156,7 @@ class _Sample:
         }
         self._kernel = kernel
         self._is_known = is_known
+        self._traffic = traffic
         self._touched: dict[str, list[Array]] = {}
         """By buffer, the sectors accessed in the current iteration, with their groups' numbers."""
         self._is_second = False
@@ -374,13 +379,16 @@ class _Sample:
         unit: int = 0,
     ) -> None:
         """Records a load or a store."""
+        crowd = self._gather(who, times)
+        elements, stored = size // self._buffers[buffer], 0.0
+        if not self._traffic:
+            found.accesses.append(Access(buffer, size, elements, written, crowd.average, 0))
+            return
         place = self._evaluate(index)
         if place is None:
             # Unknown offset: as if every lane had its own sectors.
             place = np.arange(self._lanes) * (SECTOR // self._buffers[buffer])
-        crowd = self._gather(who, times)
         begin = crowd.take(np.broadcast_to(place, self._lanes)) * (unit or self._buffers[buffer])
-        elements, stored = size // self._buffers[buffer], 0.0
         for further in range(0, size, SECTOR):
             if written:
                 stored += self._count_lines(begin + further, crowd, SECTOR)

@@ -134,8 +134,8 @@ def panel(on: On, rows: int, columns: int, depth: int, lanes: int) -> Nest:
 
 
 class Panels:
-    """Tiles of one work item each, of at most `rows`, `columns` and `depth` points, of a contraction
-    that `orient` has turned."""
+    """Tiles of one work item each, of at most `rows`, `columns` and `depth` points. The contraction
+    is one that `orient` has turned."""
 
     def __init__(self, found: Contraction, rows: int, columns: int, depth: int, lanes: int) -> None:
         self._found = found
