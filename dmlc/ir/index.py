@@ -211,6 +211,8 @@ def find_index_only(
 
 def find_dependencies(body: Body) -> tuple[tuple[Index, ...], ...]:
     """Indices that each value of a body depends on, in the order of `order_indices`."""
+    if body.dependencies:
+        return body.dependencies[0]
     found: list[tuple[Index, ...]] = []
     for instruction in body.instructions:
         if isinstance(instruction, Index):
@@ -221,7 +223,8 @@ def find_dependencies(body: Body) -> tuple[tuple[Index, ...], ...]:
             found.append(given[0] if given else ())
         else:
             found.append(order_indices(index for indices in given for index in indices))
-    return tuple(found)
+    body.dependencies.append(tuple(found))
+    return body.dependencies[0]
 
 
 def order_indices(indices: Iterable[Index]) -> tuple[Index, ...]:

@@ -243,6 +243,10 @@ class Body:
         default_factory=dict[bool, tuple[bool, ...]], init=False, compare=False, repr=False
     )
     """Cache of `index.find_index_only` without tables, by `open_sizes`."""
+    dependencies: list[tuple[tuple[Index, ...], ...]] = dataclasses.field(
+        default_factory=list[tuple[tuple[Index, ...], ...]], init=False, compare=False, repr=False
+    )
+    """Cache of `index.find_dependencies`."""
 
     @staticmethod
     def make(instructions: Sequence[Instruction], result: int, guard: int | None = None) -> Body:

@@ -81,6 +81,10 @@ class Phase:
         default_factory=dict[int, tuple[bool, ...]], init=False, compare=False, repr=False
     )
     """Cache of `find_moving`."""
+    vectorized: list[object] = dataclasses.field(
+        default_factory=list[object], init=False, compare=False, repr=False
+    )
+    """Cache of `vectorize.vectorize_reads`, for work that begins with it."""
 
     def settle(self, taken: Taken) -> Phase:
         """Phase with numbers for open sizes (see `Space.settle`), as an assumption for choosing
@@ -251,10 +255,9 @@ def collect_phases(
     parallel: tuple[ir.Extent, ...],
     passes: Sequence[Pass],
     stored: Container[str],
-    as_written: bool = False,
 ) -> tuple[Phase, ...]:
-    """Phases of some passes. Stages of these in `stored` have memory. Points are in memory order,
-    or `as_written`."""
+    """Phases of some passes. Stages of these in `stored` have memory. Points are in memory
+    order."""
     tensors = function.tensors()
     local: dict[str, DataType] = {}
     made: list[tuple[Elements, tuple[Accumulator, ...]]] = []
@@ -303,7 +306,7 @@ def collect_phases(
         made.append((pending.elements(), ()))
     if parts is not None:
         made.append((parts, ()))
-    spaces = list(arrange([elements for elements, _ in made], len(parallel), as_written))
+    spaces = list(arrange([elements for elements, _ in made], len(parallel)))
     if parts is not None:
         # It does not vary along reduced dimensions, so that these become innermost.
         spaces[-1] = spaces[-1].select((*spaces[-1].parallel, *spaces[-1].inner))
@@ -312,6 +315,13 @@ def collect_phases(
         Phase(elements, space, states, is_across=any(each.name in across for each in states))
         for (elements, states), space in zip(made, spaces, strict=True)
     )
+
+
+def write_order(phases: Sequence[Phase], parallel: int) -> tuple[Phase, ...]:
+    """Phases over the same `parallel` first dimensions, with points in the order as written."""
+    spaces = arrange([phase.elements for phase in phases], parallel, as_written=True)
+    pairs = zip(phases, spaces, strict=True)
+    return tuple(dataclasses.replace(phase, space=space) for phase, space in pairs)
 
 
 def _store_across(

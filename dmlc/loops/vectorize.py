@@ -84,6 +84,36 @@ def vectorize_reads(
     """Vectorized range of several phases over the same outputs, each given with the axis of these;
     None if it is less than half of them. With `aligned`, vectors start at multiples of their
     length, and do not overlap."""
+    known = work[0][0].vectorized
+    for each in known:
+        if isinstance(each, _Answer) and each.fits(function, work, aligned):
+            return each.found
+    found = _vectorize_reads(function, work, aligned=aligned)
+    known.append(_Answer(function, tuple(work), aligned, found))
+    return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Answer:
+    """Arguments and result of `vectorize_reads`: rules ask it before the primitive does."""
+
+    function: ir.Function
+    work: tuple[tuple[Phase, int], ...]
+    aligned: bool
+    found: Vectorization | None
+
+    def fits(self, function: ir.Function, work: Sequence[tuple[Phase, int]], aligned: bool) -> bool:
+        """Whether the arguments are the same objects."""
+        if self.function is not function or self.aligned != aligned:
+            return False
+        pairs = zip(self.work, work, strict=False)
+        same = all(one is two and a == b for (one, a), (two, b) in pairs)
+        return same and len(self.work) == len(work)
+
+
+def _vectorize_reads(
+    function: ir.Function, work: Sequence[tuple[Phase, int]], *, aligned: bool
+) -> Vectorization | None:
     size = min(_size(phase.space, axis) for phase, axis in work)
     if size < 2 * LANES:
         return None

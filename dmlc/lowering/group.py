@@ -220,11 +220,8 @@ class _Lowering:
         """Phases of some passes, in a suitable order of their points, and whether each work item
         reduces its own outputs sequentially."""
         stored = _list_stored(self.function, stages)
-
-        def collect(as_written: bool) -> tuple[Phase, ...]:
-            return collect_phases(self.function, parallel, steps, stored, as_written)
-
-        return arrange(self.function, collect, self.profile)
+        phases = collect_phases(self.function, parallel, steps, stored)
+        return arrange(self.function, phases, len(parallel), self.profile)
 
     def _lower_step(self, parallel: tuple[ir.Extent, ...], steps: Sequence[Pass]) -> list[k.Kernel]:
         """Kernels of a reduction with its derived stages, or of a pass that applies reductions.

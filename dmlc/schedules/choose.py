@@ -14,7 +14,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, find_contraction, part_axes
 from dmlc.loops.nodes import Call, Nest
-from dmlc.loops.phases import Phase
+from dmlc.loops.phases import Phase, write_order
 from dmlc.loops.rfactor import PIECES, make_cut
 from dmlc.loops.space import find_length
 from dmlc.schedules import cpu, gpu, open_sizes, skinny
@@ -110,13 +110,12 @@ RULES: tuple[Callable[[Work], Nest | None], ...] = (
 
 
 def arrange(
-    function: ir.Function, collect: Callable[[bool], tuple[Phase, ...]], p: Profile
+    function: ir.Function, phases: tuple[Phase, ...], parallel: int, p: Profile
 ) -> tuple[tuple[Phase, ...], bool]:
-    """Phases in memory order, or as written, from `collect`; and whether each work item reduces
-    its own outputs sequentially. That suits a reduction that depends on indices, with its
-    point-wise derived stages, if there are enough outputs to distribute; otherwise work items
-    share outputs."""
-    phases = collect(False)
+    """Phases over the same `parallel` first dimensions, in memory order as given, or as written;
+    and whether each work item reduces its own outputs sequentially. That suits a reduction that
+    depends on indices, with its point-wise derived stages, if there are enough outputs to
+    distribute; otherwise work items share outputs."""
     if any(phase.space.is_open for phase in phases) or find_product(phases, p) is not None:
         return phases, False
     first, *derived = phases
@@ -124,8 +123,9 @@ def arrange(
     if is_plain or not all(phase.is_parallel for phase in derived):
         return phases, suits_serial(function, phases, p)
     if p.grouped:
-        return (collect(True), True) if gpu.suits_serial(first, p) else (phases, False)
-    return cpu.arrange(function, phases, collect(True), p)
+        serial = gpu.suits_serial(first, p)
+        return (write_order(phases, parallel), True) if serial else (phases, False)
+    return cpu.arrange(function, phases, write_order(phases, parallel), p)
 
 
 def suits_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> bool:
