@@ -21,6 +21,7 @@ from dmlc.kernel.rewrite import (
     find_defined,
     map_expressions,
     map_operands,
+    rename_memory,
     replace_body,
     walk,
 )
@@ -36,7 +37,7 @@ def clean_up(kernel: k.Kernel) -> k.Kernel:
     fixed = {b.name for b in kernel.buffers if b.access is k.Access.READ}
     return dataclasses.replace(
         kernel,
-        body=_Naming(fixed, arrays, matrices).write(kernel.body, {}, {}, taken),
+        body=_Naming(fixed, arrays | matrices).write(kernel.body, {}, {}, taken),
         arrays=tuple(dataclasses.replace(a, name=arrays[a.name]) for a in kernel.arrays),
         matrices=tuple(dataclasses.replace(m, name=matrices[m.name]) for m in kernel.matrices),
     )
@@ -46,13 +47,11 @@ class _Naming:
     """Rewriter that eliminates recomputation of visible, unchanged values, and gives every local
     the shortest unused name."""
 
-    def __init__(
-        self, fixed: Container[str], arrays: Mapping[str, str], matrices: Mapping[str, str]
-    ) -> None:
+    def __init__(self, fixed: Container[str], memory: Mapping[str, str]) -> None:
         self._fixed = fixed
         """Buffers that the kernel does not write."""
-        self._arrays = arrays
-        self._matrices = matrices
+        self._memory = memory
+        """New names of arrays and matrices."""
         self._variables: set[k.Local] = set()
         self._places: dict[k.Local, k.Expression] = {}
         """Definitions of the visible index locals, by their new names."""
@@ -74,8 +73,8 @@ class _Naming:
                     return names[name]
                 case k.Literal():
                     return expression
-                case k.LoadLocal(array=array, index=index, type=type):
-                    return k.LoadLocal(self._arrays[array], change(index), type)
+                case k.LoadLocal():
+                    return rename_memory(map_operands(expression, change), self._memory)
                 case _:
                     return _fold(map_operands(expression, change))
 
@@ -100,7 +99,7 @@ class _Naming:
                 made.append(k.Let(given, value))
                 continue
             statement = map_expressions(each, change)
-            statement = self._rename(statement)
+            statement = rename_memory(statement, self._memory)
             local, body = find_defined(statement), find_body(statement)
             if local is None:
                 if body:
@@ -120,24 +119,6 @@ class _Naming:
                 self._variables.add(given)
             made.append(statement)
         return tuple(made)
-
-    def _rename(self, statement: k.Statement) -> k.Statement:
-        """Statement with the new names of arrays and matrices."""
-        arrays, matrices = self._arrays, self._matrices
-        match statement:
-            case k.StoreLocal(array=array, index=index, value=value):
-                return k.StoreLocal(arrays[array], index, value)
-            case k.FillMatrix(matrix=matrix, value=value):
-                return k.FillMatrix(matrices[matrix], value)
-            case (
-                k.LoadMatrix(matrix=matrix, array=array) | k.StoreMatrix(matrix=matrix, array=array)
-            ):
-                place = arrays.get(array, array)
-                return dataclasses.replace(statement, matrix=matrices[matrix], array=place)
-            case k.MultiplyMatrices(sum=total, left=left, right=right):
-                return k.MultiplyMatrices(matrices[total], matrices[left], matrices[right])
-            case _:
-                return statement
 
     def _spell_out(self, value: k.Expression) -> k.Expression:
         """Value with index locals replaced by their definitions, as a key of loads of the same

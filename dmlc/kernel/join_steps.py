@@ -16,7 +16,13 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import ZERO, add, guard, index, name_sizes, operate, size
 from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.names import Names
-from dmlc.kernel.rewrite import map_all, map_operands, walk_parts, walk_statements
+from dmlc.kernel.rewrite import (
+    map_all,
+    map_operands,
+    rename_memory,
+    walk_parts,
+    walk_statements,
+)
 from dmlc.kernel.rows import STEP
 from dmlc.kernel.target import Limits
 from dmlc.scalars import DataType
@@ -143,7 +149,7 @@ class _Mover:
     def write(self, group_size: int) -> list[k.Statement]:
         """Statements for a group of `group_size` items, ending in a barrier."""
         kernel = self._kernel
-        body = list(map_all(kernel.body, self._change, self._rename))
+        body = list(map_all(kernel.body, self._change, lambda s: rename_memory(s, self._renamed)))
         if kernel.launch.group_size < group_size:
             own = index(kernel.launch.group_size)
             body = guard([operate("lt", k.Position(k.Geometry.LANE), own)], body)
@@ -160,12 +166,5 @@ class _Mover:
         match made:
             case k.Operate(operands=terms, type=k.INDEX) if made.operation.name == "add":
                 return add(*terms)
-            case k.LoadLocal(array=array):
-                return dataclasses.replace(made, array=self._renamed[array])
             case _:
-                return made
-
-    def _rename(self, statement: k.Statement) -> k.Statement:
-        if isinstance(statement, k.StoreLocal):
-            return dataclasses.replace(statement, array=self._renamed[statement.array])
-        return statement
+                return rename_memory(made, self._renamed)

@@ -6,6 +6,8 @@ loaded from memory, and variables, have the interval of their type.
 
 from __future__ import annotations
 
+import copy
+
 from dmlc.index.intervals import UNKNOWN, Interval, combine, hull, size_range
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import RUN_TIME_COUNT
@@ -31,6 +33,12 @@ class Reaches:
             scalar.name: (value, value) if isinstance(value, int) else size_range(value)
             for scalar, value in kernel.scalars
         }
+
+    def copy(self) -> Reaches:
+        """The same intervals, for a scope of their own."""
+        made = copy.copy(self)
+        made._named = dict(self._named)
+        return made
 
     def note(self, local: k.Local, value: k.Expression | None = None) -> None:
         """Records the definition of a local, which hides one of the same name; `value` is None for

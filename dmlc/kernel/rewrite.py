@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar, cast, get_args
 
 from dmlc.kernel import nodes as k
 from dmlc.scalars import DataType
@@ -17,6 +17,7 @@ NUMBER = "#"
 removes it. No tensor's name contains it."""
 
 Change: TypeAlias = Callable[[k.Expression], k.Expression]
+Node = TypeVar("Node", bound="k.Expression | k.Statement")
 _Read: TypeAlias = Callable[[Any], tuple[k.Expression, ...]]
 _Make: TypeAlias = Callable[[Any, tuple[Any, ...]], Any]
 
@@ -66,6 +67,13 @@ for _kind in (*get_args(k.Expression), *get_args(k.Statement)):
 _ASSIGNED: dict[type[Any], int] = {k.Assign: 0, k.InsertHalf: 0, k.StoreWord: 1}
 """Position of the expression that must remain a variable."""
 _BODY: dict[type[Any], str] = {k.For: "body", k.If: "then"}
+_MEMORY: dict[type[Any], tuple[str, ...]] = {
+    kind: names
+    for kind in (*get_args(k.Expression), *get_args(k.Statement))
+    if (names := tuple(f.name for f in dataclasses.fields(kind) if f.type == "str"))
+    and kind not in (k.Local, k.Scalar)
+}
+"""Fields of a node that name a buffer, an array or a matrix."""
 _DEFINED: dict[type[Any], str] = {k.Let: "local", k.Variable: "local", k.For: "variable"}
 
 
@@ -176,6 +184,14 @@ def map_all(
         changed = replace_body(changed, map_all(body, change, finish)) if body else changed
         made.append(finish(changed))
     return tuple(made)
+
+
+def rename_memory(node: Node, names: Mapping[str, str]) -> Node:
+    """Statement or expression that names other buffers, arrays and matrices, as far as `names` has
+    them; the same object if it names none. Expressions and statements in it are kept."""
+    fields = _MEMORY.get(type(node), ())
+    changed = {field: names[name] for field in fields if (name := getattr(node, field)) in names}
+    return dataclasses.replace(cast("Any", node), **changed) if changed else node
 
 
 def substitute(statement: k.Statement, old: k.Local, new: k.Expression) -> k.Statement:

@@ -26,7 +26,7 @@ from dmlc.kernel.arithmetic import (
 )
 from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.names import Names, split_words
-from dmlc.kernel.rewrite import map_all, map_operands
+from dmlc.kernel.rewrite import map_all, map_operands, rename_memory
 from dmlc.sizes import measure
 
 STEP = "step"
@@ -109,27 +109,21 @@ def guard_rows(kernel: k.Kernel, one_step: OneStep) -> k.Kernel:
 
 def name_memory(kernel: k.Kernel, names: Mapping[str, str]) -> k.Kernel:
     """Kernel with renamed buffers; those with equal new names are merged."""
-
-    def change(expression: k.Expression) -> k.Expression:
-        found = map_operands(expression, change)
-        if isinstance(found, k.Load | k.Lead):
-            return dataclasses.replace(found, buffer=names.get(found.buffer, found.buffer))
-        return found
-
-    def finish(found: k.Statement) -> k.Statement:
-        if isinstance(found, k.Store | k.Prefetch | k.InsertHalf | k.StoreWord):
-            return dataclasses.replace(found, buffer=names.get(found.buffer, found.buffer))
-        return found
-
-    if all(names.get(b.name, b.name) == b.name for b in kernel.buffers):
+    # An array may have the name of a tensor that the kernel does not access.
+    names = {b.name: names.get(b.name, b.name) for b in kernel.buffers}
+    if all(old == new for old, new in names.items()):
         return kernel
     buffers: dict[str, k.Buffer] = {}
     for buffer in kernel.buffers:
-        name = names.get(buffer.name, buffer.name)
+        name = names[buffer.name]
         other = buffers.get(name)
         moved = dataclasses.replace(buffer, name=name)
         buffers[name] = moved if other is None else _join(other, moved)
-    body = map_all(kernel.body, change, finish)
+
+    def change(expression: k.Expression) -> k.Expression:
+        return rename_memory(map_operands(expression, change), names)
+
+    body = map_all(kernel.body, change, lambda statement: rename_memory(statement, names))
     return dataclasses.replace(kernel, buffers=tuple(buffers.values()), body=body)
 
 

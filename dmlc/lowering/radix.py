@@ -121,7 +121,7 @@ class Sorter(Texts):
         stage, ranking = rows.ranking.stage, rows.ranking
         self.dtype = ir.value_type(stage.body.instructions[ranking.number])
         """Type of the numbers."""
-        self._descends = ranking.order.descends
+        self._descends = ranking.descends
         self._digits = range(self.dtype.bytes * 8 // _DIGIT_BITS)
         """Digits of a key to sort by."""
         *outer, length = (extent for extent in stage.extents if isinstance(extent, int))

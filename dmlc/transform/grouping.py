@@ -118,7 +118,8 @@ def group_stages(function: Function, longest_row: int, budget: Budget) -> Groupi
     ordered |= list_prefixes(function, budget.paired_types, walks=budget.walks)
     found = _find_rows(function, longest_row, budget)
     online = find_online(function, budget)
-    taken = ordered.keys() | {member.stage for each in online for member in each.members}
+    taken = {name for ranks, readers in ordered.items() for name in (ranks, *readers)}
+    taken |= {member.stage for each in online for member in each.members}
     kept = {row: reader for row, reader in found.items() if row not in taken}
     grouping = Grouping(function, kept, budget, ordered, online)
     for stage in _order(function, grouping.rows):

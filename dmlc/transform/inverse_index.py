@@ -42,16 +42,7 @@ from dmlc.ir.naming import take_name
 from dmlc.ir.verify import are_sound
 from dmlc.scalars import Array, DataType
 from dmlc.transform.keys import Key, find_place, find_point_keys, guard_choices
-from dmlc.transform.sort import (
-    BLOCK,
-    NUMBER,
-    Order,
-    count_merges,
-    count_padded,
-    find_starts,
-    rank_rows,
-    sort_rows,
-)
+from dmlc.transform.sort import LEAST_ROW, NUMBER, find_starts, rank_rows
 
 _MOST_ELEMENTS = int(np.iinfo(NUMBER.dtype).max)
 """Largest number of elements of one index, as a key is a `NUMBER`."""
@@ -71,11 +62,10 @@ _BISECTED = 4
 
 
 def index_inverses(
-    function: Function, walked: Container[str] = (), *, walks: bool = False, always: bool = False
+    function: Function, walked: Container[str] = (), *, always: bool = False
 ) -> Function:
     """Function with an inverse index for each long reduction over points selected by keys, or for
-    any such reduction with `always`, except those in `walked`; the same object if there is none.
-    With `walks`, sorting is left to kernels in which a work item processes whole rows."""
+    any such reduction with `always`, except those in `walked`; the same object if there is none."""
     names, tables = dict.fromkeys(function.tensors()), function.arrays()
     stages: list[Stage] = []
     for stage in function.stages:
@@ -84,7 +74,7 @@ def index_inverses(
         if choice is None or not choice.suits or short or stage.name in walked:
             stages.append(stage)
             continue
-        made = _index(choice, names, walks=walks)
+        made = _index(choice, names)
         # Loads that only a condition keeps in bounds rule out an index.
         stages += made if are_sound(function, stages, made) else [stage]
     return function.with_stages(stages)
@@ -125,10 +115,9 @@ class Choice:
         points, elements = self.count(self.points), self.elements
         each = self.count(self.batch)
         others = self.dense_steps // max(1, each * elements * points)
-        padded, depth = count_padded(points), points.bit_length()
-        ranks = padded * min(padded, BLOCK) // _NEIGHBOURS
-        sorting = _BISECTED * depth * (padded * count_merges(points) + elements)
-        return each * (ranks + sorting + (points + elements) * others)
+        sorting = points * min(points, LEAST_ROW) // _NEIGHBOURS
+        starts = _BISECTED * points.bit_length() * elements
+        return each * (sorting + starts + (points + elements) * others)
 
     @property
     def suits(self) -> bool:
@@ -177,28 +166,24 @@ def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
 # Stages --------------------------------------------------------------------------------------
 
 
-def _index(choice: Choice, names: dict[str, None], *, walks: bool) -> list[Stage]:
+def _index(choice: Choice, names: dict[str, None]) -> list[Stage]:
     """The stages that build an inverse index, and the stage that reduces by it."""
     name = choice.stage.name
     keys = _make_keys(choice, take_name(f"{name}_keys", names))
-    order = Order(is_bounded=True)
-    whole = choice.count(choice.points) > BLOCK
-    make = rank_rows if whole else sort_rows
-    made = make(keys, name, names, order)
+    made = rank_rows(keys, name, names, descends=False)
     starts = find_starts(made.numbers, choice.elements, take_name(f"{name}_start", names))
-    return [keys, *made.stages, starts, _reduce(choice, made.places, starts)]
+    indexed = [keys, made.ranks, made.places, made.numbers, starts]
+    return [*indexed, _reduce(choice, made.places, starts)]
 
 
 def _make_keys(choice: Choice, name: str) -> Stage:
-    """Stage of the keys of all points, padded to whole blocks."""
+    """Stage of the keys of all points."""
     builder, body = BodyBuilder(), choice.stage.body
-    count = choice.count(choice.points)
-    own = builder.add(Index(len(choice.batch)))
-    number = builder.apply("min", own, builder.constant(count - 1))
+    number = builder.add(Index(len(choice.batch)))
     moved = {index: builder.add(Index(axis)) for axis, index in enumerate(choice.batch)}
     moved |= _part(choice, builder, number)
     numbers = builder.copy(body, places=moved)
-    total, conditions = builder.constant(0), [builder.apply("lt", own, builder.constant(count))]
+    total, conditions = builder.constant(0), list[int]()
     strides = packed_strides(tuple(key.places for key in choice.keys))
     for key, stride in zip(choice.keys, strides, strict=True):
         place, inside = find_place(builder, numbers[key.value], key)
@@ -210,7 +195,7 @@ def _make_keys(choice: Choice, name: str) -> Stage:
     for condition in conditions:
         found = builder.add(Select(condition, found, outside, NUMBER))
     sizes = (choice.stage.extent(index) for index in choice.batch)
-    domain = (*(size for size in sizes if size is not None), count_padded(count))
+    domain = (*(size for size in sizes if size is not None), choice.count(choice.points))
     return Stage(name, NUMBER, domain, builder.make(found))
 
 

@@ -6,10 +6,10 @@ ones at smaller indices. The order is the inverse of the ranks:
     rank[i]  = sum[k : n where x[k] < x[i] || x[k] == x[i] && k < i](1)
     order[p] = sum[k : n where rank[k] == p](k)
 
-Both visit the whole row for each element. Where `ranks` recognizes such an order, the rows are
-sorted (`sort`), as far as they are needed. Loads of `x` at the indices in `order` become loads of
-the sorted values, so that `order` itself may become unused. On devices whose work items process
-whole rows, ranks of whole rows stay in the form that kernels recognize (`ranked`).
+Both visit the whole row for each element. Where `ranks` recognizes such an order of long rows, they
+are brought into the form that kernels recognize (`ranked`): ranks of contiguous rows that only the
+sorted values and their indices read. Loads of `x` at the indices in `order` become loads of the
+sorted values, so that `order` itself may become unused.
 
 Ranks that are read in any other way are unchanged.
 """
@@ -39,7 +39,6 @@ from dmlc.scalars import DataType, integer_limits
 from dmlc.transform.inline import inline_stages
 from dmlc.transform.ranked import MOST_KEPT
 from dmlc.transform.ranks import (
-    LEAST_ROW,
     Ranking,
     Reader,
     copy_number,
@@ -48,25 +47,18 @@ from dmlc.transform.ranks import (
     find_values,
 )
 from dmlc.transform.simplify import is_inlinable, simplify_stage
-from dmlc.transform.sort import BLOCK, NUMBER, Sorted, count_padded, find_last, rank_rows, sort_rows
-
-_FEW = 32
-_SMALL_BLOCK = 128
-"""Block size if at most as many first elements of a row are wanted: most of the row is discarded
-after sorting the blocks, and merging the rest takes little."""
-_LEAST_BLOCK = 32
+from dmlc.transform.sort import LEAST_ROW, NUMBER, Sorted, rank_rows
 
 
-def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = False) -> Function:
-    """Function with long rows sorted where ranks express their order (short ones too with
-    `always`); the same object if there are none. With `walks`, a work item processes whole rows,
-    and whole sorted rows are left to kernels."""
+def sort_by_ranks(function: Function, *, walks: bool = False) -> Function:
+    """Function with long rows sorted where ranks express their order; the same object if there are
+    none. With `walks`, a work item processes whole rows, and sorts all of their elements."""
     names = dict.fromkeys(function.tensors())
     rankings: dict[str, Ranking] = {}
     readers: dict[str, list[Reader]] = {}
     for stage in function.stages:
         ranking = find_ranking(stage)
-        if ranking is not None and (always or ranking.is_worth_it):
+        if ranking is not None and ranking.count > LEAST_ROW:
             rankings[stage.name] = ranking
         reader = find_reader(stage, rankings)
         if reader is not None:
@@ -77,23 +69,19 @@ def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = Fal
     for name, found in readers.items():
         most = max(reader.first + reader.extent for reader in found)
         ranking = rankings[name]
-        whole = ranking.count > LEAST_ROW and (most > _FEW or not walks)
-        block = 1 if whole else _find_block(ranking.count, most)
-        keys = _write_keys(ranking, block, take_name(f"{name}_keys", names))
-        if whole:
-            keys = dataclasses.replace(keys, dtype=_find_type(function, ranking, walks))
-            rows = rank_rows(keys, name, names, ranking.order, most if most <= MOST_KEPT else None)
-            sorted_rows.append(rows)
-        else:
-            rows = sort_rows(keys, name, names, ranking.order, most, block)
+        keys = _write_keys(function, ranking, take_name(f"{name}_keys", names), walks=walks)
+        first = None if walks or most > MOST_KEPT else most
+        rows = rank_rows(keys, name, names, descends=ranking.descends, most=first)
+        sorted_rows.append(rows)
         for reader in found:
             read = _read(reader, rows)
             made[reader.stage.name] = [read]
             placed[read.name] = _Placed(read, ranking, rows)
-        made[found[0].stage.name] = [keys, *rows.stages, *made[found[0].stage.name]]
+        stages = [keys, rows.ranks, rows.places, rows.numbers]
+        made[found[0].stage.name] = [*stages, *made[found[0].stage.name]]
     if not made:
         return function
-    stages: list[Stage] = []
+    stages = list[Stage]()
     for stage in function.stages:
         stages += made.get(stage.name) or [_read_numbers(stage, placed)]
     changed = _name_rows(function.with_stages(stages), sorted_rows)
@@ -106,42 +94,20 @@ def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = Fal
 # Stages -------------------------------------------------------------------------------------
 
 
-def _find_block(count: int, most: int) -> int:
-    """Block size for a row of `count` elements of which `most` are wanted. Blocks need not be full:
-    a block no longer than a vector load is read as vectors."""
-    largest = _SMALL_BLOCK if most <= _FEW else BLOCK
-    if count <= largest:
-        largest = max(_LEAST_BLOCK, count // 4)
-    sizes = range(largest, largest // 4, -1)
-    return next((size for size in sizes if not count % size), largest)
-
-
-def _find_type(function: Function, ranking: Ranking, walks: bool) -> DataType:
-    """Type for the compared values. 16-bit elements are stored in pairs, which a scattered store
-    cannot do: they are widened, unless a work item `walks` whole rows."""
-    compared = ranking.stage.body.instructions[ranking.number]
-    if isinstance(compared, Load) and walks:
-        return function.tensors()[compared.tensor].dtype
-    return value_type(compared)
-
-
-def _write_keys(ranking: Ranking, block: int, name: str) -> Stage:
-    """Stage of the compared values, with rows along the last axis, padded to whole blocks."""
+def _write_keys(function: Function, ranking: Ranking, name: str, *, walks: bool) -> Stage:
+    """Stage of the compared values, with rows along the last axis. 16-bit elements are stored in
+    pairs, which a scattered store cannot do: they are widened, unless a work item `walks` whole
+    rows."""
     stage, body, builder = ranking.stage, ranking.stage.body, BodyBuilder()
     axes = [axis for axis in range(len(stage.extents)) if axis != ranking.own.axis]
-    own, padded = builder.add(Index(len(axes))), count_padded(ranking.count, block)
+    own = builder.add(Index(len(axes)))
     places = {Index(axis): builder.add(Index(n)) for n, axis in enumerate(axes)}
-    place = own
-    if padded > ranking.count:
-        place = builder.apply("min", own, builder.constant(ranking.count - 1))
-    places |= {ranking.point: place, ranking.own: place}
+    places |= {ranking.point: own, ranking.own: own}
     value = builder.copy(body, places=places)[ranking.number]
-    dtype = builder.type_of(value)
-    if padded > ranking.count:
-        last = builder.add(Constant(dtype, find_last(dtype, ranking.order)))
-        inside = builder.apply("lt", own, builder.constant(ranking.count))
-        value = builder.select(inside, value, last)
-    extents = (*(stage.extents[axis] for axis in axes), padded)
+    compared, dtype = body.instructions[ranking.number], builder.type_of(value)
+    if isinstance(compared, Load) and walks:
+        dtype = function.tensors()[compared.tensor].dtype
+    extents = (*(stage.extents[axis] for axis in axes), ranking.count)
     return Stage(name, dtype, extents, builder.make(value))
 
 

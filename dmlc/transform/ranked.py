@@ -16,8 +16,8 @@ from __future__ import annotations
 import dataclasses
 
 from dmlc.ir import Cast, Function, Index, Stage
-from dmlc.transform.ranks import LEAST_ROW, Ranking, find_ranking, find_reader, find_values
-from dmlc.transform.sort import NUMBER
+from dmlc.transform.ranks import Ranking, find_ranking, find_reader, find_values
+from dmlc.transform.sort import LEAST_ROW, NUMBER
 
 MOST_KEPT = 64
 """Largest number of a row's first elements that are kept, if not all are wanted."""

@@ -18,14 +18,7 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, evaluate_instruction, reach_back
 from dmlc.scalars import Array, DataType
 from dmlc.transform.keys import Key, find_counted, find_point_keys
-from dmlc.transform.sort import BLOCK, Order
 
-LEAST_ROW = BLOCK
-"""Smallest row length that is worth sorting for any number of rows."""
-_SHORT_ROW = 64
-"""Largest row length that is never sorted."""
-_LEAST_STEPS = 1 << 25
-"""Smallest number of steps of all ranks for which shorter rows are sorted."""
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _JOINTS = ("and", "or", "not")
 _MOST_ROW = 1 << 30
@@ -43,14 +36,7 @@ class Ranking:
     number: int
     """The compared value, at the point."""
     count: int
-    order: Order
-
-    @property
-    def is_worth_it(self) -> bool:
-        """Whether rows are long, or there are many."""
-        elements = math.prod(e for e in self.stage.extents if isinstance(e, int))
-        many = self.count > _SHORT_ROW and elements * self.count >= _LEAST_STEPS
-        return many or self.count > LEAST_ROW
+    descends: bool
 
 
 def find_ranking(stage: Stage) -> Ranking | None:
@@ -68,9 +54,9 @@ def find_ranking(stage: Stage) -> Ranking | None:
             continue
         if point in facts.dependencies[here] or point not in facts.dependencies[there]:
             continue
-        order = _find_order(body, point, own[0], there, here)
-        if order is not None and _are_one(body, point, own[0], there, here):
-            return Ranking(stage, point, own[0], there, count, order)
+        descends = _descends(body, point, own[0], there, here)
+        if descends is not None and _are_one(body, point, own[0], there, here):
+            return Ranking(stage, point, own[0], there, count, descends)
     return None
 
 
@@ -102,9 +88,9 @@ def _are_one(body: Body, point: Index, own: Index, there: int, here: int) -> boo
     return numbers[there] == numbers[here]
 
 
-def _find_order(body: Body, point: Index, own: Index, there: int, here: int) -> Order | None:
-    """Order that a condition expresses, by its outcome for sample pairs of values and indices; None
-    if it is none that rows are sorted by."""
+def _descends(body: Body, point: Index, own: Index, there: int, here: int) -> bool | None:
+    """Whether the order that a condition expresses descends, by its outcome for sample pairs of
+    values and indices; None if rows are not sorted by it."""
     dtype = value_type(body.instructions[there])
     if body.guard is None or dtype is DataType.BOOL:
         return None
@@ -125,7 +111,7 @@ def _find_order(body: Body, point: Index, own: Index, there: int, here: int) -> 
     for descends in (False, True):
         less = ((a > b) if descends else (a < b)) | ((a == a) & (b != b))
         if bool((said == (less | (same & (k < i))))[np.broadcast_to(possible, said.shape)].all()):
-            return Order(descends)
+            return descends
     return None
 
 

@@ -59,7 +59,7 @@ def run_passes(
 
     def index(function: Function) -> Function:
         walked = list_walked(function) if walks else list_ordered(function, walks=False)
-        return index_inverses(function, walked, walks=walks)
+        return index_inverses(function, walked)
 
     passes: tuple[Callable[[Function], Function], ...] = (
         simplify,

@@ -117,7 +117,7 @@ def test_rows_of_a_batch(n: int) -> None:
         check(x, interpret(function, {"X": x}), "lt")
 
 
-@pytest.mark.parametrize(("n", "k"), [(600, 600), (1301, 90)])
+@pytest.mark.parametrize(("n", "k"), [(600, 600), (1301, 90), (140, 9)])
 def test_other_axes_and_parts_of_rows(n: int, k: int) -> None:
     """Rows that lie across memory, and results in another order of axes, from some place on."""
     function = read("f32", n, k, less="gt", first=min(3, n - k))
@@ -151,7 +151,8 @@ def test_strided_tensors() -> None:
 
 @pytest.mark.parametrize(
     ("target", "t", "n", "rows", "less"),
-    [("hlsl", "f32", 613, 0, "lt"), ("wgsl", "s32", 2049, 2, "gt"), ("hlsl", "f16", 5000, 0, "gt"),
+    [("hlsl", "f32", 613, 0, "lt"), ("hlsl", "f32", 140, 2, "gt"),
+     ("wgsl", "s32", 2049, 2, "gt"), ("hlsl", "f16", 5000, 0, "gt"),
      ("hlsl", "u8", 2060, 256, "lt"), ("opencl", "f64", 700, 3, "gt")],
 )  # fmt: skip
 def test_groups_share_rows_and_stretches(target: str, t: str, n: int, rows: int, less: str) -> None:
@@ -165,7 +166,7 @@ def test_groups_share_rows_and_stretches(target: str, t: str, n: int, rows: int,
 
 @pytest.mark.parametrize(
     ("t", "n", "k", "less"),
-    [("f32", 1300, 5, "lt"), ("s32", 2600, 60, "gt"), ("f32", 9000, 16, "gt")],
+    [("f32", 140, 5, "lt"), ("s32", 2600, 60, "gt"), ("f32", 9000, 16, "gt")],
 )
 def test_groups_keep_the_first_few(t: str, n: int, k: int, less: str) -> None:
     """A row has one kernel, and a long one another for its pieces; ties come as they stand."""
@@ -180,11 +181,10 @@ def test_groups_keep_the_first_few(t: str, n: int, k: int, less: str) -> None:
     np.testing.assert_array_equal(found["values"], np.take_along_axis(x, order[:, :k], axis=1))
 
 
-def test_short_rows_and_few_numbers_on_cpus_merge() -> None:
-    whole = make_rows("f32", 3000)
-    assert BY_DIGITS in describe_schedules(whole, "opencl", "cpu")
-    assert BY_DIGITS not in describe_schedules(make_rows("f32", 400), "opencl", "cpu")
-    assert BY_DIGITS not in describe_schedules(read("f32", 3000, 9), "opencl", "cpu")
+def test_short_rows_are_ranked_by_definition() -> None:
+    for count, expected in ((128, False), (129, True)):
+        for function in (make_rows("f32", count), read("f32", count, 9)):
+            assert (BY_DIGITS in describe_schedules(function, "opencl", "cpu")) is expected
 
 
 # A million elements ----------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.api import load_program
-from dmlc.kernel.slow import count_points
 from dmlc.pipeline import compile
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
@@ -69,8 +68,8 @@ def find_order(x: Array, less: str) -> Array:
 @given(
     st.sampled_from(["f32", "s32"]),
     st.sampled_from(["lt", "gt"]),
-    st.sampled_from([1, 2, 300, 512, 513, 1300, 2600]),
-    st.sampled_from([1, 5, 600, 4000]),
+    st.sampled_from([129, 200, 300, 513, 700]),
+    st.sampled_from([1, 5, 66, 4000]),
     st.integers(0, 99),
 )
 def test_what_is_read_by_rank_is_what_stands_there_in_order(
@@ -79,7 +78,7 @@ def test_what_is_read_by_rank_is_what_stands_there_in_order(
     k = min(n, most)
     first = min(3, n - k)
     function = read(t, n, k, less=less, first=first)
-    made = simplify(sort_by_ranks(function, always=True))
+    made = simplify(sort_by_ranks(function))
     ir.verify(made)
     assert not any(stage.name == "rank" for stage in made.stages)
     x = draw((3, n, 2), t, seed)
@@ -117,36 +116,14 @@ def test_devices_agree_on_long_rows() -> None:
 def test_other_orders_are_none(before: str) -> None:
     function = ir.parse(ORDERED.format(t="f32", n=600, k=5, before=before, first=0))
     assert find_ranking(function.stages[0]) is None
-    assert sort_by_ranks(function, always=True) is function
-
-
-def test_the_first_few_take_fewer_steps_than_all() -> None:
-    few, every = (sort_by_ranks(read("s32", 9000, k), walks=True) for k in (4, 9000))
-    sizes = [sum(map(count_points, made.stages)) for made in (few, every)]
-    assert sizes[0] < sizes[1] / 3
+    assert sort_by_ranks(function) is function
 
 
 def test_short_rows_and_ranks_that_are_read_otherwise_stay() -> None:
-    short = read("s32", 500, 5)
+    short = read("s32", 128, 5)
     assert sort_by_ranks(short) is short
     function = read("s32", 3000, 5)
     results = (*function.results, ir.Result("rank"))
     made = sort_by_ranks(ir.Function(function.name, function.parameters, function.stages, results))
     assert made.stage("rank") == function.stage("rank")
     assert len(made.stages) > len(function.stages)
-
-
-def test_many_short_rows_are_sorted_as_well() -> None:
-    before = BEFORE["s32"].format(less="gt")
-    function = ir.parse(f"""func @rows(%X: s32[400, 300]) -> (%places) {{
-      %rank: s32[i0 < 400, i1 < 300] = sum[r0 < 300] {{
-        v0 = %X[i0, r0]
-        v1 = %X[i0, i1]
-        where {before}
-        1:s32
-      }}
-      %places: s32[i0 < 400, i1 < 300] = sum[r0 < 300
-        where eq(%rank[i0, r0], cast(i1, s32))] cast(r0, s32)
-    }}""")
-    assert len(sort_by_ranks(function).stages) > 4
-    assert not compile(function, "hlsl", "gpu").warnings
