@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import math
 import re
 from collections.abc import Sequence
 
@@ -339,6 +340,9 @@ class Expressions(abc.ABC):
         entry, dtype = self._quotients.find_operation(expression)
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported {operation} reached the renderer")
+        chosen = _choose_extreme(expression) if entry.helper and dtype.is_float else None
+        if chosen is not None:
+            return self._spell_choice(chosen)
         within = entry.within
         # A cast in it may be for scalars alone.
         may_stand = within is not None and (lanes == 1 or _find_operator(within) != "")
@@ -714,6 +718,25 @@ def _divide_vector(index: k.Expression, width: int) -> k.Expression:
             return operate("add", _divide_vector(first, width), whole)
         case _:
             return _divide(index, width)
+
+
+def _choose_extreme(expression: k.Operate) -> k.Select | None:
+    """Choice between a local and a literal that is their minimum or maximum; None for anything
+    else. Its comparison is false for NaN, so that a local that is NaN stays, and either way the
+    first of two equal operands is chosen. LLVM 14 takes -0 for 0 in such a choice."""
+    match expression.operation.name, expression.operands:
+        case ("min" | "max" as name, (k.Local() as local, other)):
+            wanted = "gt" if name == "min" else "lt"
+        case ("min" | "max" as name, (other, k.Local() as local)):
+            wanted = "ge" if name == "min" else "le"
+        case _:
+            return None
+    literal = find_repeated(other)
+    if not isinstance(literal, k.Literal) or math.isnan(literal.value):
+        return None
+    if literal.value == 0 and math.copysign(1, literal.value) < 0:
+        return None
+    return k.Select(operate(wanted, local, other), other, local, expression.type)
 
 
 def _choose_text(spelling: Spelling, lanes: int) -> str:

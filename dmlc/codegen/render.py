@@ -260,7 +260,7 @@ def _render_kernel(
     speller = Speller(dialect, kernel, mangler)
     buffers = _bind_buffers(kernel, dialect, mangler)
     scalars = _bind_scalars(kernel, len(buffers), mangler, function.symbols())
-    private = [f"    {speller.spell_array(a)}" for a in kernel.arrays if not a.shared]
+    private = speller.declare_arrays("    ")
     shared = [speller.spell_array(a) for a in kernel.arrays if a.shared]
     body = private + speller.spell_body()
     launch = kernel.launch

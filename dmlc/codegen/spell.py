@@ -72,11 +72,7 @@ class Speller(Expressions):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=made.known)
                 self._quotients.reaches.note(local, value)
-                first, *rest = self._spell_let(local, made, indent, self._dialect.local)
-                # What its other lines are is known by its pieces.
-                if rest or not isinstance(value, k.LoadLocal):
-                    return [first, *rest]
-                return break_line(first, f"{indent}{_INDENT}")
+                return self._spell_let(local, made, indent, self._dialect.local)
             case k.Variable(local=local, value=value):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=False)
@@ -90,7 +86,8 @@ class Speller(Expressions):
                 barriers = self._dialect.memory_barriers if statement.memory else ()
                 return [f"{indent}{line}" for line in barriers or (self._dialect.barrier,)]
             case k.Store():
-                return [f"{indent}{line}" for line in self._spell_store(statement).splitlines()]
+                lines = (f"{indent}{line}" for line in self._spell_store(statement).splitlines())
+                return [part for line in lines for part in break_line(line, f"{indent}{_INDENT}")]
             case k.Prefetch():
                 return [f"{indent}{self._spell_prefetch(statement)}"]
             case k.If(condition=condition, then=then):
@@ -215,6 +212,19 @@ class Speller(Expressions):
         """Declaration of a loop's counter."""
         return self._dialect.syntax.counter.format(T=self.index_type, i=name, start=start)
 
+    def declare_arrays(self, indent: str) -> list[str]:
+        """Declarations of the arrays of a work item: one of all register arrays of a type where the
+        language has such."""
+        made: dict[str, str] = {}
+        for array in self._kernel.arrays:
+            if not array.shared:
+                line, name = self.spell_array(array), self._names.spell(array.name)
+                joins = array.registers and self._dialect.syntax.array.startswith("{T} {x}")
+                key = line[: line.index(f" {name}[") + 1] if joins else line
+                made[key] = f"{made[key][:-1]}, {line[len(key) :]}" if key in made else line
+        lines = (f"{indent}{line}" for line in made.values())
+        return [part for line in lines for part in break_line(line, indent + _INDENT)]
+
     def spell_array(self, array: k.Array) -> str:
         """Declaration of an array, if the language declares its kind inside the kernel."""
         self.dtypes[array.dtype] = None
@@ -296,10 +306,12 @@ class Speller(Expressions):
         head = f"{indent}{declaration} ="
         line = f"{head} {made.text};"
         if len(line) <= _WIDTH or not made.pieces:
-            return [line]
+            return break_line(line, indent + _INDENT)
         first, *rest = made.pieces
         rest[-1] += ";"
-        return [f"{head} {first}", *(f"{indent}{_INDENT}{piece}" for piece in rest)]
+        lines = [f"{head} {first}", *(f"{indent}{_INDENT}{piece}" for piece in rest)]
+        is_short = all(len(each) <= _WIDTH for each in lines)
+        return lines if is_short else break_line(line, indent + _INDENT)
 
     def _spell_store(self, store: k.Store) -> str:
         buffer = self._buffers[store.buffer]

@@ -24,6 +24,7 @@ from dmlc.kernel.rewrite import (
     walk_statements,
 )
 from dmlc.kernel.sums import Sum, add_up, express, find_remainder
+from dmlc.kernel.widen_registers import widen_registers
 from dmlc.scalars import DataType
 
 _LANES = 4
@@ -45,6 +46,7 @@ def hold_fragments(kernel: k.Kernel, lanes: int) -> k.Kernel:
     body = drop_unused(holder.write(kernel.body, {}))
     arrays = (*kernel.arrays, *holder.made)
     if lanes > 1:
+        body = widen_registers(body, {a.name for a in arrays if a.registers}, lanes)
         puts = [s for s in walk_statements(body) if isinstance(s, k.StoreLocal)]
         narrow = {s.array for s in puts if s.value.type.lanes != lanes}
         wide = {a.name for a in arrays if a.registers} - narrow

@@ -50,7 +50,7 @@ def hold_buffers(kernel: k.Kernel, limits: Limits) -> k.Kernel:
 
 def hold_arrays(kernel: k.Kernel, limits: Limits) -> k.Kernel:
     """Kernel whose shared arrays have vector elements if every load is an aligned vector, and every
-    store is a vector or one of its lanes."""
+    store is a vector or one of its lanes. Elements that are stored one by one are such lanes."""
     lanes = limits.vector_lanes
     if lanes < 2:
         return kernel
@@ -60,8 +60,7 @@ def hold_arrays(kernel: k.Kernel, limits: Limits) -> k.Kernel:
         note(statement, sums)
         if isinstance(statement, k.StoreLocal) and statement.value.type.lanes == 1:
             # The lanes of a stored vector may belong to several elements.
-            of_vector = isinstance(statement.value, k.Extract)
-            (parted if of_vector else narrow).add(statement.array)
+            parted.add(statement.array)
         if isinstance(statement, k.LoadMatrix | k.StoreMatrix):
             # Its rows are aligned to vectors, unless these are longer.
             is_even = matrices[statement.matrix].align(statement) % lanes == 0

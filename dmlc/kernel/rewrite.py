@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, cast, get_args
 
 from dmlc.kernel import nodes as k
@@ -203,34 +205,70 @@ def substitute(statement: k.Statement, old: k.Local, new: k.Expression) -> k.Sta
     return map_all((statement,), change)[0]
 
 
-def inline_single(statements: Sequence[k.Statement]) -> list[k.Statement]:
+def inline_single(
+    statements: Sequence[k.Statement], known: Mapping[str, k.Expression] = MappingProxyType({})
+) -> list[k.Statement]:
     """Statements with single-use values inlined: indices that are used in the block that defines
-    them, and elements that the next statement stores to an array."""
-    parts = walk_parts(*walk_statements(statements))
-    uses = Counter(part.name for part in parts if isinstance(part, k.Local))
-    here = walk_parts(*statements)
-    single = {p.name for p in here if isinstance(p, k.Local) and uses[p.name] == 1}
-    known, made = dict[str, k.Expression](), list[k.Statement]()
+    them, or are one sum or product and used in an unrolled loop there; what the next statement
+    stores to an array; and elements of arrays, where a local is computed from them before anything
+    is stored. `known` are values from outside."""
+    known, made = dict(known), list[k.Statement]()
+    uses = Counter(_list_names(walk_parts(*walk_statements(statements))))
+    here, near = set(_list_names(walk_parts(*statements))), set(_list_names(_walk_near(statements)))
+    assigned = {s.local.name for s in walk_statements(statements) if isinstance(s, k.Assign)}
 
     def change(expression: k.Expression) -> k.Expression:
         if isinstance(expression, k.Local):
             return known.get(expression.name, expression)
         return map_operands(expression, change)
 
-    for statement in statements:
+    def is_inlined(let: k.Let, after: Sequence[k.Statement]) -> bool:
+        name = let.local.name
+        if uses[name] != 1:
+            return False
+        if let.local.type.dtype is not DataType.INDEX:
+            return _is_passed_on(let, after)
+        return name in here or (name in near and _is_short(let.value, assigned))
+
+    for number, statement in enumerate(statements):
         changed = map_expressions(statement, change)
-        if isinstance(changed, k.Let) and changed.local.name in single:
-            stays = changed.local.type.dtype is not DataType.INDEX
-            if stays and isinstance(changed.value, k.Load | k.LoadLocal):
-                after = statements[[s is statement for s in statements].index(True) + 1 :][:1]
-                stays = not any(
-                    isinstance(s, k.StoreLocal) and s.value == changed.local for s in after
-                )
-            if not stays:
-                known[changed.local.name] = changed.value
-                continue
-        made.append(replace_body(changed, inline_single(find_body(changed))))
+        if isinstance(changed, k.Let) and is_inlined(changed, statements[number + 1 :]):
+            known[changed.local.name] = changed.value
+            continue
+        made.append(replace_body(changed, inline_single(find_body(changed), known)))
     return made
+
+
+def _list_names(parts: Iterable[k.Expression]) -> Iterator[str]:
+    """Names of the locals among some expressions."""
+    return (part.name for part in parts if isinstance(part, k.Local))
+
+
+def _is_passed_on(let: k.Let, after: Sequence[k.Statement]) -> bool:
+    """Whether a value is just stored to an array by the statement after it, or is an element of one
+    from which a local is computed before anything is stored."""
+    match after:
+        case [k.StoreLocal(value=value), *_] if value == let.local:
+            return isinstance(let.value, k.Load | k.LoadLocal | k.Select)
+        case _:
+            lets = itertools.takewhile(lambda each: isinstance(each, k.Let), after)
+            is_element = isinstance(let.value, k.LoadLocal)
+            return is_element and any(let.local in walk_parts(each) for each in lets)
+
+
+def _is_short(value: k.Expression, assigned: Container[str]) -> bool:
+    """Whether an index is one operation on literals and immutable locals."""
+    parts = list(walk(value))
+    plain = all(isinstance(part, k.Local | k.Literal | k.Operate) for part in parts)
+    return plain and len(parts) <= 3 and all(name not in assigned for name in _list_names(parts))
+
+
+def _walk_near(statements: Sequence[k.Statement]) -> Iterator[k.Expression]:
+    """Expressions of statements and of those in their unrolled loops and conditionals."""
+    for statement in statements:
+        yield from walk_parts(statement)
+        if not isinstance(statement, k.For) or statement.unroll:
+            yield from _walk_near(find_body(statement))
 
 
 def drop_unused(statements: Sequence[k.Statement]) -> list[k.Statement]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from dmlc.codegen.dialect import COMPUTE_TYPES
 from dmlc.pipeline import compile
 from dmlc.program import Program
 from dmlc.reference import evaluate
+from dmlc.runtime import opencl, vulkan, wgpu
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, Array, DataType, Operation
 from tests.agreement import disagreements
 from tests.opencl_launch import run_program
@@ -124,3 +126,30 @@ def test_select_on_masks_of_another_width(dtype: DataType, profile: str) -> None
     got = run_program(compile(function, "opencl", profile), inputs)
     for name, wanted in evaluate(function, inputs).items():
         assert disagreements(got[name], wanted, 0.0).size == 0
+
+
+@pytest.mark.parametrize("target", ["opencl", "hlsl", "wgsl"])
+def test_a_minimum_with_a_number_is_a_choice(target: str) -> None:
+    """NaN stays, and so does the first of two zeros, without a function that says so; but -0 has
+    one, as compilers take it for 0."""
+    results = {
+        f"{name}_{place}_{index}": f"{name}({', '.join(['%A[i0]', number][:: 1 - 2 * place])})"
+        for name in ("min", "max")
+        for place in (0, 1)
+        for index, number in enumerate(["0.0", "-0.0", "1.5", "-2.0"])
+    }
+    stages = "\n".join(f"%{name}: f32[i0 < 16] = {value}" for name, value in results.items())
+    given = ", ".join(f"%{name}" for name in results)
+    function = ir.parse(f"func @f(%A: f32[16]) -> ({given}) {{\n{stages}\n}}")
+    program = compile(function, target)
+    called = r"(?:min_float|max_float|lesser|greater)(?:\d*|_x4)\([a-z]\w*, (.*)\);"
+    numbers = {n for kernel in program.kernels for n in re.findall(called, kernel.source)}
+    assert all("-0.0" in number for number in numbers)
+    values = [0, -0.0, 1.5, 1, 2, -3, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 7, 8, 9, 1e9, -1e9]
+    inputs = {"A": np.array(values, np.float32)}
+    run = {"opencl": opencl.load, "hlsl": vulkan.load, "wgsl": wgpu.load}[target](program)
+    found, wanted = run(inputs), evaluate(function, inputs)
+    for name, right in wanted.items():
+        np.testing.assert_array_equal(np.isnan(found[name]), np.isnan(right))
+        finite = ~np.isnan(right)
+        np.testing.assert_array_equal(found[name].view("u4")[finite], right.view("u4")[finite])

@@ -57,13 +57,22 @@ def test_what_is_put_into_tiles_is_kept_too(function: ir.Function) -> None:
     check_written_out(compile(function, "hlsl", "gpu"))
 
 
-@pytest.mark.parametrize("size", [512, 1024, 2048])
-def test_a_person_reads_a_product(size: int) -> None:
-    (kernel,) = compile(multiply(size), "hlsl", "gpu").kernels
+@pytest.mark.parametrize(("rows", "columns"), [("r0, i0", "i1, r0"), ("i0, r0", "r0, i1")])
+@pytest.mark.parametrize("size", [1000, 1024, 1025])
+def test_a_person_reads_a_product(size: int, rows: str, columns: str) -> None:
+    """Its residual and ReLU included, and the script in its comment."""
+    matrix = f"f32[{size}, {size}]"
+    function = ir.parse(f"""func @f(%A: {matrix}, %B: {matrix}, %C: {matrix}) -> (%y) {{
+        %s: f32[i0 < {size}, i1 < {size}] = sum[r0 < {size}] mul(%A[{rows}], %B[{columns}])
+        %y: f32[i0 < {size}, i1 < {size}] = max(add(%s[i0, i1], %C[i0, i1]), 0.0)
+    }}""")
+    (kernel,) = compile(function, "hlsl", "gpu").kernels
     lines = kernel.source.splitlines()
     assert len(lines) <= 120
-    assert max(len(line) for line in lines if "_part[" in line or "_tile[" in line) <= 100
-    assert "matrix_part_2" not in kernel.source
+    assert max(map(len, lines)) <= 100
+    # Four outputs are one vector.
+    assert "precise float4 s_part[16]" in kernel.source
+    assert kernel.source.count("mad(") == 1
 
 
 def test_wgsl_has_its_loops_written_out() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -138,3 +140,45 @@ def test_places_that_an_element_gives_are_not_looked_ahead() -> None:
     assert count_reads(made) == {1: 1}
     assert len(made.arrays) == len(kernel.arrays)
     np.testing.assert_array_equal(run(made), run(kernel))
+
+
+ROWS = """
+    for j in 0 .. 12 unroll { store_local sums[j] = 0.0 }
+    for point in 0 .. 2 unroll {
+        for row in 0 .. 2 unroll {
+            let left: f32 = tile[add(mul(lane, 4), add(row, point))]
+            for column in 0 .. 4 unroll {
+                let right: f32 = tile[add(mul(column, 8), point)]
+                let place: index = add(mul(row, 4), COLUMN)
+                store_local sums[place] = VALUE
+            }
+        }
+    }
+    for j in 0 .. 8 unroll { store y[add(mul(lane, 8), j)] = sums[j] }
+"""
+ADDED = "add(sums[place], mul(left, right))"
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "is_wide"),
+    [
+        ("column", ADDED, True),
+        ("column", "add(sums[place], left)", True),
+        # Not a whole vector, none at all, one of other steps, or in another order.
+        ("add(column, 1)", ADDED, False),
+        ("0", ADDED, False),
+        ("column", "add(sums[mul(row, 4)], left)", False),
+        ("sub(3, column)", ADDED, False),
+        ("column", "select(lt(column, 2), left, 1.0)", False),
+    ],
+)
+def test_outputs_in_a_row_are_vectors(column: str, value: str, *, is_wide: bool) -> None:
+    kernel = read(ROWS.replace("VALUE", value).replace("COLUMN", column))
+    tile, sums = kernel.arrays
+    kernel = dataclasses.replace(kernel, arrays=(tile, dataclasses.replace(sums, size=12)))
+    made = hold_fragments(kernel, 4)
+    np.testing.assert_array_equal(run(made), run(kernel))
+    (lanes,) = [a.lanes for a in made.arrays if a.name == "sums"]
+    assert lanes == (4 if is_wide else 1)
+    stores = [s for s in walk_statements(made.body) if isinstance(s, k.StoreLocal)]
+    assert {s.value.type.lanes for s in stores if s.array == "sums"} == {lanes}
