@@ -114,11 +114,15 @@ def merge(
     if not record.positional:
         return [], (operate(record.operation.name, mine[0], other[0]),)
     statements: list[k.Statement] = []
-    value = other[0]
-    if not isinstance(value, k.Local):
-        local = k.Local(name("candidate"), value.type)
-        statements.append(k.Let(local, value))
-        value = local
+    named: list[k.Local] = []
+    # Both are read before the choice: reads inside it would take branches.
+    for part, wanted in zip(other, ("candidate", "place"), strict=True):
+        if not isinstance(part, k.Local):
+            local = k.Local(name(wanted), part.type)
+            statements.append(k.Let(local, part))
+            part = local
+        named.append(part)
+    value, place = named
     if in_order:
         # Comparisons with NaN are false: a new value is rejected only if it is compared and worse,
         # or if the current value is NaN.
@@ -129,17 +133,17 @@ def merge(
             stays = operate("and", stays, operate("ne", mine[1], _none(mine[1])))
         same = k.Local(name("stays"), stays.type)
         statements.append(k.Let(same, stays))
-        return statements, _choose(same, mine, (value, other[1]))
+        return statements, _choose(same, mine, named)
     beats = operate(record.beats, value, mine[0])
     ties = operate("eq", value, mine[0])
     if reduction.dtype.is_float:
         new, old = operate("isnan", value), operate("isnan", mine[0])
         beats = operate("or", beats, operate("and", new, operate("not", old)))
         ties = operate("or", ties, operate("and", new, old))
-    better = operate("or", beats, operate("and", ties, operate("lt", other[1], mine[1])))
+    better = operate("or", beats, operate("and", ties, operate("lt", place, mine[1])))
     chosen = k.Local(name("better"), better.type)
     statements.append(k.Let(chosen, better))
-    return statements, _choose(chosen, (value, other[1]), mine)
+    return statements, _choose(chosen, named, mine)
 
 
 def _choose(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -172,6 +173,33 @@ def find_points_path(nest: Nest, loop: Loop) -> list[Node]:
     path = find_path(nest.body, loop)
     stages = [i for i, n in enumerate(path) if isinstance(n, Stage)]
     return path[stages[-1] + 1 :] if stages else path
+
+
+def rises(nest: Nest, node: Reduce) -> bool:
+    """Whether each accumulator of a reduction, of a work item and of a lane of a vector, combines
+    its points in the order of their numbers."""
+    if node.resumes or not nest.phases[node.phase].counts_up:
+        return False
+    places = {dim: axis for axis, dim in enumerate(nest.dims[node.phase])}
+    nodes, around, last = node.body, list[Loop](), -1
+    while nodes != (Point(node.phase),):
+        match nodes:
+            case (Loop(backwards=False) as loop,):
+                nodes = loop.body
+            case _:
+                return False
+        if loop.kind in (Kind.GROUP, Kind.LANE):
+            continue
+        if around and loop.dim is around[-1].dim:
+            if loop.step > around[-1].step:
+                return False
+        else:
+            axes = [places.get(part, -1) for part, _ in loop.dim.parts or ((loop.dim, 1),)]
+            if any(axis <= before for before, axis in itertools.pairwise([last, *axes])):
+                return False
+            last = axes[-1]
+        around.append(loop)
+    return True
 
 
 def list_around(nest: Nest, loop: Loop) -> list[Loop]:

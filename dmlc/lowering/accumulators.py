@@ -47,6 +47,9 @@ class Accumulators:
     """Arrays instead of registers: each has `lanes` elements for each output of a block."""
     lanes: int = 1
     serial: bool = False
+    """Whether there is one state, which combines all points in order."""
+    rises: bool = False
+    """Whether each state combines its points in the order of their numbers."""
     suffix: str = ""
     """Suffix of the registers' names."""
     tile: Tile | None = None
@@ -168,7 +171,7 @@ def combine_block(
     return [
         made
         for (each, own), other in zip(state.pair(), points, strict=True)
-        for made in combine_arrays(frame, each, own, place, other)
+        for made in combine_arrays(frame, each, own, place, other, in_order=state.rises)
     ]
 
 
@@ -222,17 +225,24 @@ def combine_registers(
     """Combines points with registers."""
     made: list[k.Statement] = []
     for each, own, other in zip(state.accumulators, state.take(frame, lanes), points, strict=True):
-        before, merged = merge(each.reduction, own, other, frame.names.take, in_order=state.serial)
+        before, merged = merge(each.reduction, own, other, frame.names.take, in_order=state.rises)
         made += [*before, *map(k.Assign, own, merged)]
     return made
 
 
 def combine_arrays(
-    frame: Frame, each: Accumulator, own: Arrays, place: k.Expression, other: State
+    frame: Frame,
+    each: Accumulator,
+    own: Arrays,
+    place: k.Expression,
+    other: State,
+    *,
+    in_order: bool = False,
 ) -> list[k.Statement]:
-    """Combines a state, or a point, with arrays at an offset."""
+    """Combines a state, or a point, with arrays at an offset; `in_order`, if the points of `other`
+    have higher numbers."""
     mine = own.read(place, count_lanes(other))
-    made, merged = merge(each.reduction, mine, other, frame.names.take)
+    made, merged = merge(each.reduction, mine, other, frame.names.take, in_order=in_order)
     return [*made, *own.write(place, merged)]
 
 

@@ -16,6 +16,7 @@ from dmlc.kernel.arithmetic import ZERO, both, index, operate, widen
 from dmlc.kernel.frame import Frame
 from dmlc.loops.accumulate import State, contribute, finish
 from dmlc.loops.element import list_conditions
+from dmlc.loops.legality import rises
 from dmlc.loops.nodes import Kind, Loop, Nest, Node, Point, Reduce, Rescale, find_shared, walk
 from dmlc.lowering.accumulators import (
     Accumulators,
@@ -100,8 +101,12 @@ class Reductions:
         else:
             nested = any(isinstance(n, Reduce) for n in walk(node.body))
             state = Accumulators(
-                accumulators, {}, serial=node.serial, suffix="_total" if nested else ""
+                accumulators,
+                {},
+                serial=node.serial,
+                suffix="_total" if nested else "",
             )
+        state = dataclasses.replace(state, rises=node.serial or rises(self._nest, node))
         inside = scope.note(number, state=state)
         if node.tile is not None and outer is not None:
             inside = dataclasses.replace(inside, output=ZERO)

@@ -72,12 +72,9 @@ def scale(y: Value, k: Value) -> Value:
 def exp_parts(x: Value) -> tuple[Value, Value, Value]:
     """exp(x) = 2^k (1 + r + p), for x in [-104, 90]."""
     k = let(k=round_even(x * LOG2_E))
-    s = let(s=x - k * LN_2_SHORT)
-    t = let(t=k * LN_2_REST)
-    r = let(r=s - t)
-    tail = let(tail=(s - r) - t)
-    c = let(c=0.00833326299 + r * (0.00139472249 + r * 0.000199193775))
-    p = let(p=tail + r * r * (0.5 + r * (0.166666672 + r * (0.0416662544 + r * c))))
+    r = let(r=(x - k * LN_2_SHORT) - k * LN_2_REST)
+    c = let(c=0.0416672416 + r * (0.00836764276 + r * 0.00138635794))
+    p = let(p=r * r * (0.5 + r * (0.166665331 + r * c)))
     return k, r, p
 
 
@@ -329,17 +326,17 @@ def atanh(x: Value) -> Value:
 
 @define
 def erf(x: Value) -> Value:
+    z = let(z=x * x)
+    c = let(c=0.00518716266 + z * (-0.000799786474 + z * 7.80697446e-05))
+    c = let(c=0.112835787 + z * (-0.0268533472 + z * c))
+    near = let(near=x + x * (0.128379166 + z * (-0.37612626 + z * c)))
+    # 1 - exp(-x^2) q, of which formulas with erf often have the exponential, too.
     a = let(a=absolute(x))
-    z = let(z=a * a)
-    c = let(c=0.00522226933 + z * (-0.00085052033 + z * (0.000114438793 + z * -1.02535632e-05)))
-    c = let(c=-0.376126379 + z * (0.112837881 + z * (-0.0268658008 + z * c)))
-    near = let(near=a + a * (0.128379166 + z * c))
-    # 1 - exp(log(erfc(a)))
     b = let(b=at_most(a, 4.0))
-    e = let(e=0.0250297021 + b * (-0.00413678074 + b * (0.000427350809 + b * -2.0477346e-05)))
-    e = let(e=-1.12945402 + b * (-0.633471072 + b * (-0.108142324 + b * e)))
-    y = let(y=select(a < 0.9, near, 1.0 - 2.0 * half_exp(0.00016215448 + b * e)))
-    return select(isnan(x), x, with_sign_of(y, x))
+    c = let(c=0.1641372 + b * (-0.0409994051 + b * (0.00600536168 + b * -0.000388903019)))
+    q = let(q=0.986128032 + b * (-1.04821396 + b * (0.79260087 + b * (-0.431685656 + b * c))))
+    far = let(far=1.0 - exp(-z) * q)
+    return select(a < 1.0, near, with_sign_of(far, x))
 
 
 @define

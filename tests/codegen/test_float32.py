@@ -110,19 +110,23 @@ def test_a_function_reads_like_its_definition() -> None:
         "{\n"
         "    precise const float b = portable_at_least(portable_at_most(x, 89.0f), (-104.0f));\n"
         "    precise const float k = round(b * 1.442695f);\n"
-        "    precise const float s = b - k * 0.6933594f;\n"
-        "    precise const float t = k * (-0.00021219444f);\n"
-        "    precise const float r = s - t;\n"
-        "    precise const float tail = s - r - t;\n"
-        "    precise const float c = 0.008333263f + r * (0.0013947225f + r * 0.00019919378f);\n"
-        "    precise const float p = tail"
-        " + r * r * (0.5f + r * (0.16666667f + r * (0.041666254f + r * c)));\n"
+        "    precise const float r = b - k * 0.6933594f - k * (-0.00021219444f);\n"
+        "    precise const float c = 0.04166724f + r * (0.008367643f + r * 0.0013863579f);\n"
+        "    precise const float p = r * r * (0.5f + r * (0.16666533f + r * c));\n"
         "    precise const float value = 1.0f + (r + p);\n"
         "    precise const float y = portable_scale(value, k);\n"
         "    precise const float result = isnan_float(x) ? x : y;\n"
         "    return result;\n"
         "}"
     )
+
+
+def test_erf_has_the_exponential_that_formulas_with_it_have() -> None:
+    """A compiler finds both alike in the gradient of GELU, and computes one."""
+    lines = spell("erf").splitlines()
+    assert "    precise const float z = x * x;" in lines
+    assert "    precise const float value = -z;" in lines
+    assert "    precise const float far = 1.0f - portable_exp(value) * q;" in lines
 
 
 def test_a_function_says_what_it_computes() -> None:

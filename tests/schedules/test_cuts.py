@@ -12,9 +12,11 @@ import pytest
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.interpret import run_kernels
+from dmlc.kernel.rewrite import walk_parts, walk_statements
 from dmlc.kernel.target import CPU
+from dmlc.loops.legality import rises
 from dmlc.loops.naive import naive
-from dmlc.loops.nodes import Nest
+from dmlc.loops.nodes import Nest, Reduce, walk
 from dmlc.loops.phases import combine_partials, store_partials
 from dmlc.loops.primitives import apply
 from dmlc.loops.rfactor import cut_points, name_points
@@ -23,6 +25,7 @@ from dmlc.lowering.assemble import make_kernel
 from dmlc.matrices import find_instruction
 from dmlc.pipeline import Steps, make_kernels
 from dmlc.reference import evaluate
+from dmlc.scalars import DataType
 from dmlc.source import Source
 from dmlc.testing.schedules import draw_steps, follow
 from tests.kernel.schedules import FOLDS, FUNCTIONS, HALVES, LIMITS, read
@@ -72,6 +75,56 @@ def test_the_first_of_equals_is_first_in_any_order(
         x = np.random.default_rng(seed).integers(0, 3, shape).astype(np.float32)
         wanted = evaluate(function, {"X": x})["P"]
         np.testing.assert_array_equal(run_kernels(fused, kernels, {"X": x})["P"], wanted)
+
+
+EXTREMES = """
+func @f(%X: f32[3, 9000]) -> (%P) {{
+  %P: s64[i0 < 3] = {combiner}[r1 < 9000{guard}] %X[i0, r1]
+}}"""
+
+
+@pytest.mark.parametrize("guard", ["", " where ne(%X[i0, r1], 1.0)"])
+@pytest.mark.parametrize("combiner", ["argmax", "argmin"])
+@pytest.mark.parametrize(("target", "profile"), [("opencl", "cpu"), ("hlsl", "gpu")])
+def test_numbers_of_points_are_compared_between_work_items_alone(
+    target: str, profile: str, combiner: str, guard: str
+) -> None:
+    """A work item, and a lane of a vector, takes its points in order: an equal one never wins."""
+    function = ir.parse(EXTREMES.format(combiner=combiner, guard=guard))
+    fused, kernels = make_kernels(function, target, profile)
+    x = np.random.default_rng(1).integers(0, 3, (3, 9000)).astype(np.float32)
+    x[1] = -np.inf
+    x[2, [700, 900]] = np.nan
+    for values in (x, -x):
+        wanted = evaluate(function, {"X": values})["P"]
+        np.testing.assert_array_equal(run_kernels(fused, kernels, {"X": values})["P"], wanted)
+    loops = [s for s in walk_statements(kernels[0].body) if isinstance(s, k.For)]
+    reading = [s for s in loops if any(isinstance(p, k.Load) for p in walk_parts(*s.body))]
+    orders = [p for p in walk_parts(*walk_statements(reading)) if isinstance(p, k.Operate)]
+    assert reading
+    assert not any(
+        p.operation.name == "lt" and p.operands[0].type.dtype is DataType.UINT32 for p in orders
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("", True),
+        ("reorder k", False),
+        ("fuse k as m; split m 4 as s", True),
+        ("split k 2 as s; reorder k", False),
+        ("axis row 2; bind i0 group; fuse k as m; share m row 4 2", True),
+        ("axis row 2; bind i0 group; fuse k as m; share m row 8 2; reorder k", False),
+        ("vectorize k1 4", True),
+    ],
+)
+def test_points_come_in_order_where_loops_say_so(script: str, expected: bool) -> None:
+    kernels = read("places", (4, 5, 16), "max")
+    (phases, _), *_ = kernels.phases
+    nest = apply(naive(phases), kernels.function, LIMITS, *parse_script(script))
+    found = [rises(nest, node) for node in walk(nest.body) if isinstance(node, Reduce)]
+    assert found[-1] is expected
 
 
 def test_a_dimension_that_numbers_pieces_keeps_its_name() -> None:
