@@ -70,7 +70,7 @@ onnx-export: $(STAMPS)/test ## export every example of the library to ONNX, and 
 	$(BIN)/python -m tests.onnx.corpus
 
 test-peers: $(STAMPS)/peers $(STAMPS)/newest ## compare with PyTorch, run MLIR with IREE, and custom operators with ONNX Runtime (installs all three: large downloads)
-	$(BIN)/python -m pytest tests/peers
+	$(BIN)/python -m pytest -n auto --dist worksteal tests/peers
 
 mlir: $(STAMPS)/peers ## run every example of the library as MLIR with IREE, and every operation
 	$(BIN)/python -m tests.peers.mlir_corpus
