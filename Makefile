@@ -69,8 +69,8 @@ onnx: $(STAMPS)/test ## run ONNX's own node tests on models as they are imported
 onnx-export: $(STAMPS)/test ## export every example of the library to ONNX, and run each model
 	$(BIN)/python -m tests.onnx.corpus
 
-test-peers: $(STAMPS)/peers $(STAMPS)/newest ## compare with PyTorch, run MLIR with IREE, and custom operators with ONNX Runtime (installs all three: large downloads)
-	$(BIN)/python -m pytest tests/peers
+test-peers: $(STAMPS)/peers $(STAMPS)/newest ## compare with PyTorch, run MLIR with IREE, and custom operators with ONNX Runtime, with a part of the largest grids or ALL=1 (installs all three: large downloads)
+	$(BIN)/python -m pytest -n auto --dist worksteal tests/peers $(if $(ALL),--all)
 
 mlir: $(STAMPS)/peers ## run every example of the library as MLIR with IREE, and every operation
 	$(BIN)/python -m tests.peers.mlir_corpus
@@ -128,7 +128,9 @@ clean: ## remove what the targets made
 
 # What is missing is installed once per change of pyproject.toml.
 
-PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --root-user-action=ignore
+# Targets that run side by side install one after the other.
+PIP := $(if $(shell command -v flock),flock $(VENV)) $(BIN)/python -m pip install -q \
+	--disable-pip-version-check --root-user-action=ignore
 
 # Installs the Debian packages in $$missing, and those in $$wanted that this release has: as root or
 # with sudo.

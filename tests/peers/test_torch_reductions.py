@@ -32,6 +32,7 @@ def positive(*sizes: int, seed: int, dtype: Any) -> Array:
 BATCHES = [(4, 3), (2, 3, 5), (2, 3, 4, 5), (1, 3, 2, 3, 4)]
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("shape", BATCHES, ids=str)
@@ -59,6 +60,7 @@ def test_batch_norm_gradients(
     check(found["OutputBiasGradientTensor"], theirs[2].numpy().reshape(like))
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("shape", BATCHES, ids=str)
@@ -85,6 +87,7 @@ def test_batch_norm(shape: tuple[int, ...], dtype: Any, device: str) -> None:
     check(found["OutputTensor"], theirs.relu().numpy())
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ONEDNN, ids=str)
 @pytest.mark.parametrize("shape", BATCHES, ids=str)
@@ -131,6 +134,7 @@ def test_onednn_batch_norm(layout: str, shape: tuple[int, ...], dtype: Any, devi
     check(found["diff_bias"], tensor(dy).sum(axes).numpy())
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ONEDNN, ids=str)
 @pytest.mark.parametrize("shape", [(4, 6), (2, 3, 6), (2, 2, 3, 6)], ids=str)
@@ -223,6 +227,7 @@ ONEDNN_NAMES = {"AVERAGE": "Mean", "L1": "L1", "L2": "L2", "MAX": "Max", "MIN": 
                 "MULTIPLY": "Prod", "SUM": "Sum"}  # fmt: skip
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ONEDNN, ids=str)
 @pytest.mark.parametrize("axes", [[0], [2], [0, 2], [0, 1, 2]], ids=str)
@@ -259,6 +264,7 @@ def test_positions(function: str, device: str) -> None:
         np.testing.assert_array_equal(found["OutputTensor"], theirs)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ONEDNN, ids=str)
 @pytest.mark.parametrize("axis", [0, 1, -1])

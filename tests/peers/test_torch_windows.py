@@ -48,6 +48,7 @@ def torch_backward(kind: str, dy: Array, sizes: tuple[int, ...], scales: Any = N
     return function(tensor(dy), list(dy.shape[2:]), list(sizes), *corners, *given).numpy()
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("kind", ["linear", "nearest", "nearest-exact"])
@@ -76,6 +77,7 @@ def test_resample_gradients(
     check(found["OutputGradientTensor"], expected)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ONEDNN, ids=str)
 @pytest.mark.parametrize("corners", [True, False])
@@ -142,6 +144,7 @@ def onednn_attributes(case: Any, dilated: bool) -> dict[str, Any]:
     return {n: list(v) for n, v in found.items() if dilated or n != "dilations"}
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("included", [True, False])
@@ -174,6 +177,7 @@ def test_average_pooling(case: Any, included: bool, dtype: Any, device: str) -> 
         check(found["diff_src"], back)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("case", POOLS, ids=str)
@@ -274,6 +278,7 @@ def convolve(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, case: 
     return function(x, w, bias, *case[2:])
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
@@ -331,6 +336,7 @@ def test_convolution(case: Any, dtype: Any, device: str) -> None:
         check(found["diff_weights"], gradient)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ONEDNN, ids=str)
 @pytest.mark.parametrize(
