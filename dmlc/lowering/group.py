@@ -42,7 +42,7 @@ from dmlc.schedules.online import choose_online
 from dmlc.sizes import Measure
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
-from dmlc.transform.passes import Crossed, Pass
+from dmlc.transform.passes import Crossed, Pass, list_read_back
 from dmlc.transform.scatter import Walk, find_walk
 
 
@@ -102,7 +102,7 @@ def collect_group(
         raise UnsupportedError(
             f"the kernel of '{group.stages[0]}' holds rows, which takes a schedule of its own"
         )
-    stored = _list_stored(function, group.stages)
+    stored = _list_stored(function, group.stages) | list_read_back(function, group.passes)
     phases = collect_phases(function, group.parallel, group.passes, stored)
     passes: Sequence[Pass] = group.passes
     if any(p.tests_guard for p in phases):
@@ -219,7 +219,7 @@ class _Lowering:
     ) -> tuple[tuple[Phase, ...], bool]:
         """Phases of some passes, in a suitable order of their points, and whether each work item
         reduces its own outputs sequentially."""
-        stored = _list_stored(self.function, stages)
+        stored = _list_stored(self.function, stages) | list_read_back(self.function, steps)
         phases = collect_phases(self.function, parallel, steps, stored)
         return arrange(self.function, phases, len(parallel), self.profile)
 

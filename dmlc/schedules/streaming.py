@@ -60,7 +60,7 @@ class Streaming:
         if not self.is_large():
             return Streams({})
         flags: dict[str, k.Expression] = {}
-        for view in _list_streamed(phase):
+        for view in self._list_streamed(phase):
             strides = known(phase.space.strides[view])
             if strides[-1] != 1 or any(s * view.dtype.bytes % CACHE_LINE for s in strides[:-1]):
                 continue
@@ -73,7 +73,7 @@ class Streaming:
     ) -> Streams:
         """Conditions if vectors start at the first aligned element of the first result; other
         results are streamed if they agree."""
-        views = _list_streamed(phase)
+        views = self._list_streamed(phase)
         if self.threshold is None or not views:
             return Streams({})
         least = index(self._least_count(phase, self.threshold))
@@ -86,19 +86,19 @@ class Streaming:
             flags[view.tensor] = frame.name(body, "streaming", both(large, same))
         return Streams(flags, lead)
 
+    def _list_streamed(self, phase: Phase) -> Sequence[View]:
+        """Results in memory that may be streamed; not BOOL, whose vectors must be narrowed to bytes
+        first, and not what the kernel reads again."""
+        again = {b.name for b in self.buffers if b.access is k.Access.READ_WRITE}
+        results = [v for v, _ in phase.elements.results if not v.local]
+        return [v for v in results if v.dtype is not DataType.BOOL and v.tensor not in again]
+
     def _least_count(self, phase: Phase, threshold: int) -> int:
         """Number of elements of a packed run from which stores may bypass the caches."""
         walked = {view.tensor for view, steps in phase.space.strides.items() if any(steps)}
         fixed = sum(b.bytes or 0 for b in self.buffers if b.name not in walked)
         each = sum(b.dtype.bytes for b in self.buffers if b.name in walked)
         return max(0, -(-(threshold - fixed) // each))
-
-
-def _list_streamed(phase: Phase) -> Sequence[View]:
-    """Results in memory that may be streamed; not BOOL, whose vectors must be narrowed to bytes
-    first."""
-    results = [v for v, _ in phase.elements.results if not v.local]
-    return [v for v in results if v.dtype is not DataType.BOOL]
 
 
 def measure_footprint(function: ir.Function, passes: Iterable[Phase]) -> dict[str, int | None]:

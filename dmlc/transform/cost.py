@@ -149,7 +149,9 @@ def decide_stored(function: Function, budget: Budget) -> Decision:
     costs = _Costs(function, budget)
 
     def weigh(stage: Stage, want: _Want) -> str | None:
-        return costs.weigh(stage, want, passes[stage.name] if stage.name in results else None)
+        own = passes[stage.name]
+        is_row = budget.walks and all(found.points == own.points for found in want.passes)
+        return costs.weigh(stage, want, own if stage.name in results else None, is_row)
 
     # First every stage is weighed as if no reader were stored; then, from the results backwards,
     # those found too expensive are weighed again with their actual readers.
@@ -381,9 +383,10 @@ class _Costs:
         first, second = (tuple(names)[:_MOST_NAMES] for names in (sources, leaves))
         self._found[name] = _Cost(first, second, operations, max(size, len(sources)))
 
-    def weigh(self, stage: Stage, want: _Want, own_pass: _Pass | None) -> str | None:
+    def weigh(self, stage: Stage, want: _Want, own_pass: _Pass | None, is_row: bool) -> str | None:
         """Reason to store a stage; None if recomputing it is cheaper. Memory and arithmetic
-        overlap: the time of a pass is the larger of the two."""
+        overlap: the time of a pass is the larger of the two. If it `is_row`, a work item that
+        reduces a row can read back what it stored, from its cache and without another kernel."""
         if own_pass is None and not want.grows and want.fewest >= len(want.passes):
             return None  # A single reader could be stored in its place.
         cost, budget = self._found[stage.name], self._budget
@@ -400,12 +403,13 @@ class _Costs:
         counts = {p: count for p, count in want.passes.items() if p != own_pass}
         left = [p.kept for p in counts if p.kept]
         is_near = bool(left) and all(read <= budget.cached_bytes * kept for kept in left)
-        computing, storing = 0.0, float(budget.launch_bytes)
+        is_back = is_row and is_near
+        computing, storing = 0.0, 0.0 if is_back else float(budget.launch_bytes)
         for number, count in enumerate(counts.values()):
             # Operands of one reduction may still be cached for the next.
             moves = not is_near or number == 0
             computing += max(read if moves else 0, count * work)
-            storing += own if moves else 0
+            storing += own if moves and not is_back else 0
         if own_pass is None:
             storing += max(read, points * work) + own
         if computing <= storing:

@@ -25,7 +25,7 @@ from dmlc.transform.online import (
     free_weights,
     may_be_online,
 )
-from dmlc.transform.passes import Crossed, Draft, Pass
+from dmlc.transform.passes import Crossed, Draft, Pass, list_read_back
 from dmlc.transform.recompute import recompute
 from dmlc.transform.simplify import replace_stages, simplify_stage
 from dmlc.transform.stepwise import reduce_stepwise
@@ -193,6 +193,8 @@ def _describe_groups(
         )
         draft = made_of if isinstance(made_of, Draft) else None
         passes = () if draft is None else draft.passes()
+        again = list_read_back(fused, passes)
+        local = tuple(n for n in local if n not in again)
         elementwise = [] if draft is None else draft.list_elementwise()
         across = [m.stage for each in passes for m in each.across]
         online = made_of.online if isinstance(made_of, OnlineGroup) else None

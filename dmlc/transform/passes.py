@@ -112,6 +112,7 @@ class Draft:
         self.crossed: Crossed | None = None
         self.opened: list[OpenPass] = []
         self._streams = streams
+        self._reads_back = streams is not None and streams.reads_back
         axes = _map_reduction(first)
         if axes is None:
             raise ValueError(f"{first.name} is no reduction of fixed sizes")
@@ -177,6 +178,8 @@ class Draft:
         own, inner = self._own_loads(stage), self._inner(stage, axes)
         reads = {load.tensor for load in stage.body.loads()}
         for number, made in enumerate(self.opened):
+            if made.inner == inner and self._reduces_on_way(stage, axes, number):
+                return self._take(stage, axes, number)
             beside = made.reduces and made.inner == inner
             if beside and self.reads_at_hand(stage, axes, number):
                 orders = {self._find_order(stage, axes), made.order}
@@ -187,6 +190,21 @@ class Draft:
                     return self._take(stage, axes, number)
         new = len(self.opened)
         return bool(own) and self.reads_at_hand(stage, axes, new) and self._take(stage, axes, new)
+
+    def _reduces_on_way(self, stage: Stage, axes: Axes, number: int) -> bool:
+        """Whether a pass of element-wise stages, which stores them, can also reduce one of them."""
+        made, streams = self.opened[number], self._streams
+        stored = [self.stages[name] for name in made.axes]
+        if made.reduces or made.order is None or streams is None or not self._reads_back:
+            return False
+        if not any(load.tensor in made.axes for load in self._own_loads(stage)):
+            return False
+        if self._find_order(stage, axes) != made.order or not self._shares(stage, made):
+            return False
+        parallel = len(self.parallel)
+        return self.reads_at_hand(stage, axes, number) and not any(
+            streams.refuse(each, made.order, parallel) for each in stored
+        )
 
     def _shares(self, stage: Stage, made: OpenPass) -> bool:
         """Whether a reduction may share a pass with others. Matrix products have tiled kernels of
@@ -205,18 +223,22 @@ class Draft:
     def _join_applied(self, stage: Stage) -> bool:
         """Adds an element-wise stage that reads reductions of the group."""
         own = self._own_loads(stage)
-        maps = [self._map_load(stage, load) for load in own]
+        totals = [load for load in own if self.stages[load.tensor].reduction is not None]
+        maps = [self._map_load(stage, load) for load in totals]
         if not maps or maps[0] is None or any(m != maps[0] for m in maps):
             return False
         axes = dict(maps[0])
         for index in stage.indices:
             if stage.extent(index) != 1 and index not in axes:
                 axes[index] = len(axes)
-        latest, inner = max(self.homes[load.tensor] for load in own), self._inner(stage, axes)
+        inner, new = self._inner(stage, axes), len(self.opened)
         for number, made in enumerate(self.opened):
-            if not made.reduces and made.inner == inner and number > latest:
+            applies = not made.reduces and made.inner == inner
+            if applies and self.reads_at_hand(stage, axes, number):
                 return self._take(stage, axes, number)
-        return self._join_on_way(stage) or self._take(stage, axes, len(self.opened))
+        if self._join_on_way(stage):
+            return True
+        return self.reads_at_hand(stage, axes, new) and self._take(stage, axes, new)
 
     def _join_beside(self, stage: Stage) -> bool:
         """Adds an element-wise stage that reads nothing of the group, to a pass with one over the
@@ -261,7 +283,8 @@ class Draft:
 
     def reads_at_hand(self, stage: Stage, axes: Axes, number: int) -> bool:
         """Whether the stages of the group that a stage reads are available in a pass: reductions of
-        earlier passes, and element-wise stages of the pass itself at the same point."""
+        earlier passes, and element-wise stages of the pass itself at the same point; those of
+        earlier passes too where a work item reads back what it stored."""
         for load in self._own_loads(stage):
             source, home = self.stages[load.tensor], self.homes[load.tensor]
             if source.reduction is not None:
@@ -271,12 +294,18 @@ class Draft:
                 if any(axes.get(index) != dimension for index, dimension in found.items()):
                     return False
                 continue
-            own = self.opened[home].axes[load.tensor]
-            places = [stage.body.instructions[i] for i in load.indices]
-            found = [axes.get(p) if isinstance(p, Index) else None for p in places]
-            if home != number or found != [own.get(Index(axis)) for axis in range(len(places))]:
+            is_there = home == number or (home < number and self._reads_back)
+            if not is_there or not self._reads_same_point(stage, axes, load):
                 return False
         return True
+
+    def _reads_same_point(self, stage: Stage, axes: Axes, load: Load) -> bool:
+        """Whether a stage of these axes reads an element-wise stage of the group at its own
+        point."""
+        own = self.opened[self.homes[load.tensor]].axes[load.tensor]
+        places = [stage.body.instructions[i] for i in load.indices]
+        found = [axes.get(p) if isinstance(p, Index) else None for p in places]
+        return found == [own.get(Index(axis)) for axis in range(len(places))]
 
     def _own_loads(self, stage: Stage) -> list[Load]:
         return [load for load in stage.body.loads() if load.tensor in self.homes]
@@ -287,6 +316,9 @@ class Draft:
             reduces = stage.reduction is not None
             self.opened.append(OpenPass(self._inner(stage, axes), reduces, order))
         made, memory = self.opened[number], self._find_memory_order(stage)
+        if stage.reduction is not None and not made.reduces:
+            made.reduces = made.stores = True
+            made.whole.update(made.axes)
         made.axes[stage.name] = axes
         made.reads.update(load.tensor for load in stage.body.loads())
         if memory is None or order != made.order:
@@ -360,6 +392,20 @@ def _map_reduction(stage: Stage) -> Axes | None:
     return None if stage.reduction is None else {index: n for n, index in enumerate(long)}
 
 
+def list_read_back(function: Function, passes: Sequence[Pass]) -> set[str]:
+    """Element-wise stages that other passes than their own read: these are stored, whether others
+    read them or not."""
+    homes = {m.stage: n for n, made in enumerate(passes) for m in (*made.members, *made.across)}
+    found: set[str] = set()
+    for name, home in homes.items():
+        stage = function.stage(name)
+        for load in () if stage is None else stage.body.loads():
+            source = function.stage(load.tensor)
+            if source is not None and source.reduction is None:
+                found |= {load.tensor} if homes.get(load.tensor, home) != home else set()
+    return found
+
+
 # Reductions with several outputs ------------------------------------------------------------
 
 
@@ -381,6 +427,9 @@ class Streams:
         self._budget = budget
         # On a CPU a launch costs next to nothing, and few kernels are that small.
         self.launch_bytes = budget.launch_bytes if budget.held else 0
+        self.reads_back = budget.walks
+        """Whether work items have whole rows to themselves, so that a pass may read what an earlier
+        one stored."""
         self._memory_orders: dict[str, MemoryOrder | None] = {}
         strides = {p.name: p.strides for p in function.parameters}
         strides |= {r.name: r.strides for r in function.results}

@@ -9,12 +9,14 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+import dmlc
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.target import CPU, GPU, Profile
 from dmlc.lowering.group import lower_group
+from dmlc.pipeline import make_kernels
 from dmlc.scalars import DataType
 from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import fuse
@@ -387,6 +389,12 @@ def test_the_text_of_a_kernel() -> None:
 # Reductions that store as well ---------------------------------------------------------
 
 
+def bind_softmax(*sizes: int) -> ir.Function:
+    """Softmax along the second axis."""
+    source = dmlc.TensorDesc("FLOAT32", sizes)
+    return dmlc.operator("onednn.SoftMax").bind({"src": source}, {"axis": 1})
+
+
 def list_stores(kernel: k.Kernel, buffer: str) -> list[k.Store]:
     return [s for s in walk(kernel.body) if isinstance(s, k.Store) and s.buffer == buffer]
 
@@ -427,6 +435,24 @@ def test_channels_are_stored_and_folded_while_those_before_are_applied() -> None
     inside = [s.buffer for s in walk(turns.body) if isinstance(s, k.Store)]
     assert inside == ["s", "y", "e"]
     assert len(list_stores(kernel, "e")) == len(list_stores(kernel, "y")) == 2
+
+
+def test_a_row_is_read_back_by_the_work_item_that_stored_it() -> None:
+    fused, (kernel,) = make_kernels(bind_softmax(24, 50), "opencl", "cpu")
+    run(fused, (kernel,))
+    access = {b.name: b.access for b in kernel.buffers}
+    assert access["powers"] is k.Access.READ_WRITE
+    # What is read again stays in the caches.
+    _, (kernel,) = make_kernels(bind_softmax(4096, 4096), "opencl", "cpu")
+    assert all(s.streaming is None for s in list_stores(kernel, "powers"))
+    assert any(s.streaming is not None for s in list_stores(kernel, "dst"))
+
+
+def test_few_long_rows_that_are_read_back_are_shared_out() -> None:
+    fused, kernels = make_kernels(bind_softmax(2, 100_000), "opencl", "cpu")
+    run(fused, kernels)
+    assert len(kernels) > 1
+    assert all(b.access is not k.Access.READ_WRITE for each in kernels for b in each.buffers)
 
 
 @pytest.mark.parametrize("profile", [CPU, GPU])

@@ -9,6 +9,7 @@ from dmlc import ir
 from dmlc.scalars import DataType
 from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, fuse
+from dmlc.transform.passes import list_read_back
 from tests.reductions import Shape, folded_result
 from tests.transform.test_fuse import check_order
 
@@ -108,6 +109,44 @@ def test_what_applies_a_fold_is_stored_by_the_next() -> None:
     passes = [{member.stage for member in each.members} for each in group.passes]
     assert passes == [{"s"}, {"n", "y"}]
     assert fusion.traffic(group) == (2 * 8 * 40 * 4, (8 * 40 + 8) * 4)
+
+
+_SOFTMAX = """%m: f32[i0 < 8] = max[r0 < 40] %X[i0, r0]
+  %e: f32[i0 < 8, i1 < 40] = exp(sub(%X[i0, i1], %m[i0]))
+  %s: f32[i0 < 8] = sum[r0 < 40] %e[i0, r0]
+  %y: f32[i0 < 8, i1 < 40] = div(%e[i0, i1], %s[i0])"""
+
+
+def test_a_work_item_reads_back_what_it_stored_for_a_row() -> None:
+    fusion = fused(_SOFTMAX, "%y", Budget(bytes_per_operation=0.4, walks=True))
+    (group,) = fusion.groups
+    passes = [{member.stage for member in each.members} for each in group.passes]
+    assert passes == [{"m"}, {"e", "s"}, {"y"}]
+    assert [each.reduces for each in group.passes] == [True, True, False]
+    assert group.local == ("m", "s")
+    assert list_read_back(fusion.function, group.passes) == {"e"}
+    # Where a group shares rows, an element is that of another work item.
+    shared = fused(_SOFTMAX, "%y", Budget(bytes_per_operation=100))
+    assert list_groups(shared) == [{"m", "e"}, {"s", "y"}]
+    # Another launch is what keeps a kernel that shares rows from storing.
+    fusion = fused(_SOFTMAX, "%y", Budget(bytes_per_operation=0.4))
+    assert list_groups(fusion) == [{"m", "s", "y"}]
+
+
+def test_what_later_passes_reduce_again_is_stored_on_the_way() -> None:
+    stages = """%e: f32[i0 < 8, i1 < 40] = mul(%Z[i0, i1], tanh(%X[i0, i1]))
+      %s: f32[i0 < 8] = sum[r0 < 40] %e[i0, r0]
+      %v: f32[i0 < 8] = sum[r0 < 40] mul(%e[i0, r0], sub(%e[i0, r0], %s[i0]))
+      %y: f32[i0 < 8, i1 < 40] = div(sub(%e[i0, i1], %s[i0]), %v[i0])"""
+    fusion = fused(stages, "%y", Budget(bytes_per_operation=100, walks=True))
+    (group,) = fusion.groups
+    passes = [{member.stage for member in each.members} for each in group.passes]
+    assert passes == [{"e", "s"}, {"v"}, {"y"}]
+    assert "%e is stored in the same loops" in group.reason
+    # What reads it at another point may read it before it is there.
+    reversed_row = stages.replace("div(sub(%e[i0, i1],", "div(sub(%e[i0, sub(39, i1)],")
+    fusion = fused(reversed_row, "%y", Budget(bytes_per_operation=100, walks=True))
+    assert all("y" not in group or "e" not in group for group in list_groups(fusion))
 
 
 @pytest.mark.parametrize(
