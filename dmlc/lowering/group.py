@@ -31,6 +31,7 @@ from dmlc.schedules.choose import (
     arrange,
     combines_again,
     cut_up,
+    is_short,
     keeps_busy,
     suits_serial,
     takes_neighbours,
@@ -337,10 +338,13 @@ class _Lowering:
             cut: tuple[str, ...] = (),
         ) -> bool:
             needed = {v.tensor for p in (*derived, *main) for v in p.elements.views() if v.local}
+            for name, phase in reversed(combined.items()):
+                if name in needed:
+                    needed |= {v.tensor for v in phase.elements.views() if v.local}
             again = {id(phase): phase for name, phase in combined.items() if name in needed}
             made = [*again.values(), *derived, *main]
             stored = {view.tensor for p in derived for view, _ in p.elements.results}
-            read = {view.tensor for p in main for view in p.elements.buffers()}
+            read = {v.tensor for p in (*again.values(), *main) for v in p.elements.buffers()}
             if count_buffers(made) > self.limits.buffers or stored & read:
                 return False
             passes = tuple(names for names in (after, members) if names)
@@ -363,14 +367,20 @@ class _Lowering:
                     return []
                 derived, combining, after = rest, (), names
                 continue
+            _, reductions = part_members(self.function, steps[0])
+            reduced = tuple(m.stage for m in reductions)
             if divided is None:
-                return []
+                # A short reduction is repeated by each group that needs it, like a combination.
+                if main.elements.results or not is_short(main, self.profile):
+                    return []
+                combined.update({n: main for each in main.accumulators for n, _ in each.stages})
+                derived, combining, after = [*derived, *rest], combining + reduced, after + names
+                continue
             if not make(store_partials(main, divided), members, divided.extents[0], (name, call)):
                 return []
             partial = combine_partials(main, divided.outputs)
             combined.update({n: partial for each in main.accumulators for n, _ in each.stages})
-            _, reductions = part_members(self.function, steps[0])
-            derived, combining, after = rest, tuple(m.stage for m in reductions), names
+            derived, combining, after = rest, reduced, names
         if derived and not make((), (), None):
             return []
         return kernels

@@ -36,6 +36,8 @@ _LEAST_COLUMNS = 16
 _LEAST_OF_WINDOWS = 8
 """Rows and columns of a contraction over windows, at least, for tiles of a GPU: what a window reads
 again comes from them."""
+_SHORT = 16
+"""Size of a chunk, in short reductions."""
 _FILL = 4
 """Tiles of a chunked contraction, as a multiple of those that keep a CPU busy."""
 _LEAST_DEPTH = 256
@@ -237,3 +239,9 @@ def combines_again(phases: Sequence[Phase], p: Profile) -> bool:
     takes a few more loads, and saves a launch. It requires known sizes, as its users are cut
     alike."""
     return p.grouped
+
+
+def is_short(phase: Phase, p: Profile) -> bool:
+    """Whether an output has so few points that each work group which needs it may reduce it: they
+    are few beside those of a chunk."""
+    return not phase.space.is_open and _SHORT * phase.space.inner_count <= p.piece
