@@ -73,8 +73,8 @@ _PIECES = 8
 """Pieces, as a multiple of the groups that keep a device busy."""
 _EVEN = 32
 """Number of points of which the lengths of pieces are multiples, if sizes allow: a cache line."""
-_LEAST_TIMES = 8
-"""Smallest size of a tensor, in launches, that is read again from memory by one kernel."""
+_LEAST_TIMES = 4
+"""Smallest size of a tensor, in launches, that is worth one more."""
 
 
 def reduce_in_pieces(function: Function, budget: Budget) -> Function:
@@ -153,12 +153,11 @@ class _Cut:
     """Pieces of a tensor's elements."""
 
     outer: tuple[int, ...]
-    """Axes along which pieces lie whole, which number them."""
+    """Axes that number the pieces, in memory order, with the split one."""
     inner: tuple[int, ...]
     """Axes along which a piece has all elements."""
     split: int | None = None
     """Axis that is cut into chunks."""
-    chunks: int = 1
     length: int = 1
     """Elements of a chunk."""
 
@@ -265,19 +264,17 @@ class _Family:
         budget = self._budget
         wanted = math.prod(sizes) // (_PIECES * budget.groups)
         most = min(max(wanted, budget.piece), 2 * budget.piece) // (_BESIDE if beside else 1)
-        order = sorted(inner, key=lambda axis: (strides[axis], -axis))
-        cut = _cut_axes(sizes, order, most)
+        order = sorted(range(len(sizes)), key=lambda axis: (-strides[axis], axis))
+        cut = _cut_axes(sizes, order, inner, most)
         if cut is None:
             return None
-        return cut if any(self._has_several(p, cut) for p in self._places) else None
-
-    def _has_several(self, places: _Places, cut: _Cut) -> bool:
-        """Whether a reduction has several pieces."""
-        return cut.split is not None or not places.inner <= set(cut.inner)
+        rows = [_count([extent for _, extent in p.stage.axes]) for p in self._places]
+        return cut if max(rows) > cut.count(sizes) else None
 
     def _pays(self, points: int, *, beside: bool) -> bool:
         """Whether whole rows take several passes over memory: if there are too few to keep a
-        device busy, or they are reduced along unlike axes, or too long to be cached."""
+        device busy, or one kernel does not reduce and apply them, or they are too long to be
+        cached or held in registers."""
         budget = self._budget
         outputs = [_count(places.stage.extents) for places in self._places]
         columns = min(_ADJACENT, min(outputs)) if beside else 1
@@ -285,11 +282,20 @@ class _Family:
         if groups < budget.groups and points > 2 * budget.piece * groups:
             return True
         size = count_bytes(self._whole) or 0
-        if size < _LEAST_TIMES * budget.launch_bytes // 2:
+        if size < _LEAST_TIMES * budget.launch_bytes:
             return False
-        many = size >= _LEAST_TIMES * budget.launch_bytes
-        long = size // max(outputs) * columns > budget.cached_bytes
-        return len(set(outputs)) > 1 or (many and long)
+        if len(set(outputs)) > 1 or not all(map(_reads_plainly, self._places)):
+            return True
+        row, columns = points // max(outputs), _BESIDE if beside else 1
+        held = beside and row * columns <= budget.held
+        return not held and row * columns * self._whole.dtype.bytes >= 2 * budget.cached_bytes
+
+
+def _reads_plainly(places: _Places) -> bool:
+    """Whether a tensor is read at indices as they are. A kernel that applies reductions of other
+    elements, such as those of groups of channels, does not compute them as well."""
+    indices = (places.body.instructions[number] for number in places.axes)
+    return all(isinstance(index, Index | Constant) for index in indices)
 
 
 def _count(extents: Sequence[object]) -> int:
@@ -332,27 +338,24 @@ def _reach(instructions: Sequence[object], roots: set[int]) -> set[int]:
     return seen
 
 
-def _cut_axes(sizes: Sequence[int], order: Sequence[int], most: int) -> _Cut | None:
-    """Pieces of at most so many points, which have the first axes of an `order` whole; None if
-    sizes allow only much shorter ones."""
+def _cut_axes(
+    sizes: Sequence[int], order: Sequence[int], inner: frozenset[int], most: int
+) -> _Cut | None:
+    """Pieces of at most so many points, which have the last axes of an `order` whole, of those that
+    are `inner`; None if sizes allow only much shorter ones."""
     kept: list[int] = []
-    points = 1
-    split, length = None, 1
-    for axis in order:
-        size = sizes[axis]
-        if points * size <= most:
-            kept.append(axis)
-            points *= size
-            continue
-        length = _find_divisor(size, most // points, points)
-        split = axis if length > 1 else None
-        break
+    points, split, length = 1, None, 1
+    for axis in reversed([axis for axis in order if axis in inner]):
+        if points * sizes[axis] > most:
+            length = _find_divisor(sizes[axis], most // points, points)
+            split = axis if length > 1 else None
+            break
+        kept.append(axis)
+        points *= sizes[axis]
     if 4 * points * length < most:
         return None
-    whole = {*kept, *([] if split is None else [split])}
-    outer = tuple(axis for axis in range(len(sizes)) if axis not in whole)
-    chunks = 1 if split is None else sizes[split] // length
-    return _Cut(outer, tuple(sorted(kept)), split, chunks, length if split is not None else 1)
+    outer = tuple(axis for axis in order if axis not in kept)
+    return _Cut(outer, tuple(sorted(kept)), split, length)
 
 
 def _find_divisor(size: int, most: int, points: int) -> int:
@@ -410,9 +413,12 @@ class _Pieces:
 
     @property
     def domain(self) -> tuple[int, ...]:
-        """Sizes of the axes that number the pieces: whole axes, and the chunks of a split one."""
-        sizes = [self.extents[axis] for axis in self.cut.outer]
-        return (*sizes, *([] if self.cut.split is None else [self.cut.chunks]))
+        """Numbers of pieces along each axis that numbers them."""
+        cut = self.cut
+        sizes = {axis: self.extents[axis] for axis in cut.outer}
+        if cut.split is not None:
+            sizes[cut.split] //= cut.length
+        return tuple(sizes.values())
 
 
 class _NoPiecesError(Exception):
@@ -431,11 +437,12 @@ class _Parting:
         whole = [*cut.inner, *([] if cut.split is None else [cut.split])]
         self._inner = {axes[axis] for axis in whole}
         self._labels = {self._index(axes[axis]).axis for axis in whole}
-        self._outer = [axes[axis] for axis in cut.outer]
+        free = 1 + max(label for label, _ in self._stage.axes)
+        self._chunk = Index(free, reduced=True)
+        self._outer = {axis: axes[axis] for axis in cut.outer}
+        """Values of the indices that number the pieces, by axis."""
         if cut.split is not None:
-            free = 1 + max(label for label, _ in self._stage.axes)
-            self._outer.append(self._builder.reduced(free))
-            self._chunk = free
+            self._outer[cut.split] = self._builder.reduced(free)
         self._axes = axes
         self._facts: list[tuple[bool, bool]] = []
 
@@ -450,7 +457,8 @@ class _Parting:
         stage, builder, cut = self._stage, self._builder, self._pieces.cut
         axes = [(label, extent) for label, extent in stage.axes if label not in self._labels]
         if cut.split is not None:
-            axes.append((self._chunk, cut.chunks))
+            chunks = self._pieces.domain[cut.outer.index(cut.split)]
+            axes.append((self._chunk.axis, chunks))
         combiner = stage.combiner or ""
         try:
             value = self._take(combiner)
@@ -484,15 +492,15 @@ class _Parting:
     def _reduce(self, combiner: str, kept: int) -> int:
         """Reduction of a value over a piece, as a value of this body."""
         stage = self._pieces.reduce(combiner, self._move(kept), self._stage)
-        return self._builder.load(stage, *self._outer)
+        return self._builder.load(stage, *self._outer.values())
 
     def _move(self, root: int) -> Body:
         """Body of a reduction of each piece."""
         cut, made, builder = self._pieces.cut, self._builder.instructions, BodyBuilder()
-        moved = {place: builder.index(n) for n, place in enumerate(self._outer)}
+        moved = {place: builder.index(n) for n, place in enumerate(self._outer.values())}
         moved |= {self._axes[axis]: builder.reduced(axis) for axis in cut.inner}
         if cut.split is not None:
-            first = builder.apply("mul", moved[self._outer[-1]], builder.constant(cut.length))
+            first = builder.apply("mul", moved[self._outer[cut.split]], builder.constant(cut.length))
             inside = builder.apply("add", first, builder.reduced(cut.split))
             moved[self._axes[cut.split]] = inside
         needed, pending = {root}, [root]
