@@ -399,6 +399,8 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
         least_rows=shape.online,
         least_run=shape.online_run,
         most_again=shape.again_size,
+        groups=shape.groups,
+        piece=shape.piece,
     )
 
 

@@ -32,6 +32,7 @@ from dmlc.schedules.choose import (
     combines_again,
     cut_up,
     keeps_busy,
+    repeats_cheaply,
     suits_serial,
     takes_neighbours,
 )
@@ -318,6 +319,7 @@ class _Lowering:
                 tails.append([phase])
             elif tails:
                 tails[-1].append(phase)
+        parts = _join_derived(parts)
         unlike = len(tails) != len(parts) or len(phases) != sum(map(len, tails))
         if unlike or any(p.has_computed_reads or p.tests_guard for p in phases):
             return []
@@ -334,16 +336,24 @@ class _Lowering:
             cut: tuple[str, ...] = (),
         ) -> bool:
             needed = {v.tensor for p in (*derived, *main) for v in p.elements.views() if v.local}
+            for name, phase in reversed(combined.items()):
+                if name in needed:
+                    needed |= {v.tensor for v in phase.elements.views() if v.local}
             again = {id(phase): phase for name, phase in combined.items() if name in needed}
             made = [*again.values(), *derived, *main]
             stored = {view.tensor for p in derived for view, _ in p.elements.results}
-            read = {view.tensor for p in main for view in p.elements.buffers()}
-            if count_buffers(made) > self.limits.buffers or stored & read:
+            read = {v.tensor for p in (*again.values(), *main) for v in p.elements.buffers()}
+            last = {view.tensor for p in main for view, _ in p.elements.results}
+            early = {view.tensor for p in derived for view in p.elements.buffers()}
+            if count_buffers(made) > self.limits.buffers or stored & read or last & early:
                 return False
             passes = tuple(names for names in (after, members) if names)
             stages = tuple(dict.fromkeys((*combining, *after, *members)))
             kernels.append(self._make(made, stages, passes, pieces=pieces, cut=cut))
             return True
+
+        def repeats(main: Phase, count: Measure) -> bool:
+            return repeats_cheaply(main, count, self.profile)
 
         for (main, *rest), steps in zip(tails, parts, strict=True):
             # The split of steps without reductions is decided by their rule alone.
@@ -356,18 +366,27 @@ class _Lowering:
             )
             cut_main = main if divided is None else dataclasses.replace(main, space=divided)
             if not main.accumulators:
+                derived, after = [*derived, *rest], after + names
                 if not make((cut_main,), members, None):
                     return []
-                derived, combining, after = rest, (), names
+                derived, combining, after = [], (), ()
                 continue
+            _, reductions = part_members(self.function, steps[0])
+            reduced = tuple(m.stage for m in reductions)
             if divided is None:
-                return []
+                # A short reduction is repeated by each group that needs it, like a combination.
+                if main.elements.results or not repeats(main, main.space.inner_count):
+                    return []
+                combined.update({n: main for each in main.accumulators for n, _ in each.stages})
+                derived, combining, after = [*derived, *rest], combining + reduced, after + names
+                continue
             if not make(store_partials(main, divided), members, divided.extents[0], (name, call)):
                 return []
             partial = combine_partials(main, divided.outputs)
+            if not repeats(main, divided.extents[0]):
+                return []
             combined.update({n: partial for each in main.accumulators for n, _ in each.stages})
-            _, reductions = part_members(self.function, steps[0])
-            derived, combining, after = rest, tuple(m.stage for m in reductions), names
+            derived, combining, after = rest, reduced, names
         if derived and not make((), (), None):
             return []
         return kernels
@@ -427,6 +446,19 @@ def _split(passes: Sequence[Pass]) -> list[list[Pass]]:
         else:
             steps.append([each])
     return steps
+
+
+def _join_derived(parts: Sequence[Sequence[Pass]]) -> list[list[Pass]]:
+    """Steps in which passes over the parallel points alone belong to the pass before them that
+    applies reductions."""
+    joined: list[list[Pass]] = []
+    for steps in parts:
+        first = steps[0]
+        if joined and not (first.reduces or first.inner or joined[-1][0].reduces):
+            joined[-1] += steps
+        else:
+            joined.append([*steps])
+    return joined
 
 
 def _name_step(function: ir.Function, steps: Sequence[Pass]) -> str:

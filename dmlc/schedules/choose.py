@@ -24,6 +24,7 @@ from dmlc.schedules.panels import choose_panels, count_panels
 from dmlc.schedules.rule import Work
 from dmlc.schedules.streaming import CACHE_LINE, Streaming
 from dmlc.schedules.tiles import choose_shape, choose_tiles, limit_shape
+from dmlc.sizes import Measure
 from dmlc.source import InternalError
 
 _PIECES = {True: 8, False: 4}
@@ -36,6 +37,8 @@ _LEAST_COLUMNS = 16
 _LEAST_OF_WINDOWS = 8
 """Rows and columns of a contraction over windows, at least, for tiles of a GPU: what a window reads
 again comes from them."""
+_SHORT = 4
+"""Size of a chunk, in reductions that are repeated for it."""
 _FILL = 4
 """Tiles of a chunked contraction, as a multiple of those that keep a CPU busy."""
 _LEAST_DEPTH = 256
@@ -237,3 +240,12 @@ def combines_again(phases: Sequence[Phase], p: Profile) -> bool:
     takes a few more loads, and saves a launch. It requires known sizes, as its users are cut
     alike."""
     return p.grouped
+
+
+
+def repeats_cheaply(phase: Phase, count: Measure, p: Profile) -> bool:
+    """Whether each work group that needs a reduction of `count` points may repeat it: for all of
+    the group's outputs, these are few beside what it reads itself."""
+    outputs = math.prod(phase.space.parallel_sizes)
+    columns = min(p.columns, outputs) if gpu.lies_across((phase,)) else 1
+    return isinstance(count, int) and _SHORT * count * columns <= p.piece

@@ -90,6 +90,11 @@ class Budget:
     """Smallest number of these rows that read the same keys."""
     most_again: int = 128
     """Largest number of elements of a query or value for which several kernels recompute scores."""
+    groups: int = 0
+    """Work groups that keep the device busy; 0 if rows are never reduced in pieces (see
+    `recentre`)."""
+    piece: int = 0
+    """Smallest number of points of such a piece, for all of its outputs."""
 
 
 _LOOKED_UP = 4

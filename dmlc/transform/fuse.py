@@ -26,6 +26,7 @@ from dmlc.transform.online import (
     may_be_online,
 )
 from dmlc.transform.passes import Crossed, Draft, Pass, list_read_back
+from dmlc.transform.recentre import reduce_in_pieces
 from dmlc.transform.recompute import recompute
 from dmlc.transform.simplify import replace_stages, simplify_stage
 from dmlc.transform.stepwise import reduce_stepwise
@@ -110,7 +111,7 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     function = carry_rounding(expect("function", function, Function, "an ir.Function"))
     if budget.held:
         function = reduce_stepwise(function)
-    function = recompute(function, budget)
+    function = reduce_in_pieces(recompute(function, budget), budget)
     drawn, grouping = _part(function, longest_row, budget)
     return _put_together(function, drawn, grouping, budget)
 
