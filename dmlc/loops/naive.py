@@ -63,11 +63,10 @@ def _reads_apart(phase: Phase, value: Read | Gather, made: Space) -> bool:
     space, steps = phase.space, phase.space.strides[value.view]
     if isinstance(value, Gather) or value.view.offset or any(steps[a] for a in space.inner):
         return True
-    if not space.parallel:
+    if not space.parallel or len(space.parallel) != len(made.parallel):
         return False
     last = space.parallel[-1]
-    alike = len(space.parallel) != len(made.parallel) or space.outputs == made.outputs
-    return not alike or (steps[last] != 1 and space.extents[last] != 1)
+    return space.outputs != made.outputs or (steps[last] != 1 and space.extents[last] != 1)
 
 
 def keep_along(phase: Phase, dim: Dim, size: int, **how: Any) -> Buffer:
