@@ -91,7 +91,7 @@ class _Registers:
     def _name(self, part: tuple[str, int]) -> k.Local:
         array, number = part
         kind = k.Type(self._arrays[array].dtype, self._lanes[array])
-        return k.Local(f"{array.partition(NUMBER)[0]}{NUMBER}r{number}", kind)
+        return k.Local(f"{array}{NUMBER}r{number}", kind)
 
     def _find_part(self, array: str, index: k.Expression) -> tuple[str, int]:
         if not isinstance(index, k.Literal):

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from typing import Any
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import make_size
-from dmlc.loops.nodes import Dim, Kind, Loop, Nest, Node, Once, Point, Reduce, Tile
+from dmlc.kernel.names import split_words
+from dmlc.loops.element import Gather, Read
+from dmlc.loops.nodes import Buffer, Dim, Into, Kind, Loop, Nest, Node, Once, Point, Reduce, Tile
 from dmlc.loops.phases import Phase
+from dmlc.loops.space import Space
 
 
 def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
     """Loops over the dimensions shared by all phases, with the loops of each phase inside. `count`
     is the number of elements, if that is an argument. Sums of columns to which all rows add lie in
-    an array around the loops over rows, and are stored after these."""
+    an array around the loops over rows, and are stored after these. Reductions that others read
+    along a dimension of their own lie in arrays too."""
+    if kept := find_kept(phases):
+        return _nest_kept(phases, kept)
     first = max(phases, key=lambda phase: len(phase.space.parallel))
     flat = len(phases) == len(first.space.extents) == 1 and not first.accumulators
     if count is not None or flat:
@@ -26,14 +33,88 @@ def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
         *body, store = nodes
         own = dict(zip(phases[-1].space.parallel, parallel, strict=True))
         rows, parts = ([own[axis] for axis in axes] for axes in part_rows(phases[-1]))
-        for dim in reversed(rows):
-            body = [Loop(dim, Kind.LOOP, 1, tuple(body), dim.name)]
         tile = Tile(phases[number].space.inner_count, 1, 1, 1, registers=False)
-        nodes = (Reduce(number, tuple(body), array=True, tile=tile), store)
+        nodes = (Reduce(number, _nest(rows, tuple(body)), array=True, tile=tile), store)
         parallel = tuple(parts)
-    for dim in reversed(parallel):
+    return Nest(tuple(phases), dims, _nest(parallel, nodes))
+
+
+def find_kept(phases: Sequence[Phase]) -> set[int]:
+    """Phases whose reductions others read elsewhere than at their own parallel points. They lie
+    along the last parallel axis, which their readers do not share."""
+    made = {
+        stage: number
+        for number, phase in enumerate(phases)
+        for each in phase.accumulators
+        for stage, _ in each.stages
+    }
+    found: set[int] = set()
+    for phase in phases:
+        for value in phase.elements.values:
+            if isinstance(value, Read | Gather) and value.view.local:
+                number = made.get(value.view.tensor)
+                if number is not None and _reads_apart(phase, value, phases[number].space):
+                    found.add(number)
+    return found
+
+
+def _reads_apart(phase: Phase, value: Read | Gather, made: Space) -> bool:
+    """Whether a phase reads a value of another space elsewhere than at its own parallel point."""
+    space, steps = phase.space, phase.space.strides[value.view]
+    if isinstance(value, Gather) or value.view.offset or any(steps[a] for a in space.inner):
+        return True
+    if not space.parallel or len(space.parallel) != len(made.parallel):
+        return False
+    last = space.parallel[-1]
+    return space.outputs != made.outputs or (steps[last] != 1 and space.extents[last] != 1)
+
+
+def keep_along(phase: Phase, dim: Dim, size: int, **how: Any) -> Buffer:
+    """Array of a reduction, with an element for each index along a dimension."""
+    stage, dtype = phase.accumulators[0].stages[0]
+    return Buffer(stage, dtype.compute, size, dim, f"{split_words(stage)}_row", **how)
+
+
+def _nest_kept(phases: Sequence[Phase], kept: Container[int]) -> Nest:
+    """Loops over the dimensions that phases share with the readers of `kept` ones. Inside, each has
+    loops over its own parallel dimensions: one for neighbours that have them alike."""
+    shared = min(len(p.space.parallel) - (n in kept) for n, p in enumerate(phases))
+    parallel = name_parallel(phases[0])[:shared]
+    dims: list[tuple[Dim, ...]] = []
+    blocks: list[tuple[list[Dim], list[Node]]] = []
+    buffers: list[Buffer] = []
+    for number, phase in enumerate(phases):
+        sizes = phase.space.outputs[shared:]
+        alike = bool(blocks) and sizes == tuple(dim.size for dim in blocks[-1][0])
+        if not alike or number in kept or number - 1 in kept:
+            names = (f"x{place or ''}" for place in range(len(sizes)))
+            x = [Dim(tell_apart(next(names), number), make_size(size)) for size in sizes]
+            blocks.append((x, []))
+        around, body = blocks[-1]
+        own = name_inner(phase, (*parallel, *around), "k" if phase.reduces else "i", number)
+        dims.append(own)
+        node: Node = Point(number)
+        loops = [own[axis] for axis in phase.space.inner]
+        # Loads protected by a guard need a loop of their own, even of a single point.
+        loops = loops or [Dim(tell_apart("k", number), 1)] * phase.reduces
+        into = None
+        if number in kept:
+            dim = around[-1]
+            buffers.append(keep_along(phase, dim, dim.count_steps(1), linear=True))
+            into = Into(buffers[-1], dim)
+        node = _nest(loops, (node,))[0]
+        if phase.accumulators:
+            node = Reduce(number, (node,), serial=phase.counts_up, into=into)
+        body.append(node)
+    nodes = tuple(node for around, body in blocks for node in _nest(around, tuple(body)))
+    return Nest(tuple(phases), tuple(dims), _nest(parallel, nodes), buffers=tuple(buffers))
+
+
+def _nest(dims: Sequence[Dim], nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Serial loops over some dimensions around nodes."""
+    for dim in reversed(dims):
         nodes = (Loop(dim, Kind.LOOP, 1, nodes, dim.name),)
-    return Nest(tuple(phases), dims, nodes)
+    return nodes
 
 
 def part_rows(parts: Phase) -> tuple[list[int], list[int]]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, cast, get_args
 
@@ -386,6 +387,26 @@ def walk(nodes: Sequence[Node], *, filled: bool = True) -> Iterator[Node]:
         yield node
         if filled or not isinstance(node, Stage):
             pending += reversed(inside(node))
+
+
+def name_apart(nodes: Sequence[Node], taken: Counter[str] | None = None) -> tuple[Node, ...]:
+    """Nodes in which loops of equal names are numbered after a dot."""
+    taken = Counter() if taken is None else taken
+    made: list[Node] = []
+    for node in nodes:
+        parts: dict[str, Any] = {}
+        if isinstance(node, Loop):
+            taken[node.name] += 1
+            if taken[node.name] > 1:
+                parts["name"] = f"{node.name}.{taken[node.name]}"
+        if isinstance(node, Turns):
+            parts["cases"] = tuple(name_apart(case, taken) for case in node.cases)
+        elif type(node) not in _BARE:
+            parts["body"] = name_apart(cast("Loop", node).body, taken)
+        if isinstance(node, Numbers | Turns):
+            parts["others"] = name_apart(node.others, taken)
+        made.append(dataclasses.replace(node, **parts))
+    return tuple(made)
 
 
 def list_phases(node: Node, *, filled: bool = True) -> tuple[int, ...]:

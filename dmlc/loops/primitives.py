@@ -43,6 +43,8 @@ from dmlc.loops.legality import (
     reduces,
     take_lanes,
 )
+from dmlc.loops.line_buffer import line_buffer
+from dmlc.loops.naive import find_kept
 from dmlc.loops.nodes import (
     Call,
     Dim,
@@ -62,6 +64,7 @@ from dmlc.loops.nodes import (
     number_steps,
     walk,
 )
+from dmlc.loops.online import online
 from dmlc.loops.panels import panel
 from dmlc.loops.parts import add_up_lanes
 from dmlc.loops.permute import LANES
@@ -82,7 +85,7 @@ from dmlc.loops.vectorize import vectorize_reads
 from dmlc.loops.verify import verify_nest
 from dmlc.sizes import is_multiple
 
-_WHOLE = (cross.__name__, panel.__name__)
+_WHOLE = tuple(each.__name__ for each in (cross, line_buffer, online, panel))
 """Primitives that make all loops of the naive nest anew: each is the one call of a script."""
 
 
@@ -131,6 +134,9 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
     crossed = any(phase.is_across for phase in nest.phases)
     demand(call.verb == cross.__name__ or not crossed,
             "rows that are reduced down their columns are shared out by 'cross' alone")  # fmt: skip
+    keeps = call.verb in (line_buffer.__name__, online.__name__)
+    demand(bool(last) or keeps or not find_kept(nest.phases),
+            "reductions that lie along a row are kept by 'line_buffer' or 'online'")  # fmt: skip
     made = found.run(On(nest, function, limits, loop, call.name), *given)
     if call.verb not in _WHOLE:
         check_items(made)

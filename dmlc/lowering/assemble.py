@@ -19,8 +19,9 @@ from dmlc.kernel.passes import HOLDING, PASSES, run_passes, verifies_each
 from dmlc.kernel.rows import guard_rows, place_rows
 from dmlc.kernel.target import RUN_TIME_COUNT, Limits, Profile
 from dmlc.loops.element import Gather, Read, View
+from dmlc.loops.line_buffer import has_lines, measure_effort
 from dmlc.loops.naive import naive
-from dmlc.loops.nodes import Kind, Loop, Multiply, Nest, Pack, is_once, walk
+from dmlc.loops.nodes import Kind, Loop, Multiply, Nest, Pack, Permute, is_once, walk
 from dmlc.loops.phases import Phase
 from dmlc.loops.primitives import apply
 from dmlc.loops.script import ScheduleError
@@ -45,15 +46,13 @@ def make_kernel(
     serial: bool = False,
     pieces: Measure | None = None,
     nest: Nest | None = None,
-    effort: float | None = None,
     own: Sections = NONE,
     cut: tuple[str, ...] = (),
 ) -> k.Kernel:
     """Kernel of some phases, which read the operands of the stages in `passes`. With `serial`, each
     work item reduces its own outputs sequentially; otherwise work items share them. With `pieces`,
     it reduces these chunks, as `cut` says, and another kernel combines them. Its schedule is the
-    section for it in `own`, or `nest`, or the choice for the profile; `effort` is estimated if
-    None.
+    section for it in `own`, or `nest`, or the choice for the profile.
 
     Raises `UnsupportedError` if it exceeds a limit of the target.
     """
@@ -85,6 +84,9 @@ def make_kernel(
     if verifies_each():
         verify_nest(nest)
     own.see(title, nest)
+    # Tables that a nest has as constants are not read.
+    touched = _list_touched(nest.phases)
+    buffers = tuple(buffer for buffer in buffers if buffer.name in touched)
     holds = nest.holds or _holds(nest, profile.bounds)
     if holds:
         passes = (tuple(dict.fromkeys(name for each in passes for name in each)),)
@@ -127,7 +129,7 @@ def make_kernel(
         tuple(summary),
         nest.words,
         arrays,
-        _measure_effort(phases) if effort is None else effort,
+        _measure_effort(phases, nest),
         index.signed,
         stages,
         passes,
@@ -268,7 +270,14 @@ def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buf
 
 def count_buffers(phases: Sequence[Phase]) -> int:
     """Number of buffers of some phases."""
-    return len({view.tensor for phase in phases for view in phase.elements.buffers()})
+    return len(_list_touched(phases))
+
+
+def _list_touched(phases: Sequence[Phase]) -> set[str]:
+    """Buffers that phases read or store."""
+    views = [view for phase in phases for view in phase.elements.buffers()]
+    views += [phase.scatter.view for phase in phases if phase.scatter is not None]
+    return {view.tensor for view in views}
 
 
 def _measure_view(phase: Phase, view: View) -> Measure:
@@ -335,8 +344,11 @@ def check_limits(function: ir.Function, reached: int, buffers: int, limits: Limi
         )
 
 
-def _measure_effort(phases: Sequence[Phase]) -> float:
+def _measure_effort(phases: Sequence[Phase], nest: Nest) -> float:
     """Bytes that all phases compute with, divided by those of the buffers."""
+    if has_lines(phases):
+        is_permuted = any(isinstance(n, Permute) for n in walk(nest.body))
+        return measure_effort(phases, is_permuted=is_permuted)
     if not any(phase.accumulators for phase in phases):
         return 1.0
     computed = 0

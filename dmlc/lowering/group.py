@@ -17,6 +17,8 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile, Row, Subject
 from dmlc.loops.element import collect_elements
+from dmlc.loops.line_buffer import collect_lines
+from dmlc.loops.online import collect_online
 from dmlc.loops.phases import Phase, collect_phases, combine_partials, part_members, store_partials
 from dmlc.loops.rfactor import cut_points
 from dmlc.loops.script import ScheduleError
@@ -38,8 +40,6 @@ from dmlc.schedules.choose import (
 )
 from dmlc.schedules.crossing import cut_rows
 from dmlc.schedules.kinds import describe, describe_reduction
-from dmlc.schedules.line_buffer import choose_line_buffer
-from dmlc.schedules.online import choose_online
 from dmlc.sizes import Measure
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
@@ -99,7 +99,14 @@ def collect_group(
         return (Phase(elements, collapse(elements)),), (group.stages,)
     if group.ranks is not None:
         raise UnsupportedError(f"rows are put in order by '{group.ranks}' in kernels of their own")
-    if group.row is not None or group.crossed is not None or group.online is not None:
+    names = _name_members(group.passes)
+    if group.row is not None:
+        return collect_lines(function, group.stages), names
+    if group.online is not None:
+        found, (whole,) = group.online, group.passes
+        derived = [m for m in whole.members if m not in found.members]
+        return collect_online(function, found, derived, group.local), names
+    if group.crossed is not None:
         raise UnsupportedError(
             f"the kernel of '{group.stages[0]}' holds rows, which takes a schedule of its own"
         )
@@ -133,13 +140,10 @@ class _Lowering:
                 return lower_scan(function, group.stages, profile, limits)
             return lower_rows(function, group.ranks, profile, limits)
         _check_words(function, group, limits)
-        names, effort = _name_members(group.passes), None
+        names = _name_members(group.passes)
         if group.row is not None or group.online is not None:
-            if group.row is not None:
-                nest, effort = choose_line_buffer(function, group, profile)
-            else:
-                nest = choose_online(function, group, profile, limits)
-            return (self._make(nest.phases, group.stages, names, nest=nest, effort=effort),)
+            phases, _ = collect_group(function, group)
+            return (self._make(phases, group.stages, names),)
         if group.crossed is not None:
             return self._lower_crossed(group, group.crossed)
         phases, alone = self._arrange(group.parallel, group.passes, group.stages)

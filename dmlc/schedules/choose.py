@@ -19,7 +19,9 @@ from dmlc.loops.rfactor import PIECES, make_cut
 from dmlc.loops.space import find_length
 from dmlc.schedules import cpu, gpu, open_sizes, skinny
 from dmlc.schedules.crossing import choose_crossing
+from dmlc.schedules.line_buffer import choose_line_buffer
 from dmlc.schedules.matrices import choose_matrices
+from dmlc.schedules.online import choose_online
 from dmlc.schedules.panels import choose_panels, count_panels
 from dmlc.schedules.rule import Work
 from dmlc.schedules.streaming import CACHE_LINE, Streaming
@@ -103,6 +105,8 @@ def _choose_product(work: Work) -> Nest | None:
 
 RULES: tuple[Callable[[Work], Nest | None], ...] = (
     choose_crossing,
+    choose_line_buffer,
+    choose_online,
     skinny.choose_skinny,
     _choose_product,
     open_sizes.choose,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
 from dmlc.ir import (
     Apply,
@@ -103,33 +103,42 @@ class OnlineGroup:
 
     def join(self, stage: Stage) -> bool:
         """Adds an element-wise stage that reads its sums or maximum at its own index."""
-        if stage.reduction is not None or 0 in stage.extents or stage.name in self._overwriting:
+        if stage.name in self._overwriting or stage.dtype in self._budget.paired_types:
             return False
-        places = {m.stage: dict(m.axes) for m in self.online.totals}
-        axes: Axes = {}
-        for load in stage.body.loads():
-            if load.tensor not in self.stages:
-                continue
-            if load.tensor not in places:
-                return False
-            own = _map_load(stage.body, load, places[load.tensor])
-            if own is None or any(axes.get(i, d) != d for i, d in own.items()):
-                return False
-            axes |= own
-        long = [index for index in stage.indices if stage.extent(index) != 1]
-        if set(long) != set(axes) or len(set(axes.values())) < len(axes):
-            return False
-        if any(stage.extent(index) != self.online.sizes[d] for index, d in axes.items()):
-            return False
-        if not set(range(self.online.rows)) <= set(axes.values()):
-            return False
-        if stage.dtype in self._budget.paired_types:
-            return False
-        if not _reads_evenly(self._function, stage, axes, self.online.along):
+        member = place_derived(self._function, stage, self.online, self.stages)
+        if member is None:
             return False
         self.stages[stage.name] = stage
-        self.derived.append(Member(stage.name, tuple(axes.items())))
+        self.derived.append(member)
         return True
+
+
+def place_derived(
+    function: Function, stage: Stage, found: Online, stages: Container[str]
+) -> Member | None:
+    """Dimension of each axis of an element-wise stage that reads a pattern's sums or maximum at its
+    own index, and none else of some `stages`; None for others."""
+    if stage.reduction is not None or 0 in stage.extents:
+        return None
+    places = {m.stage: dict(m.axes) for m in found.totals}
+    axes: Axes = {}
+    for load in stage.body.loads():
+        if load.tensor not in stages:
+            continue
+        if load.tensor not in places:
+            return None
+        own = _map_load(stage.body, load, places[load.tensor])
+        if own is None or any(axes.get(i, d) != d for i, d in own.items()):
+            return None
+        axes |= own
+    long = [index for index in stage.indices if stage.extent(index) != 1]
+    if set(long) != set(axes) or len(set(axes.values())) < len(axes):
+        return None
+    if any(stage.extent(index) != found.sizes[d] for index, d in axes.items()):
+        return None
+    whole = set(range(found.rows)) <= set(axes.values())
+    even = whole and _reads_evenly(function, stage, axes, found.along)
+    return Member(stage.name, tuple(axes.items())) if even else None
 
 
 def _map_load(body: Body, load: Load, places: Mapping[Index, int]) -> Axes | None:
@@ -184,15 +193,30 @@ def find_online(function: Function, budget: Budget) -> tuple[Online, ...]:
 
 
 def _find(function: Function, stage: Stage, budget: Budget) -> Online | None:
-    """Pattern of a maximum of scores, or of a sum with known weights."""
+    """Pattern of a stage that is large enough for a kernel of its own."""
+    made = _list_patterns(function, stage)
+    return next((each for each in made if _suits(function, each, budget)), None)
+
+
+def match_online(function: Function, stages: Collection[str]) -> Online | None:
+    """Pattern whose reductions are these stages; None if there is none."""
+    for stage in list_stages(function, function.sort_tensors(stages)):
+        for found in _list_patterns(function, stage):
+            if {m.stage for m in found.members} == set(stages):
+                return found
+    return None
+
+
+def _list_patterns(function: Function, stage: Stage) -> Iterator[Online]:
+    """Patterns of a maximum of scores, or of a sum with known weights."""
     readers = function.readers()
     for weighing in list_weighing(function, stage):
         found = list_stages(function, readers[weighing.scores.name])
         sums = [(s, axes) for s in found if (axes := weighing.weigh(s))]
         largest = stage, weighing.numbers
         made = _make_online(function, weighing.own, weighing.scores, sums, largest)
-        if made is not None and _suits(function, made, budget):
-            return made
+        if made is not None:
+            yield made
     for product, own in list_summed(function, stage):
         sums: list[tuple[Stage, Axes]] = []
         for reader in list_stages(function, readers[product.name]):
@@ -201,9 +225,8 @@ def _find(function: Function, stage: Stage, budget: Budget) -> Online | None:
             if key is not None and axes.get(key) == len(own) - 1 and reader.body.guard is None:
                 sums.append((reader, axes))
         made = _make_online(function, own, product, sums)
-        if made is not None and _suits(function, made, budget):
-            return made
-    return None
+        if made is not None:
+            yield made
 
 
 def list_stages(function: Function, names: Iterable[str]) -> list[Stage]:

@@ -29,6 +29,7 @@ from dmlc.reference import evaluate
 from dmlc.scalars import DataType
 from dmlc.testing.schedules import DRAWN, Step, draw_steps, follow
 from tests.kernel.schedules import FOLDS, FUNCTIONS, HALVES, LIMITS, QUOTIENTS, read, start
+from tests.kernel.whole_scripts import draw_whole
 
 _LONG = 32, 48, 64, 68
 _CHAIN = (
@@ -48,6 +49,8 @@ tensorize row {instruction} {rows} {columns}
 stage k left shared point {pad}
 stage k right shared {beside} {pad}"""
 """What a product is made of matrices by."""
+_WHOLE = 0.1
+"""Of all scripts, those of one call that makes all loops anew."""
 _EVERY = FUNCTIONS | HALVES | QUOTIENTS
 _LIMITS = dataclasses.replace(
     LIMITS, pair_types=(DataType.FLOAT16,), instruction=find_instruction(_INSTRUCTION)
@@ -117,6 +120,8 @@ def begin(name: str, nest: Nest, function: ir.Function, draw: random.Random) -> 
 def run_script(number: int) -> Tried:
     """The script of a number: what it is made by, and what is wrong with it, if anything is."""
     draw, tried = random.Random(number), Tried()
+    if draw.random() < _WHOLE:
+        return run_whole(number, draw)
     name, fold = draw.choice(list(_EVERY)), draw.choice(FOLDS)
     sizes = (draw.randint(0, 5), draw.randint(0, 6), draw.randint(0, 18))
     if draw.random() < 0.15:
@@ -140,12 +145,31 @@ def run_script(number: int) -> Tried:
         for result, values in evaluate(function, inputs).items():
             assert np.array_equal(got[result], values), f"'{result}' is wrong"
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        kind = f"{type(error).__name__} in {place.name}:{place.lineno}"
         scripts = "\n--\n".join(print_script(nest.script) for nest in nests)
-        words = f"{name} {sizes} {fold}: {str(error)[:300]}\n{scripts}"
         length = sum(len(nest.script) for nest in nests)
-        tried.failure = Failure(number, kind, words, length)
+        tried.failure = fail(number, error, f"{name} {sizes} {fold}", scripts, length)
+    return tried
+
+
+def fail(number: int, error: Exception, name: str, scripts: str, length: int) -> Failure:
+    """What went wrong with the scripts of a function."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    kind = f"{type(error).__name__} in {place.name}:{place.lineno}"
+    return Failure(number, kind, f"{name}: {str(error)[:300]}\n{scripts}", length)
+
+
+def run_whole(number: int, draw: random.Random) -> Tried:
+    """A primitive that makes all loops anew, with numbers that are drawn."""
+    tried = Tried()
+    name, whole, script = draw_whole(draw)
+    set_verify_each(True)
+    try:
+        tried.legal.update(call.verb for nest in whole.run(script) for call in nest.script)
+    except ScheduleError as error:
+        reason = error.diagnostics[0].message.removeprefix(f"{script}: ")
+        tried.refused[f"{script.partition(' ')[0]}: {reason}"] += 1
+    except Exception as error:
+        tried.failure = fail(number, error, name, script, 1)
     return tried
 
 

@@ -3,25 +3,15 @@ items wait for each other where they must."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.interpret import run_kernels
-from dmlc.kernel.target import Limits
-from dmlc.loops.naive import naive
-from dmlc.loops.nodes import Nest
-from dmlc.loops.primitives import apply
-from dmlc.loops.script import ScheduleError, parse_script
-from dmlc.lowering import assemble
 from dmlc.pipeline import explain, find_fusion, make_kernels
 from dmlc.reference import evaluate
-from dmlc.schedules.choose import choose
 from dmlc.testing.bounds import bound_errors
-from dmlc.transform import crossing
 from tests.crossing import KINDS, ROWS, Rows
 from tests.kernel.statements import walk
 from tests.reductions import make_inputs
@@ -71,56 +61,6 @@ def test_rows_are_held_between_their_reductions_and_their_use(name: str, vectors
     read = [e.buffer for e in loads if isinstance(e, k.Load)]
     assert sorted(read) == sorted(["x", "dy", "scale"] * vectors)
     assert all(e.type.lanes == 4 for e in loads if isinstance(e, k.Load))
-
-
-@pytest.fixture(name="short")
-def take_short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crossing, "_LEAST_ROW", 4)
-    monkeypatch.setattr(crossing, "_LEAST_ROWS", 4)
-
-
-def take_script(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has what is crossed by a script of its own; without, as it was written."""
-
-    def choose_own(
-        function: Any, phases: Any, p: Any, limits: Limits, *rest: Any, **how: Any
-    ) -> Nest:
-        if any(phase.is_across for phase in phases):
-            return apply(naive(phases), function, limits, *parse_script(script))
-        return choose(function, phases, p, limits, *rest, **how)
-
-    monkeypatch.setattr(assemble, "choose", choose_own)
-
-
-@pytest.mark.parametrize("script", ["", "cross 4 2 1", "cross 2 1 4", "cross 8 4 1", "cross 2 2 8"])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.usefixtures("short")
-def test_rows_as_written_and_by_any_sides_come_to_the_same(
-    kind: str, script: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    take_script(script, monkeypatch)
-    assert len(check(Rows((10, 16)).make(kind), "hlsl")) == 2
-
-
-@pytest.mark.parametrize(
-    ("script", "message"),
-    [
-        ("bind i0 group", "columns are shared out by 'cross' alone"),
-        ("panel 4 8 8 8", "columns are shared out by 'cross' alone"),
-        ("cross 4 1 1\nsplit k 2", "what 'cross' makes stays as it is"),
-        ("cross 3 1 1", "work items are a power of two"),
-        ("cross 4 512 1", "a row has 2 to 2 work items"),
-        ("cross 4 1 3", "elements do not begin where vectors of 4 do"),
-        ("cross 2 1 12", "vectors do not come out even"),
-    ],
-)
-@pytest.mark.usefixtures("short")
-def test_other_scripts_for_them_are_refused(
-    script: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    take_script(script, monkeypatch)
-    with pytest.raises(ScheduleError, match=message):
-        make_kernels(Rows((10, 16)).make("layer_norm"), "hlsl", "gpu")
 
 
 def test_a_group_takes_rows_enough_that_its_parts_are_few() -> None:

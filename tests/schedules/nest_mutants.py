@@ -207,11 +207,8 @@ def make(case: str) -> Made:
         return nests[-1]
 
     def lower(*given: Any, **options: Any) -> k.Kernel:
-        own = options.get("nest")
-        nests.extend([] if own is None else [own])
-        calls.append(lambda nest: make_kernel(
-            *given, **{**options, "nest": None if own is None else nest}))  # fmt: skip
-        return calls[-1](own)
+        calls.append(lambda _: make_kernel(*given, **options))
+        return make_kernel(*given, **options)
 
     with replaced(assemble, "choose", watch), replaced(group, "make_kernel", lower):
         function, kernels = make_kernels(

@@ -1,4 +1,4 @@
-"""Phases of the schedule of online softmax-weighted sums, and the tiles that they read.
+"""Phases of nests of online softmax-weighted sums, and the tiles that they read.
 
 Operands of the rows are copied to a tile in which the lanes of vectors are contiguous; on a GPU, so
 are operands of the keys. Phases that read only tiles have the tiles' axes alone.
@@ -81,16 +81,11 @@ class Phases:
     """Phases of a nest under construction."""
 
     def __init__(
-        self,
-        function: ir.Function,
-        found: Online,
-        derived: Sequence[Member],
-        local: frozenset[str],
-        shape: Shape,
+        self, function: ir.Function, found: Online, ends: Sequence[Member], shape: Shape,
         limits: Limits,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._limits = limits
-        self._function, self._found, self._derived, self._local = function, found, derived, local
+        self._function, self._found, self._ends = function, found, ends
         self._tensors, self._shape = function.tensors(), shape
         count = found.rows
         self._inner = range(count + 1, count + 1 + len(found.scores))
@@ -202,7 +197,7 @@ class Phases:
             strides = (*view.strides[:row], view.strides[along], *view.strides[row + 1 :])
             return dataclasses.replace(view, strides=strides)
 
-        return _map_views(elements, change)
+        return map_views(elements, change)
 
     def _stage(self, elements: Elements, numbers: Sequence[int]) -> Elements:
         """Work with tiles in place of operands of rows, and on a GPU of keys, each filled by a
@@ -439,14 +434,13 @@ class Phases:
         """Phases that store the results."""
         found = self._found
         local = self._list_local(found.totals)
-        stored = [m for m in found.totals if m.stage not in self._local]
         made: list[tuple[int, int | None, Member]] = []
-        for member in (*stored, *self._derived):
+        for member in self._ends:
             extra = self._list_extras(member)
             numbers = self._own(*extra)
             collector = self._collect(numbers, local, len(numbers))
             axes = self._place(member, numbers)
-            if member in stored:
+            if member in found.totals:
                 collector.add_copy(member.stage, axes)
             else:
                 collector.add_stage(member.stage, axes)
@@ -455,7 +449,7 @@ class Phases:
             if found.largest is not None:
                 elements = self._lose_empty(elements, found.largest.stage, local)
             if self._sides:
-                elements = _map_views(elements, lambda v, n=numbers: self._read_kept(v, n))
+                elements = map_views(elements, lambda v, n=numbers: self._read_kept(v, n))
                 tiles = self._tile_ends(member, numbers)
             else:
                 elements = self._stage(elements, numbers)
@@ -538,7 +532,7 @@ def _find_weight(elements: Elements, found: Online, numbers: Sequence[int]) -> i
     raise InternalError(f"no weight by '{largest}' is summed")
 
 
-def _map_views(elements: Elements, change: Callable[[View], View]) -> Elements:
+def map_views(elements: Elements, change: Callable[[View], View]) -> Elements:
     """Work with other views read."""
     values = [
         dataclasses.replace(v, view=change(v.view)) if isinstance(v, Read) else v
