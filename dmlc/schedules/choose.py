@@ -246,7 +246,6 @@ def combines_again(phases: Sequence[Phase], p: Profile) -> bool:
     return p.grouped
 
 
-
 def repeats_cheaply(phase: Phase, count: Measure, p: Profile) -> bool:
     """Whether each work group that needs a reduction of `count` points may repeat it: for all of
     the group's outputs, these are few beside what it reads itself."""
