@@ -154,16 +154,20 @@ class Positions:
     def interval(self, value: Node) -> Interval:
         """Interval that contains an INDEX value, for all values of its variables."""
         stage = self.probe(value)
-        if stage is None:
-            return UNKNOWN
+        return UNKNOWN if stage is None else self._find_interval(stage)
+
+    def _find_interval(self, stage: ir.Stage) -> Interval:
+        """Interval of the value that a probe computes."""
         return Ranges.of(stage, self.ranges)[stage.body.result]
 
     def reach(self, value: Node, size: int) -> Interval:
         """Smallest and largest value of an INDEX value that depends on indices alone; `interval` if
         that is within `size` already."""
-        found = self.interval(value)
         stage = self.probe(value)
-        if stage is None or is_within(found, size):
+        if stage is None:
+            return UNKNOWN
+        found = self._find_interval(stage)
+        if is_within(found, size):
             return found
         return meet(found, find_reach(stage, stage.body.result, size))
 
