@@ -270,6 +270,8 @@ class Evaluator(Evaluating):
     def _compares_shapes(self, expression: syntax.Binary) -> bool:
         """Whether an expression compares the shapes of two tensors in a binding without sizes,
         where all shapes are equal."""
+        if not self.binding.symbolic:
+            return False
         sides = (expression.left, expression.right)
         facts = {
             side.member.text
@@ -277,7 +279,7 @@ class Evaluator(Evaluating):
             if isinstance(side, syntax.Member) and side.base.span.text in self.binding.tensors
         }
         members = all(isinstance(side, syntax.Member) for side in sides)
-        return self.binding.symbolic and members and facts in ({"Sizes"}, {"DimensionCount"})
+        return members and facts in ({"Sizes"}, {"DimensionCount"})
 
     def _ternary(
         self, expression: syntax.Ternary, scope: Scope, expected: Value | None, decided: bool

@@ -128,6 +128,7 @@ class Nodes:
         self._made: dict[object, Node] = {}
         self._variables: dict[tuple[int, ir.Extent], Variable] = {}
         self._held: dict[Node, str] = {}
+        self._holds = 0
         self.placed: set[str] = set()
         """Tensors whose elements depend on indices alone."""
 
@@ -210,6 +211,11 @@ class Nodes:
         """Records that a tensor holds a value: with the value's type, and its shape or, for a
         reduction in index notation, its `emission.fold_domain`."""
         self._held[value] = tensor
+        self._holds += 1
+
+    def count_held(self) -> int:
+        """Number of times that a tensor was said to hold a value."""
+        return self._holds
 
     def loaded(self, value: Node) -> str | None:
         """Tensor whose elements a value is, without further computation, or None."""

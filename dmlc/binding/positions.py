@@ -41,6 +41,8 @@ class Positions:
         self._conversions = conversions
         self.ranges: dict[str, Interval] = {}
         """Range of the whole numbers that a stage holds, by the stage's name."""
+        self._probes: dict[tuple[Node, ...], tuple[int, ir.Stage | None]] = {}
+        """Results of `probe`, each with the count of held values then."""
 
     def of(self, value: Value, span: Span) -> Node:
         """Value as an index. Raises `DmlcError` for one that is not a whole number."""
@@ -154,16 +156,20 @@ class Positions:
     def interval(self, value: Node) -> Interval:
         """Interval that contains an INDEX value, for all values of its variables."""
         stage = self.probe(value)
-        if stage is None:
-            return UNKNOWN
+        return UNKNOWN if stage is None else self._find_interval(stage)
+
+    def _find_interval(self, stage: ir.Stage) -> Interval:
+        """Interval of the value that a probe computes."""
         return Ranges.of(stage, self.ranges)[stage.body.result]
 
     def reach(self, value: Node, size: int) -> Interval:
         """Smallest and largest value of an INDEX value that depends on indices alone; `interval` if
         that is within `size` already."""
-        found = self.interval(value)
         stage = self.probe(value)
-        if stage is None or is_within(found, size):
+        if stage is None:
+            return UNKNOWN
+        found = self._find_interval(stage)
+        if is_within(found, size):
             return found
         return meet(found, find_reach(stage, stage.body.result, size))
 
@@ -185,6 +191,13 @@ class Positions:
     def probe(self, value: Node, conditions: Sequence[Node] = ()) -> ir.Stage | None:
         """Stage that computes a value at every point of its free variables, under those conditions
         that can be computed; None if the value needs other stages first."""
+        key, held = (value, *conditions), self._nodes.count_held()
+        known = self._probes.get(key)
+        if known is None or known[0] != held:
+            known = self._probes[key] = held, self._probe(value, conditions)
+        return known[1]
+
+    def _probe(self, value: Node, conditions: Sequence[Node]) -> ir.Stage | None:
         if self._nodes.list_folds(value):
             return None
         ready = [c for c in conditions if not self._nodes.list_folds(c)]

@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable
 
 _LONGEST = 64
+NAMES_KEPT = 1 << 14
+"""Names whose spelling is remembered: most kernels have the same."""
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(NAMES_KEPT)
 def make_identifier(name: str) -> str:
     """Name of letters, digits and single underscores that starts with a letter, at most 64
     characters long. A name of that form is unchanged."""

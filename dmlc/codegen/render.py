@@ -17,6 +17,7 @@ from dmlc.buffer_plan import Need, Occupants, plan_buffers
 from dmlc.codegen.dialect import BufferView, Dialect, ScalarView, SourceParts
 from dmlc.codegen.functions import match_names
 from dmlc.codegen.names import (
+    NAMES_KEPT,
     Mangler,
     free_name,
     make_comment,
@@ -333,6 +334,7 @@ def _reserved_names(dialect: Dialect) -> Callable[[str], bool]:
     types = "|".join(dialect.types.values())
     own = re.compile(rf"{match_names(dialect.helpers, types)}|{PREFIX}\w+")
 
+    @functools.lru_cache(NAMES_KEPT)
     def reserved(name: str) -> bool:
         return dialect.reserved(name) or own.fullmatch(name) is not None
 

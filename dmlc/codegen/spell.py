@@ -422,9 +422,10 @@ def break_line(line: str, indent: str) -> list[str]:
     return list(_break_line(line, indent)[1])
 
 
+@functools.lru_cache(1024)
 def _break_line(line: str, indent: str) -> tuple[tuple[int, int, int], tuple[str, ...]]:
     """Lines of a statement, and their cost: those that are too long, the breaks within indices, and
-    their number."""
+    their number. Cached, as several breaks leave the same rest."""
     best = (int(len(line) > _WIDTH), 0, 1), (line,)
     if len(line) <= _WIDTH:
         return best

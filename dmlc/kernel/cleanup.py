@@ -130,9 +130,14 @@ class _Naming:
     def _stays(self, value: k.Expression) -> bool:
         """Whether a value is immutable while its locals are visible."""
         for each in walk(value):
-            is_changed = isinstance(each, k.Local) and each in self._variables
-            is_stored = isinstance(each, k.Load) and each.buffer not in self._fixed
-            if is_changed or is_stored or isinstance(each, k.LoadLocal):
+            match each:
+                case k.Local():
+                    stays = not self._variables or each not in self._variables
+                case k.Load(buffer=buffer):
+                    stays = buffer in self._fixed
+                case _:
+                    stays = not isinstance(each, k.LoadLocal)
+            if not stays:
                 return False
         return True
 

@@ -111,7 +111,8 @@ def walk_statements(statements: Iterable[k.Statement]) -> Iterator[k.Statement]:
     """Statements and their nested statements, in order."""
     for statement in statements:
         yield statement
-        yield from walk_statements(find_body(statement))
+        if type(statement) in _BODY:
+            yield from walk_statements(find_body(statement))
 
 
 def walk_parts(*statements: k.Statement) -> Iterator[k.Expression]:

@@ -110,6 +110,10 @@ class Elements:
     indices: tuple[str, ...] = ()
     """Name of the index along each dimension, as in the stages' formulas, such as `i2`; empty
     where no one stage has all of them."""
+    _views: list[tuple[View, ...]] = dataclasses.field(
+        default_factory=list[tuple[View, ...]], init=False, compare=False, repr=False
+    )
+    """Cache of `views`."""
 
     @property
     def has_positions(self) -> bool:
@@ -126,8 +130,10 @@ class Elements:
 
     def views(self) -> tuple[View, ...]:
         """All views, reads first, in order of first use."""
-        reads = {v.view: None for v in self.values if isinstance(v, Read | Place | Gather)}
-        return (*reads, *(view for view, _ in self.results))
+        if not self._views:
+            reads = {v.view: None for v in self.values if isinstance(v, Read | Place | Gather)}
+            self._views.append((*reads, *(view for view, _ in self.results)))
+        return self._views[0]
 
     def buffers(self) -> tuple[View, ...]:
         """Views in buffers."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,13 +59,13 @@ class Plain:
     def record(self, value: Any, without: Sequence[str] = ()) -> Record:
         """Fields of a dataclass, without some."""
         kind = cast("type[Any]", type(value))
-        named = {field.name: field for field in dataclasses.fields(kind) if field.compare}
-        operation = named.pop("operation", None) and value.operation.name
+        named = _list_defaults(kind)
+        operation = value.operation.name if "operation" in named else None
         tag = {"op": operation or name_class(kind)} if kind in self._tagged else {}
         return tag | {
             name: self.make(own)
-            for name, field in named.items()
-            if name not in without and (own := getattr(value, name)) != find_default(field)
+            for name, default in named.items()
+            if name not in ("operation", *without) and (own := getattr(value, name)) != default
         }
 
     def list_fields(self, value: Any) -> Iterator[str]:
@@ -93,6 +94,12 @@ class Plain:
                 for body in bodies if name == "cases" else [bodies] if bodies else []:
                     yield from [indent + word] if word else []
                     yield from self.tree(body, remark, depth + 1, (*around, node))
+
+
+@functools.cache
+def _list_defaults(kind: type[Any]) -> Mapping[str, Any]:
+    """The fields of a dataclass that count when values are compared, each with its default."""
+    return {f.name: find_default(f) for f in dataclasses.fields(kind) if f.compare}
 
 
 def find_default(field: dataclasses.Field[Any]) -> Any:

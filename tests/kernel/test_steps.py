@@ -203,3 +203,18 @@ def test_places_beyond_any_memory_are_counted_as_others() -> None:
     assert (far.line_bytes, far.sector_bytes) == (2 * 128, 8 * 32)
     apart = steps_of(f"store y[mul(lane, {1 << 42})] = 1.0")
     assert (apart.line_bytes, apart.sector_bytes) == (64 * 128, 64 * 32)
+
+
+def test_steps_are_the_same_without_the_lines_of_caches() -> None:
+    for function in (reduce(4096), reduce(1 << 20)):
+        lowered, kernels = make_kernels(function, "hlsl")
+        for kernel in kernels:
+            whole = count_steps(kernel, lowered.tables)
+            few = count_steps(kernel, lowered.tables, traffic=False)
+            assert whole is not None
+            assert few is not None
+            assert (few.groups, few.threads, few.longest, few.total, few.loads) == (
+                whole.groups, whole.threads, whole.longest, whole.total, whole.loads
+            )  # fmt: skip
+            assert whole.sector_bytes > 0
+            assert few.sector_bytes == few.line_bytes == 0

@@ -4,11 +4,13 @@ like."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
+from dmlc.ir.index import IndexFacts
 from dmlc.ir.repeat import Repeat
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import CPU
@@ -211,3 +213,21 @@ def test_a_condition_on_elements_is_no_condition_of_all_lanes() -> None:
     }""")
     lowered, kernels = make_kernels(function, "opencl", "cpu")
     run(lowered, kernels)
+
+
+def test_vectors_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule asks whether outputs go together before the primitive does."""
+    asked: list[int] = []
+    find = vectorize.IndexFacts
+
+    def count(*given: Any) -> IndexFacts:
+        asked.append(len(given))
+        return find(*given)
+
+    pool = make_pool(40, 3, 1, 1)
+    monkeypatch.setattr(vectorize, "IndexFacts", count)
+    first = lower(pool)
+    once = len(asked)
+    monkeypatch.setattr(vectorize._Answer, "fits", lambda *_: False)
+    assert lower(pool) == first
+    assert len(asked) > 2 * once
