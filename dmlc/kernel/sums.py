@@ -49,8 +49,7 @@ def note(statement: k.Statement, known: dict[str, Sum]) -> None:
 
 
 def find_remainder(place: Sum, multiple: int, known: Mapping[str, Sum]) -> int | None:
-    """Remainder of an index modulo `multiple`, a power of two, if it is the same for all its
-    values; else None."""
+    """Remainder of an index modulo `multiple` if it is the same for all its values; else None."""
     return _Remainders(known).find_sum(place, multiple)
 
 
@@ -64,7 +63,7 @@ class _Remainders:
     def find_sum(self, place: Sum, multiple: int) -> int | None:
         rest = place.constant
         for term, step in place.factors:
-            # Of a term with a factor, fewer low bits matter.
+            # Of a term with a factor, the remainder by less matters.
             left = self._find_term(term, multiple // math.gcd(step, multiple))
             if left is None:
                 return None
@@ -95,7 +94,7 @@ class _Remainders:
             number = 0 if divisor.factors else divisor.constant
             if name == "mod":
                 return None if number == 0 or number % multiple else self._find(left, multiple)
-            if number < 1 or number & (number - 1):
+            if number < 1:
                 return None
             rest = self._find(left, multiple * number)
             return None if rest is None or rest % number else rest // number

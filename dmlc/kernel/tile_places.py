@@ -18,7 +18,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply, operate
 from dmlc.kernel.reaches import Reaches
 from dmlc.kernel.rewrite import find_body, map_expressions, map_operands, replace_body
-from dmlc.kernel.sums import Sum, add_up, express
+from dmlc.kernel.sums import Sum, add_up, express, find_remainder, note
 
 
 def settle_places(kernel: k.Kernel) -> k.Kernel:
@@ -28,12 +28,13 @@ def settle_places(kernel: k.Kernel) -> k.Kernel:
 
 
 def _write(
-    statements: Sequence[k.Statement], sums: Mapping[str, Sum], units: Mapping[str, int],
+    statements: Sequence[k.Statement], sums: Mapping[str, Sum], origins: Mapping[str, Sum],
     around: Reaches, *, fills: bool,
 ) -> tuple[k.Statement, ...]:  # fmt: skip
-    """Statements with simplified quotients if they are in a loop that `fills` tiles. `units`
-    are numbers that divide locals, and `around` has intervals of the indices in sight."""
-    known, units, reaches = dict(sums), dict(units), around.copy()
+    """Statements with simplified quotients if they are in a loop that `fills` tiles. `sums` are
+    those of the locals in sight, `origins` also expand loop variables (`note`), and `around` has
+    the intervals."""
+    known, origins, reaches = dict(sums), dict(origins), around.copy()
     made: list[k.Statement] = []
 
     def change(expression: k.Expression) -> k.Expression:
@@ -42,7 +43,7 @@ def _write(
             case k.Operate(
                 operation=operation, operands=(left, k.Literal(value=by)), type=k.INDEX
             ) if operation.name in ("div", "mod"):
-                settled = _part(left, int(by), known, units, reaches)
+                settled = _part(left, int(by), known, origins, reaches)
                 return one if settled is None else settled[operation.name == "mod"]
             case _:
                 return one
@@ -54,25 +55,24 @@ def _write(
                 whole = add_up(value, known)
                 if value not in whole.terms:
                     known[name] = whole
-                units[name] = _find_unit(value, units)
                 reaches.note(local, value)
-            case k.For(variable=variable, start=start, step=step):
-                units[variable.name] = math.gcd(_find_unit(start, units), step)
+            case k.For():
                 reaches.note_turns(changed)
             case _:
                 pass
+        note(changed, origins)
         body = find_body(changed)
         if body:
             starts = isinstance(changed, k.For) and k.Barrier() in body
             changed = replace_body(
-                changed, _write(body, known, units, reaches, fills=fills or starts)
+                changed, _write(body, known, origins, reaches, fills=fills or starts)
             )
         made.append(changed)
     return tuple(made)
 
 
 def _part(
-    left: k.Expression, by: int, known: Mapping[str, Sum], units: Mapping[str, int],
+    left: k.Expression, by: int, known: Mapping[str, Sum], origins: Mapping[str, Sum],
     reaches: Reaches,
 ) -> tuple[k.Expression, k.Expression] | None:  # fmt: skip
     """Quotient and remainder of an index, computed from those of its terms; None if that gains
@@ -86,8 +86,9 @@ def _part(
         low, high = reaches.find(term)
         if low < 0 or step < 0 or math.isinf(high):
             return None
-        divisors[term], highs[term] = step * _find_unit(term, units), step * high
-    even, rest = place.part(lambda term: divisors[term] % by == 0)
+        whole = add_up(term, origins).times(step)
+        divisors[term], highs[term] = _find_unit(whole, by, origins), step * high
+    even, rest = place.part(lambda term: divisors[term] == by)
     quotients = [
         operate("div", multiply(term, step), index(by)) if step % by
         else multiply(term, step // by)
@@ -96,7 +97,7 @@ def _part(
     whole = express(rest)
     if rest.constant + sum(highs[term] for term in rest.terms) < by:
         return add(*quotients), whole
-    for unit in sorted({math.gcd(divisors[t], by) for t in rest.terms} - {1}, reverse=True):
+    for unit in sorted({divisors[t] for t in rest.terms} - {1}, reverse=True):
         near, far = rest.part(lambda term, unit=unit: divisors[term] % unit != 0)
         small = rest.constant % unit
         if small + sum(highs[term] for term in near.terms) >= unit:
@@ -113,25 +114,7 @@ def _part(
     return add(*quotients, quotient), remainder
 
 
-def _find_unit(value: k.Expression, units: Mapping[str, int]) -> int:
-    """Number that divides an index, which may be 1; 0 for 0. `units` are those of locals."""
-    match value:
-        case k.Literal(value=number):
-            return abs(int(number))
-        case k.Local(name=name):
-            return units.get(name, 1)
-        case k.Operate(operation=operation, operands=(left, right), type=k.INDEX):
-            first, second = _find_unit(left, units), _find_unit(right, units)
-        case _:
-            return 1
-    match operation.name, right:
-        case (("add" | "sub"), _):
-            return math.gcd(first, second)
-        case "mul", _:
-            return first * second
-        case "div", k.Literal(value=number) if number and first % int(number) == 0:
-            return first // int(number)
-        case "mod", k.Literal():
-            return math.gcd(first, second)
-        case _:
-            return 1
+def _find_unit(place: Sum, by: int, origins: Mapping[str, Sum]) -> int:
+    """Largest divisor of a number that always divides an index."""
+    units = (unit for unit in range(by, 0, -1) if by % unit == 0)
+    return next(unit for unit in units if find_remainder(place, unit, origins) == 0)
