@@ -1,4 +1,4 @@
-"""Integer sequences as formulas: `floor((a * i + b) / c)`, perhaps clamped.
+"""Integer sequences as formulas: `floor((a * i + b) / c)`, perhaps clamped, or `(i + b) % c`.
 
 A formula is exact at every index that it was fitted to.
 """
@@ -55,6 +55,34 @@ class FloorForm:
             if by is not None:
                 value = builder.apply(name, value, builder.constant(by))
         return value
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PeriodicForm:
+    """`(i + shift) % period + low`."""
+
+    shift: int
+    period: int
+    low: int
+
+    def write(self, builder: BodyBuilder, place: int) -> int:
+        """Formula as an INDEX value of a body; `place` is the value of `i`."""
+        value = place
+        for name, by in (("add", self.shift), ("mod", self.period), ("add", self.low)):
+            value = builder.apply(name, value, builder.constant(by))
+        return value
+
+
+def fit_periodic(values: Array) -> PeriodicForm | None:
+    """Formula that gives `values` at the indices from 0; None unless they rise by one, and begin
+    anew after the largest."""
+    if values.size == 0:
+        return None
+    low = int(values.min())
+    form = PeriodicForm(int(values[0]) - low, int(values.max()) - low + 1, low)
+    own = (np.arange(values.size) + form.shift) % form.period + low
+    is_found = low >= 0 and 1 < form.period < values.size and bool((own == values).all())
+    return form if is_found else None
 
 
 def fit_floor(places: Array, values: Array) -> FloorForm | None:

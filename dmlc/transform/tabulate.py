@@ -33,7 +33,7 @@ from dmlc.ir import (
     value_type,
 )
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.floor import FloorForm, fit_clamped
+from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor, fit_periodic
 from dmlc.ir.index import IndexFacts, count_points, find_index_only, reach_back
 from dmlc.ir.inside import is_empty
 from dmlc.ir.naming import take_name
@@ -88,7 +88,14 @@ class Tables:
     def read_position(
         self, builder: BodyBuilder, wanted: str, values: Array, places: Sequence[int]
     ) -> int:
-        """Element of a table of integers, as an INDEX."""
+        """Element of a table of integers, as an INDEX; by a formula instead if they have one along
+        an axis, and do not vary along others."""
+        long = [axis for axis, size in enumerate(values.shape) if size != 1]
+        if len(long) == 1:
+            sequence = values.ravel().astype(np.int64)
+            form = fit_periodic(sequence) or fit_floor(np.arange(sequence.size), sequence)
+            if form is not None:
+                return form.write(builder, places[long[0]])
         element = self.read(builder, wanted, values.astype(np.int32), places)
         return builder.add(Cast(element, DataType.INDEX))
 

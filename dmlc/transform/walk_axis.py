@@ -23,7 +23,7 @@ import numpy as np
 
 from dmlc.ir import Body, Cast, Constant, Function, Index, Load, Select, Stage, packed_strides
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor
+from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor, fit_periodic
 from dmlc.ir.index import IndexFacts, reach_back
 from dmlc.ir.naming import take_name
 from dmlc.scalars import Array, DataType
@@ -181,15 +181,18 @@ def _shorten(plan: Plan) -> Plan | None:
         ]
         if plans:
             return min(plans, key=lambda p: p.rank)
-    # Tables of indices would break the structure of matrix products; schedules skip the points
-    # between strides themselves.
-    if 2 * most > plan.size or is_product(plan.facts.stage):
+    if 2 * most > plan.size:
         return None
     # The indices that pass, then the last of them again.
     order = np.argsort(~holds, axis=1, kind="stable")[:, :most]
     number = np.minimum(np.arange(most)[None, :], np.maximum(counts - 1, 0)[:, None])
-    chosen = np.take_along_axis(order, number, axis=1)
-    return dataclasses.replace(plan, places=plan.band[:, :1] + chosen)
+    places = plan.band[:, :1] + np.take_along_axis(order, number, axis=1)
+    # Tables of indices would break the structure of matrix products; schedules skip the points
+    # between strides themselves.
+    is_formula = most == 1 == int(counts.min()) and fit_periodic(places.ravel()) is not None
+    if is_product(plan.facts.stage) and not is_formula:
+        return None
+    return dataclasses.replace(plan, places=places)
 
 
 def _find_last(plan: Plan) -> Array:

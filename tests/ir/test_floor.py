@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor
+from dmlc.ir.floor import FloorForm, PeriodicForm, fit_clamped, fit_floor, fit_periodic
 from dmlc.ir.index import evaluate_positions
 from dmlc.scalars import Array, DataType
 
@@ -89,3 +89,24 @@ def test_a_position_that_is_held_is_never_negative_on_the_way() -> None:
 def test_no_formula() -> None:
     assert fit_floor(np.arange(0), np.arange(0)) is None
     assert fit_clamped(np.arange(4), np.array([0, 9, 1, 7])) is None
+
+
+@given(st.integers(0, 20), st.integers(2, 9), st.integers(0, 4), st.integers(1, 30))
+def test_numbers_that_begin_anew(shift: int, period: int, low: int, more: int) -> None:
+    values = (np.arange(period + more) + shift) % period + low
+    found = fit_periodic(values)
+    # Of the first turn alone a part may be there, which another formula gives.
+    if set(values) == set(range(low, low + period)):
+        assert found == PeriodicForm(shift % period, period, low)
+    builder = BodyBuilder()
+    for form in [found] if found is not None else []:
+        value = form.write(builder, builder.add(ir.Index(0)))
+        body = ir.Body.make(builder.instructions, value)
+        stage = ir.Stage("y", DataType.INT32, (len(values),), body)
+        (own,) = evaluate_positions(stage, [body.result], (ir.Index(0),))
+        assert own.tolist() == values.tolist()
+
+
+@pytest.mark.parametrize("values", [[], [3], [0, 1, 2], [0, 1, 0, 2], [2, 1, 0, 2], [-1, 0, -1, 0]])
+def test_others_do_not_begin_anew(values: list[int]) -> None:
+    assert fit_periodic(np.array(values, np.int64)) is None

@@ -16,6 +16,7 @@ from dmlc.transform.simplify import simplify
 from dmlc.transform.tighten import tighten_bounds
 from tests import positions
 from tests.positions import FUNCTIONS, find_differences, make_inputs
+from tests.products import Windows
 
 
 def narrowed(name: str) -> ir.Function:
@@ -87,6 +88,24 @@ def test_other_places_come_from_a_table() -> None:
     function = narrowed("irregular")
     assert [t.name for t in function.tables] == ["Y_places", "Y_counts"]
     assert function.tables[1].values == (5, 4, 0, 5, 0, 0)
+
+
+@pytest.mark.parametrize("channels", [3, 32])
+def test_windows_side_by_side_are_a_product(channels: int) -> None:
+    """Of a convolution that is transposed, with strides as long as its window, few channels or
+    many."""
+    function = Windows(2, 32, 5, 6, channels, 2, 2).make("transposed")
+    made = simplify(tighten_bounds(simplify(function)))
+    (axes,) = reductions(made)
+    assert [size for _, size in axes] == [32]
+    text = str(made)
+    assert "div(i2, 2), div(i3, 2)]" in text
+    assert "mod(i2, 2), mod(i3, 2)]" in text
+    assert "where" not in text
+    assert made.tables == ()
+    random = np.random.default_rng(0)
+    inputs = {p.name: random.standard_normal(p.extents, np.float32) for p in function.parameters}
+    np.testing.assert_array_equal(evaluate(made, inputs)["dst"], evaluate(function, inputs)["dst"])
 
 
 def test_fractions_become_whole_numbers() -> None:
