@@ -29,7 +29,7 @@ _TAKEN_APART = (
     aten.addcmul, aten.addcdiv, aten.lerp, aten.masked_fill, aten.nan_to_num, aten.square,
     aten.logaddexp, aten.xlogy, aten.sgn, aten.std, aten.std_mean,
     aten.norm, aten.count_nonzero, aten.rsub, aten.native_dropout_backward,
-    aten.relu6, aten.celu, aten.selu, aten.threshold, aten.threshold_backward,
+    aten.relu6, aten.celu, aten.selu, aten.threshold,
     # Moving elements.
     aten.select_backward, aten.slice_backward, aten.stack, aten.tril, aten.triu, aten.pixel_shuffle,
     aten.pixel_unshuffle, aten.roll, aten.zero, aten.t, aten.transpose, aten.unbind, aten.split,
@@ -45,7 +45,7 @@ _KEPT_WHOLE = (
     aten._log_softmax_backward_data, aten.logsumexp,
     # Activations.
     aten.gelu, aten.gelu_backward, aten.silu, aten.silu_backward, aten.sigmoid_backward,
-    aten.tanh_backward, aten.leaky_relu_backward,
+    aten.tanh_backward, aten.threshold_backward, aten.leaky_relu_backward,
     aten.hardtanh_backward, aten.hardsigmoid, aten.hardsigmoid_backward, aten.hardswish,
     aten.hardswish_backward, aten.elu, aten.elu_backward, aten.softplus, aten.softplus_backward,
     aten.mish, aten.mish_backward, aten.log_sigmoid_forward, aten.log_sigmoid_backward,

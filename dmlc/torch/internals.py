@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 _c: Any = importlib.import_module("torch._C")
+_modes: Any = importlib.import_module("torch.utils._python_dispatch")
 _levels: Any = importlib.import_module("torch._functorch.autograd_function")
 
 
@@ -36,6 +37,14 @@ def apply(function: type[torch.autograd.Function], args: Sequence[Any]) -> Any:
         return call.apply(*args)
     with _levels.enable_single_level_autograd_function():
         return call.apply(*args)
+
+
+@contextlib.contextmanager
+def untraced() -> Generator[None]:
+    """A context in which operators compute, although PyTorch traces in this thread, where tensors
+    have no elements then."""
+    with _modes._disable_current_modes(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+        yield
 
 
 _COMPOSED: tuple[Any, ...] = (_c.DispatchKey.Autograd, _c.DispatchKey.CompositeImplicitAutograd)

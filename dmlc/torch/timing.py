@@ -1,15 +1,21 @@
 """How long a group takes, and how long eager takes for the same nodes: measured where it runs.
 
 One kernel for many nodes moves less memory than PyTorch's one for each, but PyTorch's are written
-by hand for the processor, with its widest vectors. A group that is slower is left to eager.
+by hand for the processor, with its widest vectors. A group that does not pay is left to eager.
+
+A group is timed as a step meets it: in the thread that runs steps, between two products of
+PyTorch's. After each of its operators, PyTorch's threads wait for the next one without sleeping,
+for some milliseconds, on the cores that OpenCL's threads want. Another thread would have other
+threads of PyTorch's, which sleep at once where there are more than cores: a group would seem faster
+there than it is, and eager slower.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import statistics
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch.fx import Graph, GraphModule
@@ -17,19 +23,28 @@ from torch.fx import Graph, GraphModule
 from dmlc.torch.call import Call, make_ones
 from dmlc.torch.copying import Copier
 from dmlc.torch.groups import Group
+from dmlc.torch.internals import untraced
 
-SLACK = 1.05
-"""A group is left to eager if it takes this many times as long: less is within the noise."""
+WORTH = 0.95
+"""A group is computed here if it takes at most this share of eager's time. A smaller gain is within
+the noise, and lost to what a step has and a measurement has not, such as other groups' memory."""
 
 _ROUNDS = 9
 _LEAST_ROUNDS = 3
 _ENOUGH = 0.3
 """Seconds after which a group is not run again."""
 
+_SIDE = 192
+"""Rows and columns of the product before and after a group, which takes a tenth of a millisecond on
+all threads."""
+
+_LEAST = 1e-7
+"""Shortest time in seconds that a group is said to take: the clock's tick."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timing:
-    """The shortest times of a group, in seconds: as kernels of dmlc, and as calls of PyTorch's."""
+    """The usual times of a group, in seconds: as kernels of dmlc, and as calls of PyTorch's."""
 
     own: float
     eager: float
@@ -39,8 +54,8 @@ class Timing:
 
     @property
     def loses(self) -> bool:
-        """Whether eager is faster."""
-        return self.own > SLACK * self.eager
+        """Whether the group does not pay."""
+        return self.own > WORTH * self.eager
 
 
 _KEPT = 1024
@@ -54,9 +69,8 @@ def time_group(group: Group, call: Call) -> Timing | None:
     if key not in _timings:
         if len(_timings) >= _KEPT:
             _timings.clear()
-        # PyTorch traces in this thread, where tensors have no elements then.
-        with ThreadPoolExecutor(1) as other:
-            _timings[key] = other.submit(_time_group, group, call).result()
+        with untraced():
+            _timings[key] = _time_group(group, call)
     return _timings[key]
 
 
@@ -82,15 +96,21 @@ def make_eager(group: Group) -> Callable[..., tuple[torch.Tensor, ...]]:
 
 
 def measure(runs: Sequence[Callable[[], object]]) -> list[float]:
-    """The shortest time of each, in seconds. They take turns, so that a load on the machine meets
-    all of them."""
-    shortest = [float("inf")] * len(runs)
+    """The usual time of each, in seconds, with what it adds to the product after it. They take
+    turns, so that a load on the machine meets all of them."""
+    side = torch.ones(_SIDE, _SIDE)
+    made = torch.empty_like(side)
+    found: list[list[float]] = [[] for _ in (None, *runs)]
     start = time.perf_counter()
     for number in range(_ROUNDS):
         if number >= _LEAST_ROUNDS and time.perf_counter() - start > _ENOUGH:
             break
-        for k, run in enumerate(runs):
+        for run, times in zip((None, *runs), found, strict=True):
+            torch.mm(side, side, out=made)
             before = time.perf_counter()
-            run()
-            shortest[k] = min(shortest[k], time.perf_counter() - before)
-    return shortest
+            if run is not None:
+                run()
+            torch.mm(side, side, out=made)
+            times.append(time.perf_counter() - before)
+    alone, *whole = map(statistics.median, found)
+    return [max(_LEAST, each - alone) for each in whole]
