@@ -4,6 +4,7 @@ formulas that a manifest has."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 import re
 from collections.abc import Callable, Mapping
@@ -12,6 +13,9 @@ import numpy as np
 
 import dmlc
 from dmlc import ir
+from dmlc.kernel.nodes import Kernel
+from dmlc.pipeline import compile, make_kernels
+from dmlc.program import Program
 from dmlc.scalars import Array
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -384,3 +388,17 @@ class _Formula:
 def evaluate_formula(text: str | int, sizes: Mapping[str, int]) -> int:
     """What a formula of a manifest comes to, as a host in C would have it."""
     return _Formula(str(text), sizes).evaluate()
+
+
+@functools.cache
+def compile_open(name: str, target: str, profile: str | None = None) -> Program:
+    """The program of a subject with its sizes open, compiled once for all tests that look at it."""
+    return compile(SUBJECTS[name].bind(), target, profile)
+
+
+@functools.cache
+def make_open_kernels(
+    name: str, target: str, profile: str
+) -> tuple[ir.Function, tuple[Kernel, ...]]:
+    """The function of a subject after fusion, and its kernels, made once likewise."""
+    return make_kernels(SUBJECTS[name].bind(), target, profile)

@@ -29,7 +29,13 @@ from dmlc.sizes import evaluate_size
 from dmlc.source import DmlcError, UnsupportedError
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.verify import Verdict
-from tests.open_sizes import SUBJECTS, Subject, evaluate_formula
+from tests.open_sizes import (
+    SUBJECTS,
+    Subject,
+    compile_open,
+    evaluate_formula,
+    make_open_kernels,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 MUST_RUN = ("relu_grad", "bn_training_grad", "softmax", "gemm")
@@ -59,9 +65,8 @@ def check(
 def test_one_program_for_all_sizes(name: str, device: str) -> None:
     subject, chance = SUBJECTS[name], random.Random(name)
     target, profile = TARGETS[device]
-    executable = dmlc.load_program(
-        compile(subject.bind(), target, profile), device.partition("-")[0]
-    )
+    program = compile_open(name, target, profile)
+    executable = dmlc.load_program(program, device.partition("-")[0])
     for number in range(20 if name in (*MUST_RUN, *DERIVED) else 4):
         sizes = subject.draw(chance)
         inputs = subject.make(sizes, number)
@@ -77,7 +82,7 @@ def test_no_kernel_leaves_its_buffers(name: str, kind: tuple[str, str]) -> None:
     subject, chance = SUBJECTS[name], random.Random(name)
     most = {s: min(most, 9) for s, most in subject.sizes.items()}
     small = dataclasses.replace(subject, sizes=most)
-    function, kernels = make_kernels(subject.bind(), *kind)
+    function, kernels = make_open_kernels(name, *kind)
     for number in range(2):
         sizes = small.draw(chance) if number else small.smallest()
         inputs = subject.make(sizes, number)
@@ -105,7 +110,7 @@ def test_run_takes_functions_of_open_sizes() -> None:
 def test_strips_and_what_they_leave_over(name: str, kind: tuple[str, str]) -> None:
     """Work items read four points at a time, and then one by one up to the end, also of a piece."""
     subject = SUBJECTS[name]
-    function, kernels = make_kernels(subject.bind(), *kind)
+    function, kernels = make_open_kernels(name, *kind)
     large = {
         "whole_sum": {"R": 700, "C": 900},
         "column_sums": {"R": 1200, "C": 3},
@@ -123,7 +128,7 @@ def test_a_row_of_bounded_length_is_read_once(kind: tuple[str, str], length: int
     """Work items hold a vector each of it, and those beyond its end nothing. Groups of 256 read
     longer rows again."""
     subject, sizes = SUBJECTS["layer_norm"], {"T": 2, "C": length}
-    function, kernels = make_kernels(subject.bind(), *kind)
+    function, kernels = make_open_kernels("layer_norm", *kind)
     inputs = subject.make(sizes, 0)
     check(subject, sizes, inputs, run_kernels(function, kernels, inputs))
     (ran,) = (kernel for kernel in kernels if evaluate_size(kernel.launch.count, sizes))
@@ -139,7 +144,7 @@ def test_a_row_of_bounded_length_is_read_once(kind: tuple[str, str], length: int
 @pytest.mark.parametrize("name", [*MUST_RUN, *(n for n in DERIVED if n != "padding_mirrored")])
 def test_formulas_of_manifests(name: str, target: str) -> None:
     subject, chance = SUBJECTS[name], random.Random(name)
-    program = compile(subject.bind(), target)
+    program = compile_open(name, target)
     manifest = program.manifest()
     assert set(manifest["symbols"]) == set(subject.sizes)
     for number in range(20):
@@ -174,7 +179,7 @@ def check_formulas(program: Program, manifest: dict[str, Any], sizes: dict[str, 
 
 
 def test_scratch_has_formulas() -> None:
-    program = compile(SUBJECTS["softmax"].bind(), "hlsl")
+    program = compile_open("softmax", "hlsl")
     found = {t["name"]: t for t in program.manifest()["tensors"] if t["role"] == "scratch"}
     parts = [t["formulas"] for name, t in found.items() if "sum_parts" in name and not t["bytes"]]
     # Parts are as many as a version has, and one where another runs.
@@ -194,7 +199,7 @@ def list_groups(program: Program, sizes: Mapping[str, int]) -> list[int]:
 def test_a_host_runs_the_version_of_its_sizes() -> None:
     """Few outputs of many points are reduced in pieces, of which there are so many whatever the
     size is, and few points by one group."""
-    program = compile(SUBJECTS["whole_sum"].bind(), "hlsl")
+    program = compile_open("whole_sum", "hlsl")
     assert list_groups(program, {"R": 1, "C": 1}) == list_groups(program, {"R": 64, "C": 64}) == [1]
     odd = {"R": 999, "C": 1001}
     pieces, one = list_groups(program, odd)
@@ -204,7 +209,7 @@ def test_a_host_runs_the_version_of_its_sizes() -> None:
     length = f"2048 * ((C * R + {2048 * pieces - 1}) / {2048 * pieces})"
     assert [s.value for s in first.scalars] == [length, "C * R"]
     assert program.tensor(first.buffers[-1].tensor).bytes == 4 * pieces
-    few = compile(SUBJECTS["few_channels"].bind(), "hlsl")
+    few = compile_open("few_channels", "hlsl")
     assert len(list_groups(few, {"N": 9, "H": 2, "W": 2})) == 1
     assert len(list_groups(few, {"N": 99, "H": 99, "W": 99})) > 1
 
@@ -215,7 +220,7 @@ def test_a_host_runs_the_version_of_its_sizes() -> None:
 def test_one_version_runs_for_any_sizes(name: str) -> None:
     """Whichever sizes a host has, some kernels run, and they store all results once."""
     subject = SUBJECTS[name]
-    program = compile(subject.bind(), "hlsl")
+    program = compile_open(name, "hlsl")
     for size in (1, 15, 16, 17, 65, 255, 256, 511, 512, 8191, 8192, 1 << 20):
         for long in subject.sizes:
             sizes = {s: size if s == long else 16 for s in subject.sizes}
@@ -232,7 +237,7 @@ OUTPUTS_LEFT_OPEN = {"whole_sum": ("R", "C"), "softmax": ("C",), "column_sums": 
 def test_no_size_leaves_a_gpu_idle(name: str, target: str) -> None:
     """A few outputs of a million points take many groups, though they may be many."""
     subject = SUBJECTS[name]
-    program = compile(subject.bind(), target.partition("-")[0], target.partition("-")[2] or None)
+    program = compile_open(name, target.partition("-")[0], target.partition("-")[2] or None)
     assert program.warnings == ()
     for long in OUTPUTS_LEFT_OPEN[name]:
         for others in (1, 3):
@@ -243,7 +248,7 @@ def test_no_size_leaves_a_gpu_idle(name: str, target: str) -> None:
 @pytest.mark.parametrize("target", ["hlsl", "wgsl", "opencl-gpu"])
 def test_scans_of_open_sizes_take_one_kernel_or_two(target: str) -> None:
     """A group has a short row, and of a long one each has a stretch, as of known sizes."""
-    program = compile(SUBJECTS["scan"].bind(), target.partition("-")[0], "gpu")
+    program = compile_open("scan", target.partition("-")[0], "gpu")
     assert program.warnings == ()
     for size in (1, 17, 255, 256, 257, 4095, 4096):
         assert list_groups(program, {"N": size}) == [1]
@@ -258,7 +263,7 @@ def test_scans_of_open_sizes_take_one_kernel_or_two(target: str) -> None:
 
 def test_what_is_between_the_kernels_of_a_scan_has_formulas() -> None:
     """It has a place for each of the rows that lie side by side, and one where it is not wanted."""
-    program = compile(SUBJECTS["scan_of_columns"].bind(), "hlsl")
+    program = compile_open("scan_of_columns", "hlsl")
     totals = [t for t in program.manifest()["tensors"] if t["role"] == "scratch"]
     # One group scans short columns.
     short = {"B": 3, "N": 500, "C": 70}
@@ -329,7 +334,7 @@ def test_one_of_few_versions_runs(name: str, most: int) -> None:
 
 def test_fours_of_an_open_size_are_moved_as_vectors() -> None:
     """Where rows begin with vectors, whatever the size is."""
-    program = compile(SUBJECTS["scan"].bind(), "hlsl")
+    program = compile_open("scan", "hlsl")
     for size, lanes in ((4096, 4), (4095, 1), (1 << 20, 4), (1_000_003, 1)):
         ran = [k.source for k in program.kernels if k.dispatch.groups({"N": size})[0]]
         kind = "float4" if lanes == 4 else "float"
@@ -347,7 +352,7 @@ def test_other_scans_of_open_sizes_are_warned_of() -> None:
 
 
 def test_a_symbol_says_where_it_stands() -> None:
-    symbols = compile(SUBJECTS["gemm"].bind(), "hlsl").manifest()["symbols"]
+    symbols = compile_open("gemm", "hlsl").manifest()["symbols"]
     assert symbols["K"] == {
         "meaning": "the size of axis 1 of ATensor, axis 0 of BTensor", "min": 1, "max": 2147418112
     }  # fmt: skip
@@ -492,7 +497,7 @@ def test_strides_need_numbers() -> None:
 
 
 def test_too_many_elements() -> None:
-    program = compile(SUBJECTS["relu_grad"].bind(), "opencl")
+    program = compile_open("relu_grad", "opencl")
     executable = dmlc.load_program(program, "opencl")
     row = np.lib.stride_tricks.as_strided(np.zeros(64, np.float32), (2**26, 64), (0, 4))
     with pytest.raises(
@@ -503,7 +508,7 @@ def test_too_many_elements() -> None:
 
 def test_positions_that_sizes_prove_inside() -> None:
     """No test where a window lies inside whatever the sizes are, and positions of 32 bits."""
-    program = compile(SUBJECTS["convolution_of_strides"].bind(), "hlsl")
+    program = compile_open("convolution_of_strides", "hlsl")
     sources = [kernel.source for kernel in program.kernels]
     assert not any("int64" in source for source in sources)
     # The first axis of space is padded, the second is not.
@@ -511,7 +516,7 @@ def test_positions_that_sizes_prove_inside() -> None:
     assert tested
     assert all(re.search(r"< H$", each) and "W" not in each for each in tested)
     for name in ("join", "concat", "space_to_depth", "padding"):
-        program = compile(SUBJECTS[name].bind(), "hlsl")
+        program = compile_open(name, "hlsl")
         assert all("int64" not in kernel.source for kernel in program.kernels), name
 
 
@@ -519,7 +524,7 @@ def test_products_go_through_tiles() -> None:
     """Work items of a group share tiles of both factors, whatever the sizes are, and add the
     products in the order that known sizes have."""
     subject = SUBJECTS["gemm"]
-    function, kernels = make_kernels(subject.bind(), "hlsl", "gpu")
+    function, kernels = make_open_kernels("gemm", "hlsl", "gpu")
     assert any(kernel.walk.startswith("a group computes a tile of 64 by 64") for kernel in kernels)
     for sizes in ({"M": 81, "N": 65, "K": 33}, {"M": 16, "N": 64, "K": 16}):
         inputs = subject.make(sizes, 1)

@@ -92,6 +92,7 @@ def make_casts(source: DataType) -> ir.Function:
     return ir.Function("casts", (ir.Parameter("A", source, ("n",)),), stages, results)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
 @pytest.mark.parametrize("source", COMPUTE_TYPES)
 def test_conversions(source: DataType, profile: str) -> None:
@@ -107,6 +108,7 @@ def test_conversions(source: DataType, profile: str) -> None:
         assert wrong.size == 0, [(values[k], got[name][k], result[k]) for k in wrong[:5]]
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
 @pytest.mark.parametrize("dtype", TENSOR_TYPES)
 def test_select_on_masks_of_another_width(dtype: DataType, profile: str) -> None:

@@ -631,6 +631,7 @@ def test_every_operator_is_compared() -> None:
     assert missing == []
 
 
+@pytest.mark.grid(3, every="case")
 @pytest.mark.parametrize(
     ("case", "device"), RUNS, ids=[f"{n}-{c.operator}-{d}" for n, (c, d) in enumerate(RUNS)]
 )

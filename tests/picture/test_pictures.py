@@ -159,17 +159,12 @@ def test_nothing_lies_over_anything(diagram: Diagram, view: str) -> None:
     check_kernels(drawing, find_view(diagram, view))
 
 
-@pytest.fixture(scope="session")
-def examples() -> dict[tuple[str, str], Diagram]:
-    """The diagrams of all example graphs, for a CPU and for a GPU."""
-    found: dict[tuple[str, str], Diagram] = {}
-    for path in sorted(GRAPHS.glob("*.dml")):
-        graph = load_graph(path.stem)
-        function = graph.bind(dims={name: SIZES_OF_GRAPHS.get(name, 64) for name in graph.symbols})
-        for target in ("opencl", "hlsl"):
-            report = explain(function, target)
-            found[path.stem, target] = make_diagram(report, list_calls(graph))
-    return found
+@functools.cache
+def make_example(name: str, target: str) -> Diagram:
+    """The diagram of an example graph, for a CPU or for a GPU."""
+    graph = load_graph(name)
+    function = graph.bind(dims={name: SIZES_OF_GRAPHS.get(name, 64) for name in graph.symbols})
+    return make_diagram(explain(function, target), list_calls(graph))
 
 
 SIZES_OF_GRAPHS = {"C": 16, "H": 16, "W": 16, "K": 10, "D": 48}
@@ -180,10 +175,8 @@ SIZES_OF_GRAPHS = {"C": 16, "H": 16, "W": 16, "K": 10, "D": 48}
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("target", ["opencl", "hlsl"])
 @pytest.mark.parametrize("name", [path.stem for path in sorted(GRAPHS.glob("*.dml"))])
-def test_example_graphs_fit_a_page(
-    examples: dict[tuple[str, str], Diagram], name: str, target: str, view: str
-) -> None:
-    diagram = examples[name, target]
+def test_example_graphs_fit_a_page(name: str, target: str, view: str) -> None:
+    diagram = make_example(name, target)
     shown = find_view(diagram, view)
     drawing = draw_view(diagram, shown, explained=view == "after")
     check_drawing(drawing)

@@ -122,6 +122,7 @@ def test_negation_of_what_constants_divide(target: str, dtype: DataType) -> None
     assert find_wrong(target, dtype, make_edges(dtype), formulas) == []
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(("target", "dtype"), CASES)
 def test_the_absolute_value_of_the_lowest_integer(target: str, dtype: DataType) -> None:
     least = f"{np.iinfo(dtype.dtype).min}:{dtype.short}"
@@ -131,6 +132,7 @@ def test_the_absolute_value_of_the_lowest_integer(target: str, dtype: DataType) 
     assert find_wrong(target, dtype, make_edges(dtype), formulas) == []
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(("target", "dtype"), CASES)
 def test_a_choice_inside_every_operation(target: str, dtype: DataType) -> None:
     short = dtype.short
