@@ -100,9 +100,12 @@ class SortedKeys:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """Names in a kernel's text."""
+        """Names in a kernel's text, and the type of results that original indices are converted
+        to."""
         named = {"key": self.keys, "place": self.places}
-        return {what: "" if buffer is None else buffer.name for what, buffer in named.items()}
+        names = {what: "" if buffer is None else buffer.name for what, buffer in named.items()}
+        dtype = NUMBER if self.places is None else self.places.dtype
+        return names | {"type": "" if dtype is NUMBER else dtype.short}
 
 
 _Step: TypeAlias = Mapping[str, object]

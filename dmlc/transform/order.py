@@ -17,7 +17,7 @@ Ranks that are read in any other way are unchanged.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dmlc.ir import (
     Apply,
@@ -36,6 +36,7 @@ from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import DataType, integer_limits
+from dmlc.source import InternalError
 from dmlc.transform.inline import inline_stages
 from dmlc.transform.ranked import MOST_KEPT
 from dmlc.transform.ranks import (
@@ -84,7 +85,7 @@ def sort_by_ranks(function: Function, *, walks: bool = False) -> Function:
     stages = list[Stage]()
     for stage in function.stages:
         stages += made.get(stage.name) or [_read_numbers(stage, placed)]
-    changed = _name_rows(function.with_stages(stages), sorted_rows)
+    changed = _name_rows(function.with_stages(stages), sorted_rows, placed)
     # Loads that a condition may keep in bounds would be executed at every point.
     before = set(function.stages)
     faults = (find_stage_fault(changed, each) for each in changed.stages if each not in before)
@@ -142,22 +143,53 @@ def _read(reader: Reader, rows: Sorted) -> Stage:
     return dataclasses.replace(stage, body=body, reduction=None)
 
 
-def _name_rows(function: Function, sorted_rows: Sequence[Sorted]) -> Function:
-    """Function in which sorted rows get the names of results that are equal to them."""
+def _name_rows(
+    function: Function, sorted_rows: Sequence[Sorted], placed: Mapping[str, _Placed]
+) -> Function:
+    """Function in which sorted rows get the names of results that are equal to them, and original
+    indices the type of a result that alone reads them."""
     rows = {stage.name: stage for each in sorted_rows for stage in (each.places, each.numbers)}
-    names: dict[str, str] = {}
+    readers, names, gone = function.readers(), dict[str, str](), set[str]()
     for stage in function.stages:
-        result, load = function.result(stage.name), stage.body.instructions[stage.body.result]
-        if result is None or result.strides is not None or not isinstance(load, Load):
+        result = function.result(stage.name)
+        if result is None or result.strides is not None:
             continue
-        found = rows.get(load.tensor)
-        if found is None or load.tensor in names or not reads_own_place(stage, load):
+        source = placed.get(stage.name)
+        whole, place = stage, None
+        if source is not None:
+            place = _find_place(source.stage.body, source.stage.body.result, source)
+            whole = stage if place is None else source.stage
+        load = whole.body.instructions[stage.body.result if place is None else place]
+        found = rows.get(load.tensor) if isinstance(load, Load) else None
+        if not isinstance(load, Load) or found is None or load.tensor in names:
             continue
-        if (stage.dtype, stage.extents) == (found.dtype, found.extents):
-            names[load.tensor] = stage.name
-    gone = set(names.values())
-    kept = (stage for stage in function.stages if stage.name not in gone)
+        if stage.extents != found.extents or not reads_own_place(whole, load):
+            continue
+        if stage.dtype is not found.dtype:
+            if place is None or stage.dtype.bytes < found.dtype.bytes:
+                continue
+            between, (last, *others) = list[str](), readers[found.name]
+            while last != stage.name and not others and function.result(last) is None:
+                between.append(last)
+                last, *others = readers.get(last, ("",))
+            if last != stage.name or others or not stage.dtype.is_integer:
+                continue
+            rows[found.name] = _convert_places(found, stage.dtype)
+            gone.update(between)
+        names[load.tensor] = stage.name
+    gone.update(names.values())
+    kept = (rows.get(stage.name, stage) for stage in function.stages if stage.name not in gone)
     return function.with_stages(simplify_stage(stage, names) for stage in kept)
+
+
+def _convert_places(places: Stage, dtype: DataType) -> Stage:
+    """Stage of original indices of another type."""
+    builder, body = BodyBuilder(), places.body
+    numbers, point = builder.copy(body), body.instructions[body.result]
+    if not isinstance(point, Cast) or body.guard is None:
+        raise InternalError(f"%{places.name} has no original indices")
+    value = builder.add(Cast(numbers[point.operand], dtype))
+    return dataclasses.replace(places, dtype=dtype, body=builder.make(value, numbers[body.guard]))
 
 
 # What stands at a place that has been found ---------------------------------------------------

@@ -95,7 +95,8 @@ def _find_kind(stage: Stage, ranking: Ranking) -> str | None:
     point = Index(stage.axes[0][0], reduced=True)
     match body.instructions[body.result]:
         case Cast(operand=operand, dtype=dtype) if body.instructions[operand] == point:
-            return "places" if dtype is stage.dtype is NUMBER else None
+            is_wide = dtype.is_integer and dtype.bytes >= NUMBER.bytes
+            return "places" if dtype is stage.dtype and is_wide else None
         case _ if stage.combiner == "max":
             return "numbers" if body.result in find_values(reader) else None
         case _:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlc import ir
+from dmlc import TensorDesc, ir, operator
 from dmlc.api import load_program
-from dmlc.pipeline import compile
+from dmlc.kernel.interpret import run_kernels
+from dmlc.pipeline import compile, make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
 from dmlc.transform.order import sort_by_ranks
@@ -127,3 +128,24 @@ def test_short_rows_and_ranks_that_are_read_otherwise_stay() -> None:
     made = sort_by_ranks(ir.Function(function.name, function.parameters, function.stages, results))
     assert made.stage("rank") == function.stage("rank")
     assert len(made.stages) > len(function.stages)
+
+
+@pytest.mark.parametrize("dtype", ["UINT32", "UINT64"])
+@pytest.mark.parametrize(("target", "profile", "count"), [
+    ("hlsl", "gpu", 3), ("hlsl", "gpu", 600), ("opencl", "cpu", 600),
+])  # fmt: skip
+def test_original_indices_have_the_type_of_the_result(
+    target: str, profile: str, count: int, dtype: str
+) -> None:
+    """One kernel sorts a row, and stores them as they are wanted."""
+    rows = {"InputTensor": ("FLOAT32", 600), "OutputValueTensor": ("FLOAT32", count),
+            "OutputIndexTensor": (dtype, count)}  # fmt: skip
+    tensors = {name: TensorDesc(t, (40, n)) for name, (t, n) in rows.items()}
+    given = {"Axis": 1, "K": count, "AxisDirection": "INCREASING"}
+    function = operator("directml.TOP_K1").bind(tensors, given)
+    fused, kernels = make_kernels(function, target, profile)
+    assert len(kernels) == 1
+    x = np.random.default_rng(count).integers(0, 90, (40, 600)).astype(np.float32)
+    found = run_kernels(fused, kernels, {"InputTensor": x})
+    for name, values in evaluate(function, {"InputTensor": x}).items():
+        np.testing.assert_array_equal(found[name], values)
