@@ -248,7 +248,9 @@ def combines_again(phases: Sequence[Phase], p: Profile) -> bool:
 
 def repeats_cheaply(phase: Phase, count: Measure, p: Profile) -> bool:
     """Whether each work group that needs a reduction of `count` points may repeat it: for all of
-    the group's outputs, these are few beside what it reads itself."""
-    outputs = math.prod(phase.space.parallel_sizes)
+    the group's outputs, these are few beside what it reads itself. Counts of open size are."""
+    if not isinstance(count, int):
+        return True
+    outputs = math.prod(phase.settle(p.taken).space.parallel_sizes)
     columns = min(p.columns, outputs) if gpu.lies_across((phase,)) else 1
-    return isinstance(count, int) and _SHORT * count * columns <= p.piece
+    return _SHORT * count * columns <= p.piece

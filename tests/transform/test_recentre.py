@@ -148,7 +148,18 @@ INF, NAN = float("inf"), float("nan")
         [(0, 6144, -3e38)],
         [(0, 3072, -3e38), (3072, 6144, 3e38)],
     ],
-    ids=["one", "all but one", "whole pieces", "all low", "all", "infinity", "both", "NaN", "low", "far"],
+    ids=[
+        "one",
+        "all but one",
+        "whole pieces",
+        "all low",
+        "all",
+        "infinity",
+        "both",
+        "NaN",
+        "low",
+        "far",
+    ],
 )
 def test_special_values_of_a_softmax_are_as_before(special: list[tuple[int, int, float]]) -> None:
     function, parted = part(SOFTMAX)
