@@ -5,7 +5,8 @@ step is a forward and a backward pass, from inputs and parameters without gradie
 backend `inductor` (which needs a C++ compiler) and the backend `dmlc` are timed in one process,
 interleaved, by the wall clock and by the processor's time, with what the first step takes, how far
 results, gradients and buffers are from eager's, and which operators `dmlc` leaves to eager and why.
-`inductor` draws other random numbers than eager, so that networks with dropout differ.
+`inductor` draws other random numbers than eager, so that networks with dropout differ. At the end
+comes the table of docs/how-to/pytorch.md: each median of the wall clock as a ratio to eager's.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.table import lay_out
 from benchmarks.torch_models import find_difference, train
 from dmlc.torch.backend import Backend
 
@@ -338,6 +340,8 @@ NETWORKS: Mapping[str, tuple[Callable[[], Made], Callable[[], Made]]] = MappingP
 
 SEED = 3
 
+EAGER = "eager"
+
 
 def make(name: str, large: bool = True) -> Made:
     torch.manual_seed(0)
@@ -352,12 +356,14 @@ def step(
     return train(run, model, inputs)
 
 
-def time_network(name: str, backends: Sequence[str], rounds: int, explain: bool) -> None:
-    """Prints what a step takes with each backend."""
+def time_network(
+    name: str, backends: Sequence[str], rounds: int, explain: bool
+) -> dict[str, float]:
+    """Prints what a step takes with each backend. Returns the median seconds of each."""
     model, inputs = make(name)
     own = copy.deepcopy(model)
-    runs = {"eager": functools.partial(step, own, own, inputs)}
-    expected = {k: v.clone() for k, v in runs["eager"]().items()}
+    runs = {EAGER: functools.partial(step, own, own, inputs)}
+    expected = {k: v.clone() for k, v in runs[EAGER]().items()}
     first: dict[str, str] = {}
     eager: collections.Counter[str] = collections.Counter()
     for backend in backends:
@@ -387,8 +393,8 @@ def time_network(name: str, backends: Sequence[str], rounds: int, explain: bool)
             each()
             walls[label].append(time.perf_counter() - start)
             busy_times[label].append(time.process_time() - busy)
-    base = statistics.median(walls["eager"])
-    base_busy = statistics.median(busy_times["eager"])
+    base = statistics.median(walls[EAGER])
+    base_busy = statistics.median(busy_times[EAGER])
     for label in runs:
         wall, busy = statistics.median(walls[label]), statistics.median(busy_times[label])
         print(
@@ -398,6 +404,16 @@ def time_network(name: str, backends: Sequence[str], rounds: int, explain: bool)
         )
     for reason, count in eager.most_common():
         print(f"    {count} x {reason}")
+    return {label: statistics.median(times) for label, times in walls.items()}
+
+
+def show_ratios(rows: Mapping[str, Mapping[str, float]]) -> str:
+    """A Markdown table of the seconds by network and backend, as ratios to eager's."""
+    backends = dict.fromkeys(label for times in rows.values() for label in times if label != EAGER)
+    cells = [["forward and backward", *backends]]
+    for name, times in rows.items():
+        cells.append([name, *(f"{times[label] / times[EAGER]:.2f}" for label in backends)])
+    return lay_out(cells)
 
 
 def main() -> None:
@@ -409,8 +425,11 @@ def main() -> None:
     parser.add_argument("--explain", action="store_true", help="print dmlc's reports")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    for name in given.network:
-        time_network(name, given.backend, given.rounds, given.explain)
+    rows = {
+        name: time_network(name, given.backend, given.rounds, given.explain)
+        for name in given.network
+    }
+    print(show_ratios(rows))
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
 One kernel for many nodes moves less memory than PyTorch's one for each, but PyTorch's are written
 by hand for the processor, with its widest vectors. A group that does not pay is left to eager.
 
-A group is timed as a step meets it: in the thread that runs steps, between two products of
-PyTorch's. After each of its operators, PyTorch's threads wait for the next one without sleeping,
-for some milliseconds, on the cores that OpenCL's threads want. Another thread would have other
-threads of PyTorch's, which sleep at once where there are more than cores: a group would seem faster
-there than it is, and eager slower.
+A group is timed as a step meets it: in the thread that runs steps, after a product of PyTorch's.
+After each of its operators, PyTorch's threads wait for the next one without sleeping, for some
+milliseconds, on the cores that OpenCL's threads want. Another thread would have other threads of
+PyTorch's, and with more of them than cores all would sleep at once: a group would seem faster there
+than it is, and eager slower.
 """
 
 from __future__ import annotations
@@ -35,11 +35,8 @@ _ENOUGH = 0.3
 """Seconds after which a group is not run again."""
 
 _SIDE = 192
-"""Rows and columns of the product before and after a group, which takes a tenth of a millisecond on
-all threads."""
-
-_LEAST = 1e-7
-"""Shortest time in seconds that a group is said to take: the clock's tick."""
+"""Rows and columns of the product before a group, which takes a tenth of a millisecond on all
+threads."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,21 +93,18 @@ def make_eager(group: Group) -> Callable[..., tuple[torch.Tensor, ...]]:
 
 
 def measure(runs: Sequence[Callable[[], object]]) -> list[float]:
-    """The usual time of each, in seconds, with what it adds to the product after it. They take
-    turns, so that a load on the machine meets all of them."""
+    """The usual time of each, in seconds. They take turns, so that a load on the machine meets all
+    of them."""
     side = torch.ones(_SIDE, _SIDE)
     made = torch.empty_like(side)
-    found: list[list[float]] = [[] for _ in (None, *runs)]
+    found: list[list[float]] = [[] for _ in runs]
     start = time.perf_counter()
     for number in range(_ROUNDS):
         if number >= _LEAST_ROUNDS and time.perf_counter() - start > _ENOUGH:
             break
-        for run, times in zip((None, *runs), found, strict=True):
+        for run, times in zip(runs, found, strict=True):
             torch.mm(side, side, out=made)
             before = time.perf_counter()
-            if run is not None:
-                run()
-            torch.mm(side, side, out=made)
+            run()
             times.append(time.perf_counter() - before)
-    alone, *whole = map(statistics.median, found)
-    return [max(_LEAST, each - alone) for each in whole]
+    return [statistics.median(times) for times in found]
