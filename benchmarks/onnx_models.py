@@ -342,7 +342,7 @@ def show(examined: Sequence[tuple[Model, Mapping[str, Mapping[str, Any]]]]) -> s
     counts = (
         f"{len(said)} models: {said.count('yes')} are imported as they are, "
         f"{said.count('names it')} name the size or the value that they need, "
-        f"{len(said) - said.count('yes') - said.count('names it')} do neither."
+        f"and neither holds for {len(said) - said.count('yes') - said.count('names it')}."
     )
     median = f" Median ratio of {len(ratios)}: {ratios[len(ratios) // 2]:.2f}." if ratios else ""
     return f"{lay_out(rows)}\n\n{counts}{median}"

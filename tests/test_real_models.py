@@ -62,7 +62,7 @@ def test_a_model_is_examined(name: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert found["run"]["error"] < 1e-6
     shown = onnx_models.show([(model, found)])
     assert shown.splitlines()[2].split()[1] == "model"
-    assert "0 do neither." in shown
+    assert "and neither holds for 0." in shown
 
 
 def test_a_step_that_fails_is_told_of(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_step_that_fails_is_told_of(tmp_path: Path) -> None:
     assert found["as is"] == {"as is": "refused",
                               "message": f"error: '{path}' is no ONNX model"}  # fmt: skip
     assert "failed" in found["run"]
-    assert "1 do neither." in onnx_models.show([(model, found)])
+    assert "and neither holds for 1." in onnx_models.show([(model, found)])
 
 
 def test_the_table_goes_into_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
