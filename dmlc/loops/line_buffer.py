@@ -45,7 +45,7 @@ from dmlc.loops.nodes import (
     Turns,
     in_vectors,
     name_apart,
-    share_blocks,
+    number_steps,
 )
 from dmlc.loops.permute import LANES, find_permutation
 from dmlc.loops.phases import Accumulator, Phase, make_accumulators
@@ -268,11 +268,15 @@ class LineBuffer:
             parts = [(lead, at_once)]
             loops = (Loop(lead, Kind.LOOP, 1, each, "row", at_once) for each in (make, reduce))
             body = tuple(loops)
-        shared, _ = share_blocks(parts, rows // at_once, body)
+        block, run = number_steps("block", parts), rows // at_once
+        begin = "begin" if 1 < run < self.count // at_once else "block"
+        if run > 1:
+            body = (Loop(block, Kind.LOOP, 1, body, "block"),)
+        groups = Loop(block, Kind.GROUP, run, body, begin)
         return Nest(
             tuple(self._phases),
             tuple(self._dims),
-            name_apart((*before, *shared)),
+            name_apart((*before, groups)),
             buffers=tuple(self._buffers),
         )
 

@@ -19,8 +19,7 @@ def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
     is the number of elements, if that is an argument. Sums of columns to which all rows add lie in
     an array around the loops over rows, and are stored after these. Reductions that others read
     along a dimension of their own lie in arrays too."""
-    if kept := find_kept(phases):
-        return _nest_kept(phases, kept)
+    kept = find_kept(phases)
     first = max(phases, key=lambda phase: len(phase.space.parallel))
     flat = len(phases) == len(first.space.extents) == 1 and not first.accumulators
     if count is not None or flat:
@@ -28,7 +27,10 @@ def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
         parallel = (Dim("i", size),)
     else:
         parallel = name_parallel(first)
-    dims, nodes = nest_serial(phases, parallel)
+    if kept:
+        own = (len(p.space.parallel) - (n in kept) for n, p in enumerate(phases))
+        parallel = parallel[: min(own)]
+    dims, nodes, buffers = _nest_phases(phases, parallel, kept)
     for number in (number for number, phase in enumerate(phases) if phase.is_across):
         *body, store = nodes
         own = dict(zip(phases[-1].space.parallel, parallel, strict=True))
@@ -36,7 +38,7 @@ def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
         tile = Tile(phases[number].space.inner_count, 1, 1, 1, registers=False)
         nodes = (Reduce(number, _nest(rows, tuple(body)), array=True, tile=tile), store)
         parallel = tuple(parts)
-    return Nest(tuple(phases), dims, _nest(parallel, nodes))
+    return Nest(tuple(phases), dims, _nest(parallel, nodes), buffers=buffers)
 
 
 def find_kept(phases: Sequence[Phase]) -> set[int]:
@@ -73,41 +75,6 @@ def keep_along(phase: Phase, dim: Dim, size: int, **how: Any) -> Buffer:
     """Array of a reduction, with an element for each index along a dimension."""
     stage, dtype = phase.accumulators[0].stages[0]
     return Buffer(stage, dtype.compute, size, dim, f"{split_words(stage)}_row", **how)
-
-
-def _nest_kept(phases: Sequence[Phase], kept: Container[int]) -> Nest:
-    """Loops over the dimensions that phases share with the readers of `kept` ones. Inside, each has
-    loops over its own parallel dimensions: one for neighbours that have them alike."""
-    shared = min(len(p.space.parallel) - (n in kept) for n, p in enumerate(phases))
-    parallel = name_parallel(phases[0])[:shared]
-    dims: list[tuple[Dim, ...]] = []
-    blocks: list[tuple[list[Dim], list[Node]]] = []
-    buffers: list[Buffer] = []
-    for number, phase in enumerate(phases):
-        sizes = phase.space.outputs[shared:]
-        alike = bool(blocks) and sizes == tuple(dim.size for dim in blocks[-1][0])
-        if not alike or number in kept or number - 1 in kept:
-            names = (f"x{place or ''}" for place in range(len(sizes)))
-            x = [Dim(tell_apart(next(names), number), make_size(size)) for size in sizes]
-            blocks.append((x, []))
-        around, body = blocks[-1]
-        own = name_inner(phase, (*parallel, *around), "k" if phase.reduces else "i", number)
-        dims.append(own)
-        node: Node = Point(number)
-        loops = [own[axis] for axis in phase.space.inner]
-        # Loads protected by a guard need a loop of their own, even of a single point.
-        loops = loops or [Dim(tell_apart("k", number), 1)] * phase.reduces
-        into = None
-        if number in kept:
-            dim = around[-1]
-            buffers.append(keep_along(phase, dim, dim.count_steps(1), linear=True))
-            into = Into(buffers[-1], dim)
-        node = _nest(loops, (node,))[0]
-        if phase.accumulators:
-            node = Reduce(number, (node,), serial=phase.counts_up, into=into)
-        body.append(node)
-    nodes = tuple(node for around, body in blocks for node in _nest(around, tuple(body)))
-    return Nest(tuple(phases), tuple(dims), _nest(parallel, nodes), buffers=tuple(buffers))
 
 
 def _nest(dims: Sequence[Dim], nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -169,26 +136,47 @@ def name_inner(phase: Phase, parallel: Sequence[Dim], name: str, number: int) ->
     return tuple(dims)
 
 
-def nest_serial(
-    phases: Sequence[Phase], parallel: Sequence[Dim]
-) -> tuple[tuple[tuple[Dim, ...], ...], tuple[Node, ...]]:
-    """Dimensions of phases that share the parallel ones, and their loops over the points of one
-    output, in the order of the axes, with sequential reductions. If a phase lacks the first
-    parallel dimension, its results are stored at the first index along that."""
+def _nest_phases(
+    phases: Sequence[Phase], parallel: Sequence[Dim], kept: Container[int]
+) -> tuple[tuple[tuple[Dim, ...], ...], tuple[Node, ...], tuple[Buffer, ...]]:
+    """Dimensions of phases that share the parallel ones, their loops over the points of one output,
+    in the order of the axes, with sequential reductions, and arrays for those in `kept`. If a phase
+    lacks the first parallel dimension, its results are stored at the first index along that. If it
+    has more, it has loops over these: one for neighbours that have them alike."""
     dims: list[tuple[Dim, ...]] = []
-    nodes: list[Node] = []
+    blocks: list[tuple[list[Dim], list[Node]]] = []
+    buffers: list[Buffer] = []
     crossed = any(phase.is_across for phase in phases)
     for number, phase in enumerate(phases):
-        shared = parallel[len(parallel) - len(phase.space.parallel) :]
+        sizes = phase.space.outputs[len(parallel) :]
+        alike = bool(blocks) and sizes == tuple(dim.size for dim in blocks[-1][0])
+        if not alike or number in kept or number - 1 in kept:
+            names = [f"x{place or ''}" for place in range(len(sizes))]
+            pairs = zip(names, sizes, strict=True)
+            further = [Dim(tell_apart(name, number), make_size(size)) for name, size in pairs]
+            blocks.append((further, []))
+        around, body = blocks[-1]
+        every = (*parallel, *around)
+        shared = every[len(every) - len(phase.space.parallel) :]
         own = name_inner(phase, shared, "k" if phase.reduces else "i", number)
+        dims.append(own)
         node: Node = Point(number)
-        if phase.is_parallel and len(shared) < len(parallel):
+        if phase.is_parallel and len(shared) < len(every):
             node = Once(parallel[0], (node,))
         step = int(phase.is_across or (crossed and number == len(phases) - 1))
         for axis in reversed(phase.space.inner):
             node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name, output=step)
             step *= phase.space.sizes[axis] if step else 1
-        dims.append(own)
-        reduced = Reduce(number, (node,), serial=phase.counts_up)
-        nodes.append(reduced if phase.accumulators and not phase.is_across else node)
-    return tuple(dims), tuple(nodes)
+        if phase.accumulators and phase.is_parallel:
+            # Loads protected by a guard need a loop of their own, even of a single point.
+            (node,) = _nest([Dim(tell_apart("k", number), 1)], (node,))
+        into = None
+        if number in kept:
+            dim = around[-1]
+            buffers.append(keep_along(phase, dim, dim.count_steps(1), linear=True))
+            into = Into(buffers[-1], dim)
+        if phase.accumulators and not phase.is_across:
+            node = Reduce(number, (node,), serial=phase.counts_up, into=into)
+        body.append(node)
+    nodes = tuple(node for around, body in blocks for node in _nest(around, tuple(body)))
+    return tuple(dims), nodes, tuple(buffers)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, cast, get_args
@@ -484,23 +483,6 @@ def number_steps(name: str, parts: Sequence[tuple[Dim, int]]) -> Dim:
         for dim, step in parts
     ]
     return Dim(name, make_size(multiply(counts)), tuple(parts))
-
-
-def share_blocks(
-    parts: Sequence[tuple[Dim, int]],
-    most: int,
-    body: tuple[Node, ...],
-) -> tuple[tuple[Node, ...], int]:
-    """Loops over the steps of some dimensions, at most `most` per work group, and the number that
-    each takes."""
-    blocks = math.prod(dim.count_steps(step) for dim, step in parts)
-    block, run = Dim("block", blocks, tuple(parts)), min(max(1, most), blocks)
-    name = "block"
-    if 1 < run < blocks:
-        body, name = (Loop(block, Kind.LOOP, 1, body, name),), "begin"
-    elif run == blocks > 1:
-        body = (Loop(block, Kind.LOOP, 1, body, name),)
-    return (Loop(block, Kind.GROUP, max(run, 1), body, name),), run
 
 
 def _say(nest: Nest, node: Node, around: Sequence[Node]) -> str:
