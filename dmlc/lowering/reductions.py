@@ -101,10 +101,7 @@ class Reductions:
         else:
             nested = any(isinstance(n, Reduce) for n in walk(node.body))
             state = Accumulators(
-                accumulators,
-                {},
-                serial=node.serial,
-                suffix="_total" if nested else "",
+                accumulators, {}, serial=node.serial, suffix="_total" if nested else ""
             )
         state = dataclasses.replace(state, rises=node.serial or rises(self._nest, node))
         inside = scope.note(number, state=state)
