@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from dmlc import ir
 from dmlc.inspection.model import Reread, Work
-from dmlc.ir.index import IndexFacts
+from dmlc.ir.index import IndexFacts, find_dependencies
 from dmlc.report import count_operations
 from dmlc.transform.ranks import find_ranking
 from dmlc.transform.scans import find_scan
@@ -68,8 +68,16 @@ def _find_rereads(function: ir.Function) -> tuple[Reread, ...]:
         read = dict.fromkeys(load.tensor for load in stage.body.loads())
         own = frozenset(name for tensor in read for name in direct.get(tensor, ()))
         behind: dict[str, int] = {}
-        for tensor in read:
-            _keep_most(behind, folded.get(tensor, {}))
+        moved = find_dependencies(stage.body) if any(map(folded.get, read)) else ()
+        for load in stage.body.loads():
+            # A reduction of results depends on all that these depend on.
+            along = {index for place in load.indices for index in moved[place]} if moved else ()
+            times = math.prod(
+                e for i in along if i.reduced and isinstance(e := stage.extent(i), int)
+            )
+            slices = folded.get(load.tensor, {}).items()
+            most = {name: count_bytes(tensors[name]) or 0 for name, _ in slices}
+            _keep_most(behind, {name: min(times * size, most[name]) for name, size in slices})
         _keep_most(found, {name: size for name, size in behind.items() if name in own})
         if stage.reduction is None:
             direct[stage.name] = own

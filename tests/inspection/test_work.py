@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dmlc
+from dmlc import ir
 from dmlc.inspection.model import Reread
 from dmlc.inspection.work import count_work
 from dmlc.kernel.slow import count_points, find_density
@@ -73,3 +74,14 @@ def test_a_point_that_names_its_element_is_added_to_that_one_alone() -> None:
     )
     work = count_work(make_kernels(operator, "hlsl")[0])
     assert work.operations <= 4 << 16
+
+
+def test_a_reduction_of_pieces_needs_all_of_them() -> None:
+    function = ir.parse("""\
+func @scaled(%x: f32[8, 65536]) -> (%y) {
+  %parts: f32[i0 < 8, i1 < 16] = max[r0 < 4096] %x[i0, add(mul(i1, 4096), r0)]
+  %most: f32[i0 < 8] = max[r0 < 16] %parts[i0, r0]
+  %y: f32[i0 < 8, i1 < 65536] = div(%x[i0, i1], %most[i0])
+}""")
+    (reread,) = count_work(function).rereads
+    assert reread.slice_bytes == 4 * 65536
