@@ -1,10 +1,10 @@
 """PyTorch's operators that are defined by others.
 
 Those whose calls in eager mode cost no more than those of their parts are taken apart before a
-graph is cut into groups, as are normalizations of batches, whose statistics others need alone. The
-rest stay whole in the graph, since eager has a kernel for each: a group takes them apart for
-itself, and if eager is faster at the group, it calls that kernel. Resampling stays whole as well:
-PyTorch would trace it as reads by indices, and its gradient as additions by these.
+graph is cut into groups. The rest stay whole in the graph, since eager has a kernel for each: a
+group takes them apart for itself, and if eager is faster at the group, it calls that kernel. Held
+against calls of their parts, a group would seem to pay where it does not. Resampling stays whole as
+well: PyTorch would trace it as reads by indices, and its gradient as additions by these.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from torch import _decomp
 aten = torch.ops.aten
 
 _TAKEN_APART = (
-    # Normalization of batches.
-    aten.native_batch_norm, aten.native_batch_norm_backward, aten._native_batch_norm_legit,
-    aten._native_batch_norm_legit_functional, aten._native_batch_norm_legit_no_training,
-    aten._batch_norm_with_update, aten._batch_norm_with_update_functional,
-    aten.batch_norm_backward,
+    # Normalization of batches by given statistics, and forms that no trace of the CPU has.
+    aten.native_batch_norm, aten._native_batch_norm_legit,
+    aten._native_batch_norm_legit_no_training, aten._batch_norm_with_update,
+    aten._batch_norm_with_update_functional, aten.batch_norm_backward,
     # Arithmetic.
     aten.addcmul, aten.addcdiv, aten.lerp, aten.masked_fill, aten.nan_to_num, aten.square,
     aten.logaddexp, aten.xlogy, aten.sgn, aten.std, aten.std_mean,
@@ -38,6 +37,7 @@ _TAKEN_APART = (
 
 _KEPT_WHOLE = (
     # Normalization and softmax.
+    aten._native_batch_norm_legit_functional, aten.native_batch_norm_backward,
     aten.native_layer_norm, aten.native_layer_norm_backward,
     aten.native_group_norm, aten.native_group_norm_backward,
     aten._fused_rms_norm, aten._fused_rms_norm_backward,

@@ -780,6 +780,28 @@ def test_groups_stay_that_are_faster_than_eager(
     assert len(report.groups) == stays
 
 
+def test_eager_has_its_own_kernels_for_batch_norm_and_relu(timings: list[float]) -> None:
+    """They are what a group is held against, and what is called where it does not pay."""
+    model = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU())
+    x, backend = torch.randn(4, 8, 12, 12, requires_grad=True), Backend()
+    timings[0] = 2e-3
+    run = torch.compile(model, backend=backend)
+    run(x).sum().backward()
+    assert {name for each in backend.reports for g in each.slower for name in g.operators} >= {
+        "aten._native_batch_norm_legit_functional.default", "aten.relu.default",
+        "aten.threshold_backward.default", "aten.native_batch_norm_backward.default",
+    }  # fmt: skip
+
+
+def test_ratios_of_networks_are_a_table() -> None:
+    rows = {"one": {"eager": 2.0, "inductor": 1.0, "dmlc": 2.1}}
+    assert networks.show_ratios(rows).splitlines() == [
+        "| forward and backward | inductor | dmlc |",
+        "| -------------------- | -------- | ---- |",
+        "| one                  | 0.50     | 1.05 |",
+    ]
+
+
 def test_groups_are_timed_in_the_thread_that_runs_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads of PyTorch's belong to one that calls them. Where it traces, or rounds what operators
     compute, a group computes all the same."""
