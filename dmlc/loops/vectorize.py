@@ -84,31 +84,38 @@ def vectorize_reads(
     """Vectorized range of several phases over the same outputs, each given with the axis of these;
     None if it is less than half of them. With `aligned`, vectors start at multiples of their
     length, and do not overlap."""
-    known = work[0][0].vectorized
-    for each in known:
-        if isinstance(each, _Answer) and each.fits(function, work, aligned):
+    first, axes = work[0][0], tuple(axis for _, axis in work)
+    others = tuple(phase for phase, _ in work[1:])
+    for each in first.vectorized:
+        if isinstance(each, _Answer) and each.fits(function, others, axes, aligned):
             return each.found
     found = _vectorize_reads(function, work, aligned=aligned)
-    known.append(_Answer(function, tuple(work), aligned, found))
+    first.vectorized.append(_Answer(function, others, axes, aligned, found))
     return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Answer:
-    """Arguments and result of `vectorize_reads`: rules ask it before the primitive does."""
+    """Arguments of `vectorize_reads`, without the first phase, and its result: rules ask it before
+    the primitive does."""
 
     function: ir.Function
-    work: tuple[tuple[Phase, int], ...]
+    others: tuple[Phase, ...]
+    axes: tuple[int, ...]
     aligned: bool
     found: Vectorization | None
 
-    def fits(self, function: ir.Function, work: Sequence[tuple[Phase, int]], aligned: bool) -> bool:
-        """Whether the arguments are the same objects."""
-        if self.function is not function or self.aligned != aligned:
+    def fits(
+        self,
+        function: ir.Function,
+        others: Sequence[Phase],
+        axes: tuple[int, ...],
+        aligned: bool,
+    ) -> bool:
+        """Whether the arguments are equal numbers and the same objects."""
+        if self.function is not function or (self.axes, self.aligned) != (axes, aligned):
             return False
-        pairs = zip(self.work, work, strict=False)
-        same = all(one is two and a == b for (one, a), (two, b) in pairs)
-        return same and len(self.work) == len(work)
+        return all(one is two for one, two in zip(self.others, others, strict=True))
 
 
 def _vectorize_reads(
