@@ -5,14 +5,11 @@
 // Dispatch 1 group of 256 threads; each computes 4 elements, 256 apart.
 //     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
 //     unroll k; bind i lane; reorder k
-//   t0: a, float16, read
-//   t1: b, float16, read
-//   u0: sum, float16, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
-StructuredBuffer<float16_t> a : register(t0);
-StructuredBuffer<float16_t> b : register(t1);
-RWStructuredBuffer<float16_t> sum : register(u0);
+StructuredBuffer<float16_t> a : register(t0); // float16, read
+StructuredBuffer<float16_t> b : register(t1); // float16, read
+RWStructuredBuffer<float16_t> sum : register(u0); // float16, written
 
 [RootSignature("SRV(t0), SRV(t1), UAV(u0)")]
 [numthreads(256, 1, 1)]

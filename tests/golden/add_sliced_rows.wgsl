@@ -5,15 +5,12 @@
 // Dispatch 1 group of 256 invocations; each computes 4 elements, 256 apart.
 //     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
 //     unroll k; bind i lane; reorder k
-//   binding 0: a, float16, read
-//   binding 1: b, float16, read
-//   binding 2: sum, float16, written
 
 enable f16;
 
-@group(0) @binding(0) var<storage, read> a: array<f16>;
-@group(0) @binding(1) var<storage, read> b: array<f16>;
-@group(0) @binding(2) var<storage, read_write> sum: array<f16>;
+@group(0) @binding(0) var<storage, read> a: array<f16>; // float16, read
+@group(0) @binding(1) var<storage, read> b: array<f16>; // float16, read
+@group(0) @binding(2) var<storage, read_write> sum: array<f16>; // float16, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;

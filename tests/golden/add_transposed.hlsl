@@ -7,14 +7,11 @@
 //     stage tile %0 shared column 1 as a; bind row rows; split column 4 as columns;
 //     vectorize column 4 whole; bind columns columns; reorder a_row; bind a_column a_rows;
 //     split a_row 4 as a_rows.2; vectorize a_row 4 whole; bind a_rows.2 a_columns
-//   t0: ATensor, float32, read
-//   t1: BTensor, float32, read
-//   u0: OutputTensor, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> ATensor : register(t0);
-StructuredBuffer<float4> BTensor : register(t1);
-RWStructuredBuffer<float4> OutputTensor : register(u0);
+StructuredBuffer<float4> ATensor : register(t0); // float32, read
+StructuredBuffer<float4> BTensor : register(t1); // float32, read
+RWStructuredBuffer<float4> OutputTensor : register(u0); // float32, written
 
 groupshared float a_tile[1056];
 
@@ -44,14 +41,13 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     GroupMemoryBarrierWithGroupSync();
     if (i0_2 < 48) {
         const uint i1_2 = first_i1 + a_row;
-        const uint offset = i0_2 * 80 + i1_2;
         if (i1_2 < 80) {
             precise const float4 a_1 = float4(a_tile[rows * 33 + a_row],
                 a_tile[rows * 33 + a_row + 1], a_tile[rows * 33 + a_row + 2],
                 a_tile[rows * 33 + a_row + 3]);
-            precise const float4 b = BTensor[offset / 4];
+            precise const float4 b = BTensor[i0_2 * 20 + i1_2 / 4];
             precise const float4 output = a_1 + b;
-            OutputTensor[offset / 4] = output;
+            OutputTensor[i0_2 * 20 + i1_2 / 4] = output;
         }
     }
 }

@@ -6,13 +6,10 @@
 //     tile i0 32 as row; tile i1 32 as column; reorder row; fuse i0 as tile; bind tile group;
 //     stage tile %0 shared column 1 as a; deal row rows 8; unroll row; bind column columns;
 //     reorder a_row; deal a_column a_rows 8; unroll a_column; bind a_row a_columns
-//   binding 0: ATensor, float32, read
-//   binding 1: BTensor, float32, read
-//   binding 2: OutputTensor, float32, written
 
-@group(0) @binding(0) var<storage, read> ATensor: array<f32>;
-@group(0) @binding(1) var<storage, read> BTensor: array<f32>;
-@group(0) @binding(2) var<storage, read_write> OutputTensor: array<f32>;
+@group(0) @binding(0) var<storage, read> ATensor: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read> BTensor: array<f32>; // float32, read
+@group(0) @binding(2) var<storage, read_write> OutputTensor: array<f32>; // float32, written
 
 var<workgroup> a_tile: array<f32, 1056>;
 
@@ -56,12 +53,11 @@ fn main(
         let i0_2: u32 = first_i0 + row_1;
         if (i0_2 < 48) {
             let i1_5: u32 = first_i1 + columns;
-            let offset: u32 = i0_2 * 80 + i1_5;
             if (i1_5 < 80) {
                 let a_4: f32 = a_tile[row_1 * 33 + columns];
-                let b: f32 = BTensor[offset];
+                let b: f32 = BTensor[i0_2 * 80 + i1_5];
                 let output: f32 = a_4 + b;
-                OutputTensor[offset] = output;
+                OutputTensor[i0_2 * 80 + i1_5] = output;
             }
         }
     }

@@ -64,56 +64,67 @@ __kernel void argmax_of_rows(
         const uint row_start = block * 200;
         for (uint i = 0; i < 192; i += 16) {
             const float16 x = vload16(0, X + row_start + i);
-            const int16 better = ((x > p) | ((x != x) & (~(p != p))))
-                | (((x == p) | ((x != x) & (p != p))) & (i + (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) < p_place));
-            p = better ? x : p;
-            p_place = better ? (i + (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)) : p_place;
+            const uint16 place = i + (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            const int16 stays = (p >= x) | (p != p);
+            p = stays ? p : x;
+            p_place = stays ? p_place : place;
             m = max_float16(m, x);
         }
         for (uint i = 192; i < 200; i += 4) {
             const float4 x = vload4(0, X + row_start + i);
-            const int4 better = ((x > p_rest) | ((x != x) & (~(p_rest != p_rest))))
-                | (((x == p_rest) | ((x != x) & (p_rest != p_rest))) & (i + (uint4)(0, 1, 2, 3) < p_place_rest));
-            p_rest = better ? x : p_rest;
-            p_place_rest = better ? (i + (uint4)(0, 1, 2, 3)) : p_place_rest;
+            const uint4 place = i + (uint4)(0, 1, 2, 3);
+            const int4 stays = (p_rest >= x) | (p_rest != p_rest);
+            p_rest = stays ? p_rest : x;
+            p_place_rest = stays ? p_place_rest : place;
             m_rest = max_float4(m_rest, x);
         }
-        const int16 better = ((p > vload16(0, p_total)) | ((p != p) & (~(vload16(0, p_total) != vload16(0, p_total)))))
-            | (((p == vload16(0, p_total)) | ((p != p) & (vload16(0, p_total) != vload16(0, p_total)))) & (p_place < vload16(0, p_place_total)));
+        const int16 better = ((p > vload16(0, p_total)) | ((p != p) & (~(vload16(0,
+            p_total) != vload16(0, p_total))))) | (((p == vload16(0, p_total)) | ((p != p) & (
+            vload16(0, p_total) != vload16(0, p_total)))) & (p_place < vload16(0, p_place_total)));
         vstore16(better ? p : vload16(0, p_total), 0, p_total);
         vstore16(better ? p_place : vload16(0, p_place_total), 0, p_place_total);
         vstore16(max_float16(vload16(0, m_total), m), 0, m_total);
-        const int4 better_1 = ((p_rest > vload4(0, p_total)) | ((p_rest != p_rest) & (~(vload4(0, p_total) != vload4(0, p_total)))))
-            | (((p_rest == vload4(0, p_total)) | ((p_rest != p_rest) & (vload4(0, p_total) != vload4(0, p_total)))) & (p_place_rest < vload4(0, p_place_total)));
+        const int4 better_1 = ((p_rest > vload4(0, p_total))
+            | ((p_rest != p_rest) & (~(vload4(0, p_total) != vload4(0, p_total)))))
+            | (((p_rest == vload4(0, p_total)) | ((p_rest != p_rest) & (vload4(0,
+            p_total) != vload4(0, p_total)))) & (p_place_rest < vload4(0, p_place_total)));
         vstore4(better_1 ? p_rest : vload4(0, p_total), 0, p_total);
         vstore4(better_1 ? p_place_rest : vload4(0, p_place_total), 0, p_place_total);
         vstore4(max_float4(vload4(0, m_total), m_rest), 0, m_total);
         const float8 candidate = vload8(0, p_total + 8);
-        const int8 better_2 = ((candidate > vload8(0, p_total)) | ((candidate != candidate) & (~(vload8(0, p_total) != vload8(0, p_total)))))
-            | (((candidate == vload8(0, p_total)) | ((candidate != candidate) & (vload8(0, p_total) != vload8(0, p_total)))) & (vload8(0, p_place_total + 8) < vload8(0, p_place_total)));
+        const uint8 place = vload8(0, p_place_total + 8);
+        const int8 better_2 = ((candidate > vload8(0, p_total))
+            | ((candidate != candidate) & (~(vload8(0, p_total) != vload8(0, p_total)))))
+            | (((candidate == vload8(0, p_total)) | ((candidate != candidate)
+            & (vload8(0, p_total) != vload8(0, p_total)))) & (place < vload8(0, p_place_total)));
         vstore8(better_2 ? candidate : vload8(0, p_total), 0, p_total);
-        vstore8(better_2 ? vload8(0, p_place_total + 8) : vload8(0, p_place_total), 0,
-            p_place_total);
+        vstore8(better_2 ? place : vload8(0, p_place_total), 0, p_place_total);
         vstore8(max_float8(vload8(0, m_total), vload8(0, m_total + 8)), 0, m_total);
         const float4 candidate_1 = vload4(0, p_total + 4);
-        const int4 better_3 = ((candidate_1 > vload4(0, p_total)) | ((candidate_1 != candidate_1) & (~(vload4(0, p_total) != vload4(0, p_total)))))
-            | (((candidate_1 == vload4(0, p_total)) | ((candidate_1 != candidate_1) & (vload4(0, p_total) != vload4(0, p_total)))) & (vload4(0, p_place_total + 4) < vload4(0, p_place_total)));
+        const uint4 place_1 = vload4(0, p_place_total + 4);
+        const int4 better_3 = ((candidate_1 > vload4(0, p_total))
+            | ((candidate_1 != candidate_1) & (~(vload4(0, p_total) != vload4(0, p_total)))))
+            | (((candidate_1 == vload4(0, p_total)) | ((candidate_1 != candidate_1)
+            & (vload4(0, p_total) != vload4(0, p_total)))) & (place_1 < vload4(0, p_place_total)));
         vstore4(better_3 ? candidate_1 : vload4(0, p_total), 0, p_total);
-        vstore4(better_3 ? vload4(0, p_place_total + 4) : vload4(0, p_place_total), 0,
-            p_place_total);
+        vstore4(better_3 ? place_1 : vload4(0, p_place_total), 0, p_place_total);
         vstore4(max_float4(vload4(0, m_total), vload4(0, m_total + 4)), 0, m_total);
         const float2 candidate_2 = vload2(0, p_total + 2);
-        const int2 better_4 = ((candidate_2 > vload2(0, p_total)) | ((candidate_2 != candidate_2) & (~(vload2(0, p_total) != vload2(0, p_total)))))
-            | (((candidate_2 == vload2(0, p_total)) | ((candidate_2 != candidate_2) & (vload2(0, p_total) != vload2(0, p_total)))) & (vload2(0, p_place_total + 2) < vload2(0, p_place_total)));
+        const uint2 place_2 = vload2(0, p_place_total + 2);
+        const int2 better_4 = ((candidate_2 > vload2(0, p_total))
+            | ((candidate_2 != candidate_2) & (~(vload2(0, p_total) != vload2(0, p_total)))))
+            | (((candidate_2 == vload2(0, p_total)) | ((candidate_2 != candidate_2)
+            & (vload2(0, p_total) != vload2(0, p_total)))) & (place_2 < vload2(0, p_place_total)));
         vstore2(better_4 ? candidate_2 : vload2(0, p_total), 0, p_total);
-        vstore2(better_4 ? vload2(0, p_place_total + 2) : vload2(0, p_place_total), 0,
-            p_place_total);
+        vstore2(better_4 ? place_2 : vload2(0, p_place_total), 0, p_place_total);
         vstore2(max_float2(vload2(0, m_total), vload2(0, m_total + 2)), 0, m_total);
         const float candidate_3 = p_total[1];
-        const bool better_5 = candidate_3 > p_total[0] || (isnan(candidate_3) && (!isnan(p_total[0])))
-            || ((candidate_3 == p_total[0] || (isnan(candidate_3) && isnan(p_total[0]))) && p_place_total[1] < p_place_total[0]);
+        const uint place_3 = p_place_total[1];
+        const bool better_5 = candidate_3 > p_total[0]
+            || (isnan(candidate_3) && (!isnan(p_total[0]))) || ((candidate_3 == p_total[0]
+            || (isnan(candidate_3) && isnan(p_total[0]))) && place_3 < p_place_total[0]);
         p_total[0] = better_5 ? candidate_3 : p_total[0];
-        p_place_total[0] = better_5 ? p_place_total[1] : p_place_total[0];
+        p_place_total[0] = better_5 ? place_3 : p_place_total[0];
         m_total[0] = max_float(m_total[0], m_total[1]);
         const float p_1 = p_total[0];
         const uint p_place_1 = p_place_total[0];

@@ -51,22 +51,26 @@ __kernel void argmax_of_rows(
     const uint k = row * 4;
     if (k < 200) {
         const float4 x = X[(row_start + k) / 4];
-        const int4 better = ((x > p) | ((x != x) & (~(p != p))))
-            | (((x == p) | ((x != x) & (p != p))) & (k + (uint4)(0, 1, 2, 3) < p_place));
-        p = better ? x : p;
-        p_place = better ? (k + (uint4)(0, 1, 2, 3)) : p_place;
+        const uint4 place = k + (uint4)(0, 1, 2, 3);
+        const int4 stays = (p >= x) | (p != p);
+        p = stays ? p : x;
+        p_place = stays ? p_place : place;
         m = max_float4(m, x);
     }
     const float2 candidate = p.s23;
+    const uint2 place = p_place.s23;
     const int2 better = ((candidate > p.s01) | ((candidate != candidate) & (~(p.s01 != p.s01))))
-        | (((candidate == p.s01) | ((candidate != candidate) & (p.s01 != p.s01))) & (p_place.s23 < p_place.s01));
+        | (((candidate == p.s01) | ((candidate != candidate) & (p.s01 != p.s01)))
+        & (place < p_place.s01));
     const float2 p_half = better ? candidate : p.s01;
-    const uint2 p_place_half = better ? p_place.s23 : p_place.s01;
+    const uint2 p_place_half = better ? place : p_place.s01;
     const float candidate_1 = p_half.s1;
+    const uint place_1 = p_place_half.s1;
     const bool better_1 = candidate_1 > p_half.s0 || (isnan(candidate_1) && (!isnan(p_half.s0)))
-        || ((candidate_1 == p_half.s0 || (isnan(candidate_1) && isnan(p_half.s0))) && p_place_half.s1 < p_place_half.s0);
+        || ((candidate_1 == p_half.s0 || (isnan(candidate_1) && isnan(p_half.s0)))
+        && place_1 < p_place_half.s0);
     float p_total = better_1 ? candidate_1 : p_half.s0;
-    uint p_place_total = better_1 ? p_place_half.s1 : p_place_half.s0;
+    uint p_place_total = better_1 ? place_1 : p_place_half.s0;
     const float2 m_half = max_float2(m.s01, m.s23);
     float m_total = max_float(m_half.s0, m_half.s1);
     p_lanes[(uint)get_local_id(0)] = p_total;
@@ -76,10 +80,12 @@ __kernel void argmax_of_rows(
     if (row < 16) {
         for (uint part = 1; part < 4; ++part) {
             const float candidate_2 = p_lanes[(uint)get_local_id(0) + part * 64];
+            const uint place_2 = p_place_lanes[(uint)get_local_id(0) + part * 64];
             const bool better_2 = candidate_2 > p_total || (isnan(candidate_2) && (!isnan(p_total)))
-                || ((candidate_2 == p_total || (isnan(candidate_2) && isnan(p_total))) && p_place_lanes[(uint)get_local_id(0) + part * 64] < p_place_total);
+                || ((candidate_2 == p_total || (isnan(candidate_2) && isnan(p_total)))
+                && place_2 < p_place_total);
             p_total = better_2 ? candidate_2 : p_total;
-            p_place_total = better_2 ? p_place_lanes[(uint)get_local_id(0) + part * 64] : p_place_total;
+            p_place_total = better_2 ? place_2 : p_place_total;
             m_total = max_float(m_total, m_lanes[(uint)get_local_id(0) + part * 64]);
         }
         p_lanes[(uint)get_local_id(0)] = p_total;
@@ -93,10 +99,12 @@ __kernel void argmax_of_rows(
 
     for (uint part = 1; part < 16; ++part) {
         const float candidate_2 = p_lanes[column + part * 4];
+        const uint place_2 = p_place_lanes[column + part * 4];
         const bool better_2 = candidate_2 > p_total || (isnan(candidate_2) && (!isnan(p_total)))
-            || ((candidate_2 == p_total || (isnan(candidate_2) && isnan(p_total))) && p_place_lanes[column + part * 4] < p_place_total);
+            || ((candidate_2 == p_total || (isnan(candidate_2) && isnan(p_total)))
+            && place_2 < p_place_total);
         p_total = better_2 ? candidate_2 : p_total;
-        p_place_total = better_2 ? p_place_lanes[column + part * 4] : p_place_total;
+        p_place_total = better_2 ? place_2 : p_place_total;
         m_total = max_float(m_total, m_lanes[column + part * 4]);
     }
     const int p_1 = (int)((p_place_total == 4294967295u) ? 0u : p_place_total);

@@ -6,14 +6,11 @@
 // Dispatch 15 groups of 256 threads; a group computes 4 outputs, with 64 lanes on each.
 //     axis row 64; axis column 4; normalize i0 as output; split output 4 as group; bind group group;
 //     bind output column; share k row 4 1 as strip
-//   t0: X, float32, read
-//   u0: P, int32, written
-//   u1: M, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> X : register(t0);
-RWStructuredBuffer<int> P : register(u0);
-RWStructuredBuffer<float> M : register(u1);
+StructuredBuffer<float4> X : register(t0); // float32, read
+RWStructuredBuffer<int> P : register(u0); // int32, written
+RWStructuredBuffer<float> M : register(u1); // float32, written
 
 // By its bits, so that no assumption about NaN can fold it away.
 bool isnan_float(const float x)
@@ -69,20 +66,26 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint k = row * 4;
     if (k < 200) {
         precise const float4 x = X[(row_start + k) / 4];
-        const bool4 better = or(or(x > p, and(isnan_float_x4(x), !isnan_float_x4(p))), and(or(x == p, and(isnan_float_x4(x), isnan_float_x4(p))), k + uint4(0, 1, 2, 3) < p_place));
-        p = select(better, x, p);
-        p_place = select(better, k + uint4(0, 1, 2, 3), p_place);
+        const uint4 place = k + uint4(0, 1, 2, 3);
+        const bool4 stays = or(p >= x, isnan_float_x4(p));
+        p = select(stays, p, x);
+        p_place = select(stays, p_place, place);
         m = max_float_x4(m, x);
     }
     precise const float2 candidate = p.zw;
-    const bool2 better = or(or(candidate > p.xy, and(isnan_float_x2(candidate), !isnan_float_x2(p.xy))), and(or(candidate == p.xy, and(isnan_float_x2(candidate), isnan_float_x2(p.xy))), p_place.zw < p_place.xy));
+    const uint2 place = p_place.zw;
+    const bool2 better = or(or(candidate > p.xy,
+        and(isnan_float_x2(candidate), !isnan_float_x2(p.xy))), and(or(candidate == p.xy,
+        and(isnan_float_x2(candidate), isnan_float_x2(p.xy))), place < p_place.xy));
     precise const float2 p_half = select(better, candidate, p.xy);
-    const uint2 p_place_half = select(better, p_place.zw, p_place.xy);
+    const uint2 p_place_half = select(better, place, p_place.xy);
     precise const float candidate_1 = p_half.y;
-    const bool better_1 = candidate_1 > p_half.x || (isnan_float(candidate_1) && (!isnan_float(p_half.x)))
-        || ((candidate_1 == p_half.x || (isnan_float(candidate_1) && isnan_float(p_half.x))) && p_place_half.y < p_place_half.x);
+    const uint place_1 = p_place_half.y;
+    const bool better_1 = candidate_1 > p_half.x
+        || (isnan_float(candidate_1) && (!isnan_float(p_half.x))) || ((candidate_1 == p_half.x
+        || (isnan_float(candidate_1) && isnan_float(p_half.x))) && place_1 < p_place_half.x);
     precise float p_total = better_1 ? candidate_1 : p_half.x;
-    uint p_place_total = better_1 ? p_place_half.y : p_place_half.x;
+    uint p_place_total = better_1 ? place_1 : p_place_half.x;
     precise const float2 m_half = max_float_x2(m.xy, m.zw);
     precise float m_total = max_float(m_half.x, m_half.y);
     p_lanes[lane_id] = p_total;
@@ -92,10 +95,12 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     if (row < 16) {
         for (uint part = 1; part < 4; ++part) {
             precise const float candidate_2 = p_lanes[lane_id + part * 64];
-            const bool better_2 = candidate_2 > p_total || (isnan_float(candidate_2) && (!isnan_float(p_total)))
-                || ((candidate_2 == p_total || (isnan_float(candidate_2) && isnan_float(p_total))) && p_place_lanes[lane_id + part * 64] < p_place_total);
+            const uint place_2 = p_place_lanes[lane_id + part * 64];
+            const bool better_2 = candidate_2 > p_total
+                || (isnan_float(candidate_2) && (!isnan_float(p_total))) || ((candidate_2 == p_total
+                || (isnan_float(candidate_2) && isnan_float(p_total))) && place_2 < p_place_total);
             p_total = better_2 ? candidate_2 : p_total;
-            p_place_total = better_2 ? p_place_lanes[lane_id + part * 64] : p_place_total;
+            p_place_total = better_2 ? place_2 : p_place_total;
             m_total = max_float(m_total, m_lanes[lane_id + part * 64]);
         }
         p_lanes[lane_id] = p_total;
@@ -109,10 +114,12 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     for (uint part = 1; part < 16; ++part) {
         precise const float candidate_2 = p_lanes[column + part * 4];
-        const bool better_2 = candidate_2 > p_total || (isnan_float(candidate_2) && (!isnan_float(p_total)))
-            || ((candidate_2 == p_total || (isnan_float(candidate_2) && isnan_float(p_total))) && p_place_lanes[column + part * 4] < p_place_total);
+        const uint place_2 = p_place_lanes[column + part * 4];
+        const bool better_2 = candidate_2 > p_total
+            || (isnan_float(candidate_2) && (!isnan_float(p_total))) || ((candidate_2 == p_total
+            || (isnan_float(candidate_2) && isnan_float(p_total))) && place_2 < p_place_total);
         p_total = better_2 ? candidate_2 : p_total;
-        p_place_total = better_2 ? p_place_lanes[column + part * 4] : p_place_total;
+        p_place_total = better_2 ? place_2 : p_place_total;
         m_total = max_float(m_total, m_lanes[column + part * 4]);
     }
     const int p_1 = (int)((p_place_total == 4294967295u) ? 0u : p_place_total);

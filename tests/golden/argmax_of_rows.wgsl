@@ -6,13 +6,10 @@
 // Dispatch 60 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     axis row 256; axis column 1; normalize i0 as output; bind output group;
 //     share k row 1 1 as strip
-//   binding 0: X, float32, read
-//   binding 1: P, int32, written
-//   binding 2: M, float32, written
 
-@group(0) @binding(0) var<storage, read> X: array<f32>;
-@group(0) @binding(1) var<storage, read_write> P: array<i32>;
-@group(0) @binding(2) var<storage, read_write> M: array<f32>;
+@group(0) @binding(0) var<storage, read> X: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read_write> P: array<i32>; // int32, written
+@group(0) @binding(2) var<storage, read_write> M: array<f32>; // float32, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
@@ -45,10 +42,10 @@ fn main(
     let row_start: u32 = output * 200;
     if (row < 200) {
         let x: f32 = X[row_start + row];
-        let better: bool = x > p || (is_nan(x) && (!is_nan(p)))
-            || ((x == p || (is_nan(x) && is_nan(p))) && row < p_place);
-        p = select(p, x, better);
-        p_place = select(p_place, row, better);
+        let place: u32 = row;
+        let stays: bool = p >= x || is_nan(p);
+        p = select(x, p, stays);
+        p_place = select(place, p_place, stays);
         m = greater(m, x);
     }
     p_lanes[lane_id] = p;
@@ -58,10 +55,11 @@ fn main(
     if (row < 16) {
         for (var part: u32 = 1; part < 16; part++) {
             let candidate: f32 = p_lanes[lane_id + part * 16];
+            let place: u32 = p_place_lanes[lane_id + part * 16];
             let better: bool = candidate > p || (is_nan(candidate) && (!is_nan(p)))
-                || ((candidate == p || (is_nan(candidate) && is_nan(p))) && p_place_lanes[lane_id + part * 16] < p_place);
+                || ((candidate == p || (is_nan(candidate) && is_nan(p))) && place < p_place);
             p = select(p, candidate, better);
-            p_place = select(p_place, p_place_lanes[lane_id + part * 16], better);
+            p_place = select(p_place, place, better);
             m = greater(m, m_lanes[lane_id + part * 16]);
         }
         p_lanes[lane_id] = p;
@@ -75,10 +73,11 @@ fn main(
 
     for (var part: u32 = 1; part < 16; part++) {
         let candidate: f32 = p_lanes[part];
+        let place: u32 = p_place_lanes[part];
         let better: bool = candidate > p || (is_nan(candidate) && (!is_nan(p)))
-            || ((candidate == p || (is_nan(candidate) && is_nan(p))) && p_place_lanes[part] < p_place);
+            || ((candidate == p || (is_nan(candidate) && is_nan(p))) && place < p_place);
         p = select(p, candidate, better);
-        p_place = select(p_place, p_place_lanes[part], better);
+        p_place = select(p_place, place, better);
         m = greater(m, m_lanes[part]);
     }
     let p_1: i32 = i32(select(p_place, 0u, p_place == 4294967295u));

@@ -25,8 +25,7 @@ __kernel void average_pool(
         const uint position = max(i2, 1u) * 2 - 1;
         const float4 Input_vector = Input[position * 2 + i0i1 * 18];
         const float input = Input_vector.s0;
-        const uint offset = i0i1 * 72 + i2 * 16;
-        const float4 Input_vector_1 = Input[offset / 4];
+        const float4 Input_vector_1 = Input[i0i1 * 18 + i2 * 4];
         const float input_1 = Input_vector_1.s0;
         const bool holds_1 = i2 <= 3;
         const uint position_1 = min(i2, 3u) * 2 + 1;
@@ -35,26 +34,27 @@ __kernel void average_pool(
         const float input_3 = Input_vector.s1;
         const float input_4 = Input_vector_1.s1;
         const float input_5 = Input_vector_2.s1;
-        const float output_1 = 0.0f + ((holds ? input : (-0.0f)) + input_1 + (holds_1 ? input_2 : (-0.0f)))
-            + ((holds ? input_3 : (-0.0f)) + input_4 + (holds_1 ? input_5 : (-0.0f)));
+        const float output_1 = 0.0f + ((holds ? input : (-0.0f)) + input_1 + (holds_1 ? input_2
+            : (-0.0f))) + ((holds ? input_3 : (-0.0f)) + input_4 + (holds_1 ? input_5 : (-0.0f)));
         const float input_6 = Input_vector.s2;
         const float input_7 = Input_vector_1.s2;
         const float input_8 = Input_vector_2.s2;
         const float input_9 = Input_vector.s3;
         const float input_10 = Input_vector_1.s3;
         const float input_11 = Input_vector_2.s3;
-        const float output_2 = 0.0f + ((holds ? input_6 : (-0.0f)) + input_7 + (holds_1 ? input_8 : (-0.0f)))
-            + ((holds ? input_9 : (-0.0f)) + input_10 + (holds_1 ? input_11 : (-0.0f)));
+        const float output_2 = 0.0f + ((holds ? input_6 : (-0.0f)) + input_7 + (holds_1 ? input_8
+            : (-0.0f))) + ((holds ? input_9 : (-0.0f)) + input_10 + (holds_1 ? input_11 : (-0.0f)));
         const float4 Input_vector_3 = Input[position * 2 + i0i1 * 18 + 1];
         const float input_12 = Input_vector_3.s0;
-        const float4 Input_vector_4 = Input[offset / 4 + 1];
+        const float4 Input_vector_4 = Input[i0i1 * 18 + i2 * 4 + 1];
         const float input_13 = Input_vector_4.s0;
         const float4 Input_vector_5 = Input[position_1 * 2 + i0i1 * 18 + 1];
         const float input_14 = Input_vector_5.s0;
         const float input_15 = Input_vector_3.s1;
         const float input_16 = Input_vector_4.s1;
         const float input_17 = Input_vector_5.s1;
-        const float output_3 = 0.0f + ((holds ? input_12 : (-0.0f)) + input_13 + (holds_1 ? input_14 : (-0.0f)))
+        const float output_3 = 0.0f
+            + ((holds ? input_12 : (-0.0f)) + input_13 + (holds_1 ? input_14 : (-0.0f)))
             + ((holds ? input_15 : (-0.0f)) + input_16 + (holds_1 ? input_17 : (-0.0f)));
         const float input_18 = Input_vector_3.s2;
         const float input_19 = Input_vector_4.s2;
@@ -62,7 +62,8 @@ __kernel void average_pool(
         const float input_21 = Input_vector_3.s3;
         const float input_22 = Input_vector_4.s3;
         const float input_23 = Input_vector_5.s3;
-        const float output_4 = 0.0f + ((holds ? input_18 : (-0.0f)) + input_19 + (holds_1 ? input_20 : (-0.0f)))
+        const float output_4 = 0.0f
+            + ((holds ? input_18 : (-0.0f)) + input_19 + (holds_1 ? input_20 : (-0.0f)))
             + ((holds ? input_21 : (-0.0f)) + input_22 + (holds_1 ? input_23 : (-0.0f)));
         Output[i0i1 * 5 + i2] = (float4)(output_1, output_2, output_3, output_4);
     }

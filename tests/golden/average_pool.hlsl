@@ -6,12 +6,10 @@
 // Dispatch 1 group of 256 threads; each computes 4 neighbouring outputs.
 //     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
-//   t0: Input, float32, read
-//   u0: Output, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> Input : register(t0);
-RWStructuredBuffer<float4> Output : register(u0);
+StructuredBuffer<float4> Input : register(t0); // float32, read
+RWStructuredBuffer<float4> Output : register(u0); // float32, written
 
 [RootSignature("SRV(t0), UAV(u0)")]
 [numthreads(256, 1, 1)]
@@ -28,8 +26,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint position = max(i2, 1u) * 2 - 1;
         precise const float4 Input_vector = Input[position * 2 + i0i1 * 18];
         precise const float input = Input_vector.x;
-        const uint offset = i0i1 * 72 + i2 * 16;
-        precise const float4 Input_vector_1 = Input[offset / 4];
+        precise const float4 Input_vector_1 = Input[i0i1 * 18 + i2 * 4];
         precise const float input_1 = Input_vector_1.x;
         const bool holds_1 = i2 <= 3;
         const uint position_1 = min(i2, 3u) * 2 + 1;
@@ -38,7 +35,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float input_3 = Input_vector.y;
         precise const float input_4 = Input_vector_1.y;
         precise const float input_5 = Input_vector_2.y;
-        precise const float output_1 = zero + ((holds ? input : (-0.0f)) + input_1 + (holds_1 ? input_2 : (-0.0f)))
+        precise const float output_1 = zero
+            + ((holds ? input : (-0.0f)) + input_1 + (holds_1 ? input_2 : (-0.0f)))
             + ((holds ? input_3 : (-0.0f)) + input_4 + (holds_1 ? input_5 : (-0.0f)));
         precise const float input_6 = Input_vector.z;
         precise const float input_7 = Input_vector_1.z;
@@ -46,18 +44,20 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float input_9 = Input_vector.w;
         precise const float input_10 = Input_vector_1.w;
         precise const float input_11 = Input_vector_2.w;
-        precise const float output_2 = zero + ((holds ? input_6 : (-0.0f)) + input_7 + (holds_1 ? input_8 : (-0.0f)))
+        precise const float output_2 = zero
+            + ((holds ? input_6 : (-0.0f)) + input_7 + (holds_1 ? input_8 : (-0.0f)))
             + ((holds ? input_9 : (-0.0f)) + input_10 + (holds_1 ? input_11 : (-0.0f)));
         precise const float4 Input_vector_3 = Input[position * 2 + i0i1 * 18 + 1];
         precise const float input_12 = Input_vector_3.x;
-        precise const float4 Input_vector_4 = Input[offset / 4 + 1];
+        precise const float4 Input_vector_4 = Input[i0i1 * 18 + i2 * 4 + 1];
         precise const float input_13 = Input_vector_4.x;
         precise const float4 Input_vector_5 = Input[position_1 * 2 + i0i1 * 18 + 1];
         precise const float input_14 = Input_vector_5.x;
         precise const float input_15 = Input_vector_3.y;
         precise const float input_16 = Input_vector_4.y;
         precise const float input_17 = Input_vector_5.y;
-        precise const float output_3 = zero + ((holds ? input_12 : (-0.0f)) + input_13 + (holds_1 ? input_14 : (-0.0f)))
+        precise const float output_3 = zero
+            + ((holds ? input_12 : (-0.0f)) + input_13 + (holds_1 ? input_14 : (-0.0f)))
             + ((holds ? input_15 : (-0.0f)) + input_16 + (holds_1 ? input_17 : (-0.0f)));
         precise const float input_18 = Input_vector_3.z;
         precise const float input_19 = Input_vector_4.z;
@@ -65,7 +65,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float input_21 = Input_vector_3.w;
         precise const float input_22 = Input_vector_4.w;
         precise const float input_23 = Input_vector_5.w;
-        precise const float output_4 = zero + ((holds ? input_18 : (-0.0f)) + input_19 + (holds_1 ? input_20 : (-0.0f)))
+        precise const float output_4 = zero
+            + ((holds ? input_18 : (-0.0f)) + input_19 + (holds_1 ? input_20 : (-0.0f)))
             + ((holds ? input_21 : (-0.0f)) + input_22 + (holds_1 ? input_23 : (-0.0f)));
         Output[i0i1 * 5 + i2] = float4(output_1, output_2, output_3, output_4);
     }

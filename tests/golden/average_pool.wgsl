@@ -6,11 +6,9 @@
 // Dispatch 1 group of 256 invocations; each computes 4 neighbouring outputs.
 //     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
-//   binding 0: Input, float32, read
-//   binding 1: Output, float32, written
 
-@group(0) @binding(0) var<storage, read> Input: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> Output: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> Input: array<vec4<f32>>; // float32, read
+@group(0) @binding(1) var<storage, read_write> Output: array<vec4<f32>>; // float32, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
@@ -38,8 +36,7 @@ fn main(
         let position: u32 = max(i2, 1u) * 2 - 1;
         let Input_vector: vec4<f32> = Input[position * 2 + i0i1 * 18];
         let input: f32 = Input_vector.x;
-        let offset: u32 = i0i1 * 72 + i2 * 16;
-        let Input_vector_1: vec4<f32> = Input[offset / 4];
+        let Input_vector_1: vec4<f32> = Input[i0i1 * 18 + i2 * 4];
         let input_1: f32 = Input_vector_1.x;
         let holds_1: bool = i2 <= 3;
         let position_1: u32 = min(i2, 3u) * 2 + 1;
@@ -48,35 +45,39 @@ fn main(
         let input_3: f32 = Input_vector.y;
         let input_4: f32 = Input_vector_1.y;
         let input_5: f32 = Input_vector_2.y;
-        let output_1: f32 = pin(pin(zero + pin(pin(select((-0.0f), input, holds) + input_1) + select((-0.0f), input_2, holds_1)))
-            + pin(pin(select((-0.0f), input_3, holds) + input_4) + select((-0.0f), input_5, holds_1)));
+        let output_1: f32 = pin(pin(zero + pin(pin(select((-0.0f), input, holds) + input_1)
+            + select((-0.0f), input_2, holds_1))) + pin(pin(select((-0.0f), input_3, holds)
+            + input_4) + select((-0.0f), input_5, holds_1)));
         let input_6: f32 = Input_vector.z;
         let input_7: f32 = Input_vector_1.z;
         let input_8: f32 = Input_vector_2.z;
         let input_9: f32 = Input_vector.w;
         let input_10: f32 = Input_vector_1.w;
         let input_11: f32 = Input_vector_2.w;
-        let output_2: f32 = pin(pin(zero + pin(pin(select((-0.0f), input_6, holds) + input_7) + select((-0.0f), input_8, holds_1)))
-            + pin(pin(select((-0.0f), input_9, holds) + input_10) + select((-0.0f), input_11, holds_1)));
+        let output_2: f32 = pin(pin(zero + pin(pin(select((-0.0f), input_6, holds) + input_7)
+            + select((-0.0f), input_8, holds_1))) + pin(pin(select((-0.0f), input_9, holds)
+            + input_10) + select((-0.0f), input_11, holds_1)));
         let Input_vector_3: vec4<f32> = Input[position * 2 + i0i1 * 18 + 1];
         let input_12: f32 = Input_vector_3.x;
-        let Input_vector_4: vec4<f32> = Input[offset / 4 + 1];
+        let Input_vector_4: vec4<f32> = Input[i0i1 * 18 + i2 * 4 + 1];
         let input_13: f32 = Input_vector_4.x;
         let Input_vector_5: vec4<f32> = Input[position_1 * 2 + i0i1 * 18 + 1];
         let input_14: f32 = Input_vector_5.x;
         let input_15: f32 = Input_vector_3.y;
         let input_16: f32 = Input_vector_4.y;
         let input_17: f32 = Input_vector_5.y;
-        let output_3: f32 = pin(pin(zero + pin(pin(select((-0.0f), input_12, holds) + input_13) + select((-0.0f), input_14, holds_1)))
-            + pin(pin(select((-0.0f), input_15, holds) + input_16) + select((-0.0f), input_17, holds_1)));
+        let output_3: f32 = pin(pin(zero + pin(pin(select((-0.0f), input_12, holds) + input_13)
+            + select((-0.0f), input_14, holds_1))) + pin(pin(select((-0.0f), input_15, holds)
+            + input_16) + select((-0.0f), input_17, holds_1)));
         let input_18: f32 = Input_vector_3.z;
         let input_19: f32 = Input_vector_4.z;
         let input_20: f32 = Input_vector_5.z;
         let input_21: f32 = Input_vector_3.w;
         let input_22: f32 = Input_vector_4.w;
         let input_23: f32 = Input_vector_5.w;
-        let output_4: f32 = pin(pin(zero + pin(pin(select((-0.0f), input_18, holds) + input_19) + select((-0.0f), input_20, holds_1)))
-            + pin(pin(select((-0.0f), input_21, holds) + input_22) + select((-0.0f), input_23, holds_1)));
+        let output_4: f32 = pin(pin(zero + pin(pin(select((-0.0f), input_18, holds) + input_19)
+            + select((-0.0f), input_20, holds_1))) + pin(pin(select((-0.0f), input_21, holds)
+            + input_22) + select((-0.0f), input_23, holds_1)));
         Output[i0i1 * 5 + i2] = vec4<f32>(output_1, output_2, output_3, output_4);
     }
 }

@@ -7,20 +7,14 @@
 // Dispatch 7 groups of 256 threads; each computes 4 neighbouring elements.
 //     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 1024 as k;
 //     unroll k; split i 4 as lane; bind lane lane; vectorize i 4 whole; reorder k
-//   t0: InputTensor, float32, read
-//   t1: MeanTensor, float32, read
-//   t2: VarianceTensor, float32, read
-//   t3: ScaleTensor, float32, read
-//   t4: BiasTensor, float32, read
-//   u0: OutputTensor, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> InputTensor : register(t0);
-StructuredBuffer<float> MeanTensor : register(t1);
-StructuredBuffer<float> VarianceTensor : register(t2);
-StructuredBuffer<float> ScaleTensor : register(t3);
-StructuredBuffer<float> BiasTensor : register(t4);
-RWStructuredBuffer<float4> OutputTensor : register(u0);
+StructuredBuffer<float4> InputTensor : register(t0); // float32, read
+StructuredBuffer<float> MeanTensor : register(t1); // float32, read
+StructuredBuffer<float> VarianceTensor : register(t2); // float32, read
+StructuredBuffer<float> ScaleTensor : register(t3); // float32, read
+StructuredBuffer<float> BiasTensor : register(t4); // float32, read
+RWStructuredBuffer<float4> OutputTensor : register(u0); // float32, written
 
 float portable_rsqrt(const float x)
 {

@@ -7,19 +7,13 @@
 // Dispatch 7 groups of 256 invocations; each computes 4 elements, 256 apart.
 //     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
 //     unroll k; bind i lane; reorder k
-//   binding 0: InputTensor, float32, read
-//   binding 1: MeanTensor, float32, read
-//   binding 2: VarianceTensor, float32, read
-//   binding 3: ScaleTensor, float32, read
-//   binding 4: BiasTensor, float32, read
-//   binding 5: OutputTensor, float32, written
 
-@group(0) @binding(0) var<storage, read> InputTensor: array<f32>;
-@group(0) @binding(1) var<storage, read> MeanTensor: array<f32>;
-@group(0) @binding(2) var<storage, read> VarianceTensor: array<f32>;
-@group(0) @binding(3) var<storage, read> ScaleTensor: array<f32>;
-@group(0) @binding(4) var<storage, read> BiasTensor: array<f32>;
-@group(0) @binding(5) var<storage, read_write> OutputTensor: array<f32>;
+@group(0) @binding(0) var<storage, read> InputTensor: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read> MeanTensor: array<f32>; // float32, read
+@group(0) @binding(2) var<storage, read> VarianceTensor: array<f32>; // float32, read
+@group(0) @binding(3) var<storage, read> ScaleTensor: array<f32>; // float32, read
+@group(0) @binding(4) var<storage, read> BiasTensor: array<f32>; // float32, read
+@group(0) @binding(5) var<storage, read_write> OutputTensor: array<f32>; // float32, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;

@@ -15,24 +15,16 @@
 // Dispatch 64 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     axis row 256; axis column 1; normalize i1 as output; bind output group; fuse k as element;
 //     share element row 4 4 as strip; fuse i0.2 as element; share element row 4 4 as strip.2
-//   t0: x, float32, read
-//   t1: dy, float32, read
-//   t2: mean, float32, read
-//   t3: variance, float32, read
-//   t4: scale, float32, read
-//   u0: dbias, float32, written
-//   u1: dscale, float32, written
-//   u2: dx, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> x : register(t0);
-StructuredBuffer<float4> dy : register(t1);
-StructuredBuffer<float> mean : register(t2);
-StructuredBuffer<float> variance : register(t3);
-StructuredBuffer<float> scale : register(t4);
-RWStructuredBuffer<float> dbias : register(u0);
-RWStructuredBuffer<float> dscale : register(u1);
-RWStructuredBuffer<float4> dx : register(u2);
+StructuredBuffer<float4> x : register(t0); // float32, read
+StructuredBuffer<float4> dy : register(t1); // float32, read
+StructuredBuffer<float> mean : register(t2); // float32, read
+StructuredBuffer<float> variance : register(t3); // float32, read
+StructuredBuffer<float> scale : register(t4); // float32, read
+RWStructuredBuffer<float> dbias : register(u0); // float32, written
+RWStructuredBuffer<float> dscale : register(u1); // float32, written
+RWStructuredBuffer<float4> dx : register(u2); // float32, written
 
 groupshared float dy_sum_lanes[256];
 groupshared float dy_centered_sum_lanes[256];
@@ -52,27 +44,23 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint first = row * 4;
     const uint k = first / 196;
     const uint k1 = first % 196;
-    const uint offset = k * 12544 + output * 196 + k1;
-    precise const float4 dy_value = dy[offset / 4];
-    precise const float4 x_value = x[offset / 4];
+    precise const float4 dy_value = dy[k * 3136 + output * 49 + k1 / 4];
+    precise const float4 x_value = x[k * 3136 + output * 49 + k1 / 4];
     const uint element = first + 1024;
     const uint k_1 = element / 196;
     const uint k1_1 = element % 196;
-    const uint offset_1 = k_1 * 12544 + output * 196 + k1_1;
-    precise const float4 dy_value_1 = dy[offset_1 / 4];
-    precise const float4 x_value_1 = x[offset_1 / 4];
+    precise const float4 dy_value_1 = dy[k_1 * 3136 + output * 49 + k1_1 / 4];
+    precise const float4 x_value_1 = x[k_1 * 3136 + output * 49 + k1_1 / 4];
     const uint element_1 = first + 2048;
     const uint k_2 = element_1 / 196;
     const uint k1_2 = element_1 % 196;
-    const uint offset_2 = k_2 * 12544 + output * 196 + k1_2;
-    precise const float4 dy_value_2 = dy[offset_2 / 4];
-    precise const float4 x_value_2 = x[offset_2 / 4];
+    precise const float4 dy_value_2 = dy[k_2 * 3136 + output * 49 + k1_2 / 4];
+    precise const float4 x_value_2 = x[k_2 * 3136 + output * 49 + k1_2 / 4];
     const uint element_2 = first + 3072;
     const uint k_3 = element_2 / 196;
     const uint k1_3 = element_2 % 196;
-    const uint offset_3 = k_3 * 12544 + output * 196 + k1_3;
-    precise const float4 dy_value_3 = dy[offset_3 / 4];
-    precise const float4 x_value_3 = x[offset_3 / 4];
+    precise const float4 dy_value_3 = dy[k_3 * 3136 + output * 49 + k1_3 / 4];
+    precise const float4 x_value_3 = x[k_3 * 3136 + output * 49 + k1_3 / 4];
     dy_sum_value += dy_value;
     dy_centered_sum_value = mad(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
@@ -86,9 +74,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint first_1 = strip + row * 4;
         const uint k_4 = first_1 / 196;
         const uint k1_4 = first_1 % 196;
-        const uint offset_4 = k_4 * 12544 + output * 196 + k1_4;
-        precise const float4 dy_value_4 = dy[offset_4 / 4];
-        precise const float4 x_value_4 = x[offset_4 / 4];
+        precise const float4 dy_value_4 = dy[k_4 * 3136 + output * 49 + k1_4 / 4];
+        precise const float4 x_value_4 = x[k_4 * 3136 + output * 49 + k1_4 / 4];
         dy_sum_value += dy_value_4;
         dy_centered_sum_value = mad(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     }
@@ -96,9 +83,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     if (first_1 < 6272) {
         const uint k_4 = first_1 / 196;
         const uint k1_4 = first_1 % 196;
-        const uint offset_4 = k_4 * 12544 + output * 196 + k1_4;
-        precise const float4 dy_value_4 = dy[offset_4 / 4];
-        precise const float4 x_value_4 = x[offset_4 / 4];
+        precise const float4 dy_value_4 = dy[k_4 * 3136 + output * 49 + k1_4 / 4];
+        precise const float4 x_value_4 = x[k_4 * 3136 + output * 49 + k1_4 / 4];
         dy_sum_value += dy_value_4;
         dy_centered_sum_value = mad(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     }
@@ -140,36 +126,34 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float value_3 = dy_centered_sum_total / 6272.0f;
     precise const float4 dx_value = value_1
         * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
-    dx[offset / 4] = dx_value;
+    dx[k * 3136 + output * 49 + k1 / 4] = dx_value;
     precise const float4 dx_value_1 = value_1
         * (dy_value_1 - value_2 - ((x_value_1 - mean_value) * value_3) / value);
-    dx[offset_1 / 4] = dx_value_1;
+    dx[k_1 * 3136 + output * 49 + k1_1 / 4] = dx_value_1;
     precise const float4 dx_value_2 = value_1
         * (dy_value_2 - value_2 - ((x_value_2 - mean_value) * value_3) / value);
-    dx[offset_2 / 4] = dx_value_2;
+    dx[k_2 * 3136 + output * 49 + k1_2 / 4] = dx_value_2;
     precise const float4 dx_value_3 = value_1
         * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
-    dx[offset_3 / 4] = dx_value_3;
+    dx[k_3 * 3136 + output * 49 + k1_3 / 4] = dx_value_3;
 
     for (uint strip = 4096; strip < 6144; strip += 1024) {
         const uint first_2 = strip + row * 4;
         const uint i0 = first_2 / 196;
         const uint i2i3 = first_2 % 196;
-        const uint offset_4 = i0 * 12544 + output * 196 + i2i3;
-        precise const float4 dy_value_4 = dy[offset_4 / 4];
-        precise const float4 x_value_4 = x[offset_4 / 4];
+        precise const float4 dy_value_4 = dy[i0 * 3136 + output * 49 + i2i3 / 4];
+        precise const float4 x_value_4 = x[i0 * 3136 + output * 49 + i2i3 / 4];
         precise const float4 dx_value_4 = value_1
             * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
-        dx[offset_4 / 4] = dx_value_4;
+        dx[i0 * 3136 + output * 49 + i2i3 / 4] = dx_value_4;
     }
     if (first_1 < 6272) {
         const uint i0 = first_1 / 196;
         const uint i2i3 = first_1 % 196;
-        const uint offset_4 = i0 * 12544 + output * 196 + i2i3;
-        precise const float4 dy_value_4 = dy[offset_4 / 4];
-        precise const float4 x_value_4 = x[offset_4 / 4];
+        precise const float4 dy_value_4 = dy[i0 * 3136 + output * 49 + i2i3 / 4];
+        precise const float4 x_value_4 = x[i0 * 3136 + output * 49 + i2i3 / 4];
         precise const float4 dx_value_4 = value_1
             * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
-        dx[offset_4 / 4] = dx_value_4;
+        dx[i0 * 3136 + output * 49 + i2i3 / 4] = dx_value_4;
     }
 }

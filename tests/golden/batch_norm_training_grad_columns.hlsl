@@ -11,24 +11,16 @@
 // Dispatch 19 groups of 256 threads; a group computes 16 outputs, with 16 lanes on each.
 //     axis row 16; axis column 16; normalize i1 as output; split output 16 as group;
 //     bind group group; bind output column; share k row 1 3 as strip; share i0.2 row 1 3 as strip.2
-//   t0: x, float32, read
-//   t1: dy, float32, read
-//   t2: mean, float32, read
-//   t3: variance, float32, read
-//   t4: scale, float32, read
-//   u0: dbias, float32, written
-//   u1: dscale, float32, written
-//   u2: dx, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> x : register(t0);
-StructuredBuffer<float> dy : register(t1);
-StructuredBuffer<float> mean : register(t2);
-StructuredBuffer<float> variance : register(t3);
-StructuredBuffer<float> scale : register(t4);
-RWStructuredBuffer<float> dbias : register(u0);
-RWStructuredBuffer<float> dscale : register(u1);
-RWStructuredBuffer<float> dx : register(u2);
+StructuredBuffer<float> x : register(t0); // float32, read
+StructuredBuffer<float> dy : register(t1); // float32, read
+StructuredBuffer<float> mean : register(t2); // float32, read
+StructuredBuffer<float> variance : register(t3); // float32, read
+StructuredBuffer<float> scale : register(t4); // float32, read
+RWStructuredBuffer<float> dbias : register(u0); // float32, written
+RWStructuredBuffer<float> dscale : register(u1); // float32, written
+RWStructuredBuffer<float> dx : register(u2); // float32, written
 
 groupshared float dy_sum_lanes[256];
 groupshared float dy_centered_sum_lanes[256];
@@ -48,17 +40,14 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float mean_value = mean[at];
     precise float dy_sum_value = zero;
     precise float dy_centered_sum_value = zero;
-    const uint offset = at + row * 300;
-    precise const float dy_value = dy[offset];
-    precise const float x_value = x[offset];
+    precise const float dy_value = dy[at + row * 300];
+    precise const float x_value = x[at + row * 300];
     const uint k = row + 16;
-    const uint offset_1 = at + k * 300;
-    precise const float dy_value_1 = dy[offset_1];
-    precise const float x_value_1 = x[offset_1];
+    precise const float dy_value_1 = dy[at + k * 300];
+    precise const float x_value_1 = x[at + k * 300];
     const uint k_1 = row + 32;
-    const uint offset_2 = at + k_1 * 300;
-    precise const float dy_value_2 = dy[offset_2];
-    precise const float x_value_2 = x[offset_2];
+    precise const float dy_value_2 = dy[at + k_1 * 300];
+    precise const float x_value_2 = x[at + k_1 * 300];
     dy_sum_value += dy_value;
     dy_centered_sum_value = mad(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
@@ -66,10 +55,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     dy_sum_value += dy_value_2;
     dy_centered_sum_value = mad(dy_value_2, x_value_2 - mean_value, dy_centered_sum_value);
     const uint first = 48 + row;
-    const uint offset_3 = at + first * 300;
     if (first < 50) {
-        precise const float dy_value_3 = dy[offset_3];
-        precise const float x_value_3 = x[offset_3];
+        precise const float dy_value_3 = dy[at + first * 300];
+        precise const float x_value_3 = x[at + first * 300];
         dy_sum_value += dy_value_3;
         dy_centered_sum_value = mad(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
     }
@@ -99,22 +87,21 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     for (uint k_2 = 0; k_2 < 3; ++k_2) {
         const uint i0 = row + k_2 * 16;
-        const uint offset_4 = at + i0 * 300;
-        precise const float dy_value_3 = dy[offset_4];
-        precise const float x_value_3 = x[offset_4];
+        precise const float dy_value_3 = dy[at + i0 * 300];
+        precise const float x_value_3 = x[at + i0 * 300];
         precise const float dx_value = value_1
             * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
         if (output < 300) {
-            dx[offset_4] = dx_value;
+            dx[at + i0 * 300] = dx_value;
         }
     }
     if (first < 50) {
-        precise const float dy_value_3 = dy[offset_3];
-        precise const float x_value_3 = x[offset_3];
+        precise const float dy_value_3 = dy[at + first * 300];
+        precise const float x_value_3 = x[at + first * 300];
         precise const float dx_value = value_1
             * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
         if (output < 300) {
-            dx[offset_3] = dx_value;
+            dx[at + first * 300] = dx_value;
         }
     }
 }

@@ -11,23 +11,15 @@
 // Dispatch 19 groups of 256 invocations; a group computes 16 outputs, with 16 lanes on each.
 //     axis row 16; axis column 16; normalize i1 as output; split output 16 as group;
 //     bind group group; bind output column; share k row 1 3 as strip; share i0.2 row 1 3 as strip.2
-//   binding 0: x, float32, read
-//   binding 1: dy, float32, read
-//   binding 2: mean, float32, read
-//   binding 3: variance, float32, read
-//   binding 4: scale, float32, read
-//   binding 5: dbias, float32, written
-//   binding 6: dscale, float32, written
-//   binding 7: dx, float32, written
 
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read> dy: array<f32>;
-@group(0) @binding(2) var<storage, read> mean: array<f32>;
-@group(0) @binding(3) var<storage, read> variance: array<f32>;
-@group(0) @binding(4) var<storage, read> scale: array<f32>;
-@group(0) @binding(5) var<storage, read_write> dbias: array<f32>;
-@group(0) @binding(6) var<storage, read_write> dscale: array<f32>;
-@group(0) @binding(7) var<storage, read_write> dx: array<f32>;
+@group(0) @binding(0) var<storage, read> x: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read> dy: array<f32>; // float32, read
+@group(0) @binding(2) var<storage, read> mean: array<f32>; // float32, read
+@group(0) @binding(3) var<storage, read> variance: array<f32>; // float32, read
+@group(0) @binding(4) var<storage, read> scale: array<f32>; // float32, read
+@group(0) @binding(5) var<storage, read_write> dbias: array<f32>; // float32, written
+@group(0) @binding(6) var<storage, read_write> dscale: array<f32>; // float32, written
+@group(0) @binding(7) var<storage, read_write> dx: array<f32>; // float32, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
@@ -64,17 +56,14 @@ fn main(
     let mean_value: f32 = mean[at];
     var dy_sum_value: f32 = zero;
     var dy_centered_sum_value: f32 = zero;
-    let offset: u32 = at + row * 300;
-    let dy_value: f32 = dy[offset];
-    let x_value: f32 = x[offset];
+    let dy_value: f32 = dy[at + row * 300];
+    let x_value: f32 = x[at + row * 300];
     let k: u32 = row + 16;
-    let offset_1: u32 = at + k * 300;
-    let dy_value_1: f32 = dy[offset_1];
-    let x_value_1: f32 = x[offset_1];
+    let dy_value_1: f32 = dy[at + k * 300];
+    let x_value_1: f32 = x[at + k * 300];
     let k_1: u32 = row + 32;
-    let offset_2: u32 = at + k_1 * 300;
-    let dy_value_2: f32 = dy[offset_2];
-    let x_value_2: f32 = x[offset_2];
+    let dy_value_2: f32 = dy[at + k_1 * 300];
+    let x_value_2: f32 = x[at + k_1 * 300];
     dy_sum_value += dy_value;
     dy_centered_sum_value = fma(dy_value, pin(x_value - mean_value), dy_centered_sum_value);
     dy_sum_value += dy_value_1;
@@ -82,10 +71,9 @@ fn main(
     dy_sum_value += dy_value_2;
     dy_centered_sum_value = fma(dy_value_2, pin(x_value_2 - mean_value), dy_centered_sum_value);
     let first: u32 = 48 + row;
-    let offset_3: u32 = at + first * 300;
     if (first < 50) {
-        let dy_value_3: f32 = dy[offset_3];
-        let x_value_3: f32 = x[offset_3];
+        let dy_value_3: f32 = dy[at + first * 300];
+        let x_value_3: f32 = x[at + first * 300];
         dy_sum_value += dy_value_3;
         dy_centered_sum_value = fma(dy_value_3, pin(x_value_3 - mean_value), dy_centered_sum_value);
     }
@@ -115,22 +103,21 @@ fn main(
 
     for (var k_2: u32 = 0; k_2 < 3; k_2++) {
         let i0: u32 = row + k_2 * 16;
-        let offset_4: u32 = at + i0 * 300;
-        let dy_value_3: f32 = dy[offset_4];
-        let x_value_3: f32 = x[offset_4];
+        let dy_value_3: f32 = dy[at + i0 * 300];
+        let x_value_3: f32 = x[at + i0 * 300];
         let dx_value: f32 = value_1
             * (pin(dy_value_3 - value_2) - divide(pin((x_value_3 - mean_value) * value_3), value));
         if (output < 300) {
-            dx[offset_4] = dx_value;
+            dx[at + i0 * 300] = dx_value;
         }
     }
     if (first < 50) {
-        let dy_value_3: f32 = dy[offset_3];
-        let x_value_3: f32 = x[offset_3];
+        let dy_value_3: f32 = dy[at + first * 300];
+        let x_value_3: f32 = x[at + first * 300];
         let dx_value: f32 = value_1
             * (pin(dy_value_3 - value_2) - divide(pin((x_value_3 - mean_value) * value_3), value));
         if (output < 300) {
-            dx[offset_3] = dx_value;
+            dx[at + first * 300] = dx_value;
         }
     }
 }

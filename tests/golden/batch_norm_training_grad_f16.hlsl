@@ -14,24 +14,16 @@
 // Dispatch 40 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     axis row 256; axis column 1; normalize i1 as output; bind output group; fuse k as element;
 //     share element row 1 1 as strip; fuse i0.2 as element; share element row 1 1 as strip.2
-//   t0: x, float16, read
-//   t1: dy, float16, read
-//   t2: mean, float16, read
-//   t3: variance, float16, read
-//   t4: scale, float16, read
-//   u0: dbias, float16, written
-//   u1: dscale, float16, written
-//   u2: dx, float16, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
-StructuredBuffer<float16_t> x : register(t0);
-StructuredBuffer<float16_t> dy : register(t1);
-StructuredBuffer<float16_t> mean : register(t2);
-StructuredBuffer<float16_t> variance : register(t3);
-StructuredBuffer<float16_t> scale : register(t4);
-RWStructuredBuffer<float16_t> dbias : register(u0);
-RWStructuredBuffer<float16_t> dscale : register(u1);
-RWStructuredBuffer<float16_t> dx : register(u2);
+StructuredBuffer<float16_t> x : register(t0); // float16, read
+StructuredBuffer<float16_t> dy : register(t1); // float16, read
+StructuredBuffer<float16_t> mean : register(t2); // float16, read
+StructuredBuffer<float16_t> variance : register(t3); // float16, read
+StructuredBuffer<float16_t> scale : register(t4); // float16, read
+RWStructuredBuffer<float16_t> dbias : register(u0); // float16, written
+RWStructuredBuffer<float16_t> dscale : register(u1); // float16, written
+RWStructuredBuffer<float16_t> dx : register(u2); // float16, written
 
 groupshared float dy_sum_lanes[256];
 groupshared float dy_centered_sum_lanes[256];
@@ -51,9 +43,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     if (row < 196) {
         const uint k = row / 49;
         const uint k1 = row % 49;
-        const uint offset = k * 1960 + output * 49 + k1;
-        precise const float dy_value = (float)dy[offset];
-        precise const float x_value = (float)x[offset];
+        precise const float dy_value = (float)dy[k * 1960 + output * 49 + k1];
+        precise const float x_value = (float)x[k * 1960 + output * 49 + k1];
         dy_sum_value += dy_value;
         dy_centered_sum_value = mad(dy_value, x_value - mean_value, dy_centered_sum_value);
     }
@@ -92,11 +83,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     if (row < 196) {
         const uint i0 = row / 49;
         const uint i2i3 = row % 49;
-        const uint offset = i0 * 1960 + output * 49 + i2i3;
-        precise const float dy_value = (float)dy[offset];
-        precise const float x_value = (float)x[offset];
+        precise const float dy_value = (float)dy[i0 * 1960 + output * 49 + i2i3];
+        precise const float x_value = (float)x[i0 * 1960 + output * 49 + i2i3];
         precise const float dx_value = value_1
             * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
-        dx[offset] = (float16_t)dx_value;
+        dx[i0 * 1960 + output * 49 + i2i3] = (float16_t)dx_value;
     }
 }

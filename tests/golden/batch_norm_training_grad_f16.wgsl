@@ -14,25 +14,17 @@
 // Dispatch 40 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     axis row 256; axis column 1; normalize i1 as output; bind output group; fuse k as element;
 //     share element row 1 1 as strip; fuse i0.2 as element; share element row 1 1 as strip.2
-//   binding 0: x, float16, read
-//   binding 1: dy, float16, read
-//   binding 2: mean, float16, read
-//   binding 3: variance, float16, read
-//   binding 4: scale, float16, read
-//   binding 5: dbias, float16, written
-//   binding 6: dscale, float16, written
-//   binding 7: dx, float16, written
 
 enable f16;
 
-@group(0) @binding(0) var<storage, read> x: array<f16>;
-@group(0) @binding(1) var<storage, read> dy: array<f16>;
-@group(0) @binding(2) var<storage, read> mean: array<f16>;
-@group(0) @binding(3) var<storage, read> variance: array<f16>;
-@group(0) @binding(4) var<storage, read> scale: array<f16>;
-@group(0) @binding(5) var<storage, read_write> dbias: array<f16>;
-@group(0) @binding(6) var<storage, read_write> dscale: array<f16>;
-@group(0) @binding(7) var<storage, read_write> dx: array<f16>;
+@group(0) @binding(0) var<storage, read> x: array<f16>; // float16, read
+@group(0) @binding(1) var<storage, read> dy: array<f16>; // float16, read
+@group(0) @binding(2) var<storage, read> mean: array<f16>; // float16, read
+@group(0) @binding(3) var<storage, read> variance: array<f16>; // float16, read
+@group(0) @binding(4) var<storage, read> scale: array<f16>; // float16, read
+@group(0) @binding(5) var<storage, read_write> dbias: array<f16>; // float16, written
+@group(0) @binding(6) var<storage, read_write> dscale: array<f16>; // float16, written
+@group(0) @binding(7) var<storage, read_write> dx: array<f16>; // float16, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
@@ -81,9 +73,8 @@ fn main(
     if (row < 196) {
         let k: u32 = row / 49;
         let k1: u32 = row % 49;
-        let offset: u32 = k * 1960 + output * 49 + k1;
-        let dy_value: f32 = f32(dy[offset]);
-        let x_value: f32 = f32(x[offset]);
+        let dy_value: f32 = f32(dy[k * 1960 + output * 49 + k1]);
+        let x_value: f32 = f32(x[k * 1960 + output * 49 + k1]);
         dy_sum_value += dy_value;
         dy_centered_sum_value = fma(dy_value, pin(x_value - mean_value), dy_centered_sum_value);
     }
@@ -122,11 +113,10 @@ fn main(
     if (row < 196) {
         let i0: u32 = row / 49;
         let i2i3: u32 = row % 49;
-        let offset: u32 = i0 * 1960 + output * 49 + i2i3;
-        let dy_value: f32 = f32(dy[offset]);
-        let x_value: f32 = f32(x[offset]);
+        let dy_value: f32 = f32(dy[i0 * 1960 + output * 49 + i2i3]);
+        let x_value: f32 = f32(x[i0 * 1960 + output * 49 + i2i3]);
         let dx_value: f32 = value_1
             * (pin(dy_value - value_2) - divide(pin((x_value - mean_value) * value_3), value));
-        dx[offset] = f16(round_f16(dx_value));
+        dx[i0 * 1960 + output * 49 + i2i3] = f16(round_f16(dx_value));
     }
 }

@@ -15,25 +15,17 @@
 // Dispatch 8 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     axis row 256; axis column 1; normalize i1 as output; bind output group; fuse k as element;
 //     share element row 1 16 as strip; fuse i0.2 as element; share element row 1 8 as strip.2
-//   binding 0: x, float16, read
-//   binding 1: dy, float16, read
-//   binding 2: mean, float16, read
-//   binding 3: variance, float16, read
-//   binding 4: scale, float16, read
-//   binding 5: dbias, float16, written
-//   binding 6: dscale, float16, written
-//   binding 7: dx, float16, written
 
 enable f16;
 
-@group(0) @binding(0) var<storage, read> x: array<f16>;
-@group(0) @binding(1) var<storage, read> dy: array<f16>;
-@group(0) @binding(2) var<storage, read> mean: array<f16>;
-@group(0) @binding(3) var<storage, read> variance: array<f16>;
-@group(0) @binding(4) var<storage, read> scale: array<f16>;
-@group(0) @binding(5) var<storage, read_write> dbias: array<f16>;
-@group(0) @binding(6) var<storage, read_write> dscale: array<f16>;
-@group(0) @binding(7) var<storage, read_write> dx: array<f16>;
+@group(0) @binding(0) var<storage, read> x: array<f16>; // float16, read
+@group(0) @binding(1) var<storage, read> dy: array<f16>; // float16, read
+@group(0) @binding(2) var<storage, read> mean: array<f16>; // float16, read
+@group(0) @binding(3) var<storage, read> variance: array<f16>; // float16, read
+@group(0) @binding(4) var<storage, read> scale: array<f16>; // float16, read
+@group(0) @binding(5) var<storage, read_write> dbias: array<f16>; // float16, written
+@group(0) @binding(6) var<storage, read_write> dscale: array<f16>; // float16, written
+@group(0) @binding(7) var<storage, read_write> dx: array<f16>; // float16, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
@@ -81,99 +73,83 @@ fn main(
     var dy_centered_sum_value: f32 = zero;
     let k: u32 = row / 1600;
     let k1: u32 = row % 1600;
-    let offset: u32 = k * 12800 + output * 1600 + k1;
-    let dy_value: f32 = f32(dy[offset]);
-    let x_value: f32 = f32(x[offset]);
+    let dy_value: f32 = f32(dy[k * 12800 + output * 1600 + k1]);
+    let x_value: f32 = f32(x[k * 12800 + output * 1600 + k1]);
     let element: u32 = row + 256;
     let k_1: u32 = element / 1600;
     let k1_1: u32 = element % 1600;
-    let offset_1: u32 = k_1 * 12800 + output * 1600 + k1_1;
-    let dy_value_1: f32 = f32(dy[offset_1]);
-    let x_value_1: f32 = f32(x[offset_1]);
+    let dy_value_1: f32 = f32(dy[k_1 * 12800 + output * 1600 + k1_1]);
+    let x_value_1: f32 = f32(x[k_1 * 12800 + output * 1600 + k1_1]);
     let element_1: u32 = row + 512;
     let k_2: u32 = element_1 / 1600;
     let k1_2: u32 = element_1 % 1600;
-    let offset_2: u32 = k_2 * 12800 + output * 1600 + k1_2;
-    let dy_value_2: f32 = f32(dy[offset_2]);
-    let x_value_2: f32 = f32(x[offset_2]);
+    let dy_value_2: f32 = f32(dy[k_2 * 12800 + output * 1600 + k1_2]);
+    let x_value_2: f32 = f32(x[k_2 * 12800 + output * 1600 + k1_2]);
     let element_2: u32 = row + 768;
     let k_3: u32 = element_2 / 1600;
     let k1_3: u32 = element_2 % 1600;
-    let offset_3: u32 = k_3 * 12800 + output * 1600 + k1_3;
-    let dy_value_3: f32 = f32(dy[offset_3]);
-    let x_value_3: f32 = f32(x[offset_3]);
+    let dy_value_3: f32 = f32(dy[k_3 * 12800 + output * 1600 + k1_3]);
+    let x_value_3: f32 = f32(x[k_3 * 12800 + output * 1600 + k1_3]);
     let element_3: u32 = row + 1024;
     let k_4: u32 = element_3 / 1600;
     let k1_4: u32 = element_3 % 1600;
-    let offset_4: u32 = k_4 * 12800 + output * 1600 + k1_4;
-    let dy_value_4: f32 = f32(dy[offset_4]);
-    let x_value_4: f32 = f32(x[offset_4]);
+    let dy_value_4: f32 = f32(dy[k_4 * 12800 + output * 1600 + k1_4]);
+    let x_value_4: f32 = f32(x[k_4 * 12800 + output * 1600 + k1_4]);
     let element_4: u32 = row + 1280;
     let k_5: u32 = element_4 / 1600;
     let k1_5: u32 = element_4 % 1600;
-    let offset_5: u32 = k_5 * 12800 + output * 1600 + k1_5;
-    let dy_value_5: f32 = f32(dy[offset_5]);
-    let x_value_5: f32 = f32(x[offset_5]);
+    let dy_value_5: f32 = f32(dy[k_5 * 12800 + output * 1600 + k1_5]);
+    let x_value_5: f32 = f32(x[k_5 * 12800 + output * 1600 + k1_5]);
     let element_5: u32 = row + 1536;
     let k_6: u32 = element_5 / 1600;
     let k1_6: u32 = element_5 % 1600;
-    let offset_6: u32 = k_6 * 12800 + output * 1600 + k1_6;
-    let dy_value_6: f32 = f32(dy[offset_6]);
-    let x_value_6: f32 = f32(x[offset_6]);
+    let dy_value_6: f32 = f32(dy[k_6 * 12800 + output * 1600 + k1_6]);
+    let x_value_6: f32 = f32(x[k_6 * 12800 + output * 1600 + k1_6]);
     let element_6: u32 = row + 1792;
     let k_7: u32 = element_6 / 1600;
     let k1_7: u32 = element_6 % 1600;
-    let offset_7: u32 = k_7 * 12800 + output * 1600 + k1_7;
-    let dy_value_7: f32 = f32(dy[offset_7]);
-    let x_value_7: f32 = f32(x[offset_7]);
+    let dy_value_7: f32 = f32(dy[k_7 * 12800 + output * 1600 + k1_7]);
+    let x_value_7: f32 = f32(x[k_7 * 12800 + output * 1600 + k1_7]);
     let element_7: u32 = row + 2048;
     let k_8: u32 = element_7 / 1600;
     let k1_8: u32 = element_7 % 1600;
-    let offset_8: u32 = k_8 * 12800 + output * 1600 + k1_8;
-    let dy_value_8: f32 = f32(dy[offset_8]);
-    let x_value_8: f32 = f32(x[offset_8]);
+    let dy_value_8: f32 = f32(dy[k_8 * 12800 + output * 1600 + k1_8]);
+    let x_value_8: f32 = f32(x[k_8 * 12800 + output * 1600 + k1_8]);
     let element_8: u32 = row + 2304;
     let k_9: u32 = element_8 / 1600;
     let k1_9: u32 = element_8 % 1600;
-    let offset_9: u32 = k_9 * 12800 + output * 1600 + k1_9;
-    let dy_value_9: f32 = f32(dy[offset_9]);
-    let x_value_9: f32 = f32(x[offset_9]);
+    let dy_value_9: f32 = f32(dy[k_9 * 12800 + output * 1600 + k1_9]);
+    let x_value_9: f32 = f32(x[k_9 * 12800 + output * 1600 + k1_9]);
     let element_9: u32 = row + 2560;
     let k_10: u32 = element_9 / 1600;
     let k1_10: u32 = element_9 % 1600;
-    let offset_10: u32 = k_10 * 12800 + output * 1600 + k1_10;
-    let dy_value_10: f32 = f32(dy[offset_10]);
-    let x_value_10: f32 = f32(x[offset_10]);
+    let dy_value_10: f32 = f32(dy[k_10 * 12800 + output * 1600 + k1_10]);
+    let x_value_10: f32 = f32(x[k_10 * 12800 + output * 1600 + k1_10]);
     let element_10: u32 = row + 2816;
     let k_11: u32 = element_10 / 1600;
     let k1_11: u32 = element_10 % 1600;
-    let offset_11: u32 = k_11 * 12800 + output * 1600 + k1_11;
-    let dy_value_11: f32 = f32(dy[offset_11]);
-    let x_value_11: f32 = f32(x[offset_11]);
+    let dy_value_11: f32 = f32(dy[k_11 * 12800 + output * 1600 + k1_11]);
+    let x_value_11: f32 = f32(x[k_11 * 12800 + output * 1600 + k1_11]);
     let element_11: u32 = row + 3072;
     let k_12: u32 = element_11 / 1600;
     let k1_12: u32 = element_11 % 1600;
-    let offset_12: u32 = k_12 * 12800 + output * 1600 + k1_12;
-    let dy_value_12: f32 = f32(dy[offset_12]);
-    let x_value_12: f32 = f32(x[offset_12]);
+    let dy_value_12: f32 = f32(dy[k_12 * 12800 + output * 1600 + k1_12]);
+    let x_value_12: f32 = f32(x[k_12 * 12800 + output * 1600 + k1_12]);
     let element_12: u32 = row + 3328;
     let k_13: u32 = element_12 / 1600;
     let k1_13: u32 = element_12 % 1600;
-    let offset_13: u32 = k_13 * 12800 + output * 1600 + k1_13;
-    let dy_value_13: f32 = f32(dy[offset_13]);
-    let x_value_13: f32 = f32(x[offset_13]);
+    let dy_value_13: f32 = f32(dy[k_13 * 12800 + output * 1600 + k1_13]);
+    let x_value_13: f32 = f32(x[k_13 * 12800 + output * 1600 + k1_13]);
     let element_13: u32 = row + 3584;
     let k_14: u32 = element_13 / 1600;
     let k1_14: u32 = element_13 % 1600;
-    let offset_14: u32 = k_14 * 12800 + output * 1600 + k1_14;
-    let dy_value_14: f32 = f32(dy[offset_14]);
-    let x_value_14: f32 = f32(x[offset_14]);
+    let dy_value_14: f32 = f32(dy[k_14 * 12800 + output * 1600 + k1_14]);
+    let x_value_14: f32 = f32(x[k_14 * 12800 + output * 1600 + k1_14]);
     let element_14: u32 = row + 3840;
     let k_15: u32 = element_14 / 1600;
     let k1_15: u32 = element_14 % 1600;
-    let offset_15: u32 = k_15 * 12800 + output * 1600 + k1_15;
-    let dy_value_15: f32 = f32(dy[offset_15]);
-    let x_value_15: f32 = f32(x[offset_15]);
+    let dy_value_15: f32 = f32(dy[k_15 * 12800 + output * 1600 + k1_15]);
+    let x_value_15: f32 = f32(x[k_15 * 12800 + output * 1600 + k1_15]);
     dy_sum_value += dy_value;
     dy_centered_sum_value = fma(dy_value, pin(x_value - mean_value), dy_centered_sum_value);
     dy_sum_value += dy_value_1;
@@ -211,9 +187,8 @@ fn main(
         let first: u32 = strip + row;
         let k_16: u32 = first / 1600;
         let k1_16: u32 = first % 1600;
-        let offset_16: u32 = k_16 * 12800 + output * 1600 + k1_16;
-        let dy_value_16: f32 = f32(dy[offset_16]);
-        let x_value_16: f32 = f32(x[offset_16]);
+        let dy_value_16: f32 = f32(dy[k_16 * 12800 + output * 1600 + k1_16]);
+        let x_value_16: f32 = f32(x[k_16 * 12800 + output * 1600 + k1_16]);
         dy_sum_value += dy_value_16;
         dy_centered_sum_value = fma(dy_value_16, pin(x_value_16 - mean_value), dy_centered_sum_value);
     }
@@ -254,83 +229,74 @@ fn main(
         let first: u32 = strip + row;
         let i0: u32 = first / 1600;
         let i2i3: u32 = first % 1600;
-        let offset_16: u32 = i0 * 12800 + output * 1600 + i2i3;
-        let dy_value_16: f32 = f32(dy[offset_16]);
-        let x_value_16: f32 = f32(x[offset_16]);
+        let dy_value_16: f32 = f32(dy[i0 * 12800 + output * 1600 + i2i3]);
+        let x_value_16: f32 = f32(x[i0 * 12800 + output * 1600 + i2i3]);
         let element_15: u32 = first + 256;
         let i0_1: u32 = element_15 / 1600;
         let i2i3_1: u32 = element_15 % 1600;
-        let offset_17: u32 = i0_1 * 12800 + output * 1600 + i2i3_1;
-        let dy_value_17: f32 = f32(dy[offset_17]);
-        let x_value_17: f32 = f32(x[offset_17]);
+        let dy_value_17: f32 = f32(dy[i0_1 * 12800 + output * 1600 + i2i3_1]);
+        let x_value_17: f32 = f32(x[i0_1 * 12800 + output * 1600 + i2i3_1]);
         let element_16: u32 = first + 512;
         let i0_2: u32 = element_16 / 1600;
         let i2i3_2: u32 = element_16 % 1600;
-        let offset_18: u32 = i0_2 * 12800 + output * 1600 + i2i3_2;
-        let dy_value_18: f32 = f32(dy[offset_18]);
-        let x_value_18: f32 = f32(x[offset_18]);
+        let dy_value_18: f32 = f32(dy[i0_2 * 12800 + output * 1600 + i2i3_2]);
+        let x_value_18: f32 = f32(x[i0_2 * 12800 + output * 1600 + i2i3_2]);
         let element_17: u32 = first + 768;
         let i0_3: u32 = element_17 / 1600;
         let i2i3_3: u32 = element_17 % 1600;
-        let offset_19: u32 = i0_3 * 12800 + output * 1600 + i2i3_3;
-        let dy_value_19: f32 = f32(dy[offset_19]);
-        let x_value_19: f32 = f32(x[offset_19]);
+        let dy_value_19: f32 = f32(dy[i0_3 * 12800 + output * 1600 + i2i3_3]);
+        let x_value_19: f32 = f32(x[i0_3 * 12800 + output * 1600 + i2i3_3]);
         let element_18: u32 = first + 1024;
         let i0_4: u32 = element_18 / 1600;
         let i2i3_4: u32 = element_18 % 1600;
-        let offset_20: u32 = i0_4 * 12800 + output * 1600 + i2i3_4;
-        let dy_value_20: f32 = f32(dy[offset_20]);
-        let x_value_20: f32 = f32(x[offset_20]);
+        let dy_value_20: f32 = f32(dy[i0_4 * 12800 + output * 1600 + i2i3_4]);
+        let x_value_20: f32 = f32(x[i0_4 * 12800 + output * 1600 + i2i3_4]);
         let element_19: u32 = first + 1280;
         let i0_5: u32 = element_19 / 1600;
         let i2i3_5: u32 = element_19 % 1600;
-        let offset_21: u32 = i0_5 * 12800 + output * 1600 + i2i3_5;
-        let dy_value_21: f32 = f32(dy[offset_21]);
-        let x_value_21: f32 = f32(x[offset_21]);
+        let dy_value_21: f32 = f32(dy[i0_5 * 12800 + output * 1600 + i2i3_5]);
+        let x_value_21: f32 = f32(x[i0_5 * 12800 + output * 1600 + i2i3_5]);
         let element_20: u32 = first + 1536;
         let i0_6: u32 = element_20 / 1600;
         let i2i3_6: u32 = element_20 % 1600;
-        let offset_22: u32 = i0_6 * 12800 + output * 1600 + i2i3_6;
-        let dy_value_22: f32 = f32(dy[offset_22]);
-        let x_value_22: f32 = f32(x[offset_22]);
+        let dy_value_22: f32 = f32(dy[i0_6 * 12800 + output * 1600 + i2i3_6]);
+        let x_value_22: f32 = f32(x[i0_6 * 12800 + output * 1600 + i2i3_6]);
         let element_21: u32 = first + 1792;
         let i0_7: u32 = element_21 / 1600;
         let i2i3_7: u32 = element_21 % 1600;
-        let offset_23: u32 = i0_7 * 12800 + output * 1600 + i2i3_7;
-        let dy_value_23: f32 = f32(dy[offset_23]);
-        let x_value_23: f32 = f32(x[offset_23]);
-        let dx_value: f32 = value_1
-            * (pin(dy_value_16 - value_2) - divide(pin((x_value_16 - mean_value) * value_3), value));
-        dx[offset_16] = f16(round_f16(dx_value));
-        let dx_value_1: f32 = value_1
-            * (pin(dy_value_17 - value_2) - divide(pin((x_value_17 - mean_value) * value_3), value));
-        dx[offset_17] = f16(round_f16(dx_value_1));
-        let dx_value_2: f32 = value_1
-            * (pin(dy_value_18 - value_2) - divide(pin((x_value_18 - mean_value) * value_3), value));
-        dx[offset_18] = f16(round_f16(dx_value_2));
-        let dx_value_3: f32 = value_1
-            * (pin(dy_value_19 - value_2) - divide(pin((x_value_19 - mean_value) * value_3), value));
-        dx[offset_19] = f16(round_f16(dx_value_3));
-        let dx_value_4: f32 = value_1
-            * (pin(dy_value_20 - value_2) - divide(pin((x_value_20 - mean_value) * value_3), value));
-        dx[offset_20] = f16(round_f16(dx_value_4));
-        let dx_value_5: f32 = value_1
-            * (pin(dy_value_21 - value_2) - divide(pin((x_value_21 - mean_value) * value_3), value));
-        dx[offset_21] = f16(round_f16(dx_value_5));
-        let dx_value_6: f32 = value_1
-            * (pin(dy_value_22 - value_2) - divide(pin((x_value_22 - mean_value) * value_3), value));
-        dx[offset_22] = f16(round_f16(dx_value_6));
-        let dx_value_7: f32 = value_1
-            * (pin(dy_value_23 - value_2) - divide(pin((x_value_23 - mean_value) * value_3), value));
-        dx[offset_23] = f16(round_f16(dx_value_7));
+        let dy_value_23: f32 = f32(dy[i0_7 * 12800 + output * 1600 + i2i3_7]);
+        let x_value_23: f32 = f32(x[i0_7 * 12800 + output * 1600 + i2i3_7]);
+        let dx_value: f32 = value_1 * (pin(dy_value_16 - value_2)
+            - divide(pin((x_value_16 - mean_value) * value_3), value));
+        dx[i0 * 12800 + output * 1600 + i2i3] = f16(round_f16(dx_value));
+        let dx_value_1: f32 = value_1 * (pin(dy_value_17 - value_2)
+            - divide(pin((x_value_17 - mean_value) * value_3), value));
+        dx[i0_1 * 12800 + output * 1600 + i2i3_1] = f16(round_f16(dx_value_1));
+        let dx_value_2: f32 = value_1 * (pin(dy_value_18 - value_2)
+            - divide(pin((x_value_18 - mean_value) * value_3), value));
+        dx[i0_2 * 12800 + output * 1600 + i2i3_2] = f16(round_f16(dx_value_2));
+        let dx_value_3: f32 = value_1 * (pin(dy_value_19 - value_2)
+            - divide(pin((x_value_19 - mean_value) * value_3), value));
+        dx[i0_3 * 12800 + output * 1600 + i2i3_3] = f16(round_f16(dx_value_3));
+        let dx_value_4: f32 = value_1 * (pin(dy_value_20 - value_2)
+            - divide(pin((x_value_20 - mean_value) * value_3), value));
+        dx[i0_4 * 12800 + output * 1600 + i2i3_4] = f16(round_f16(dx_value_4));
+        let dx_value_5: f32 = value_1 * (pin(dy_value_21 - value_2)
+            - divide(pin((x_value_21 - mean_value) * value_3), value));
+        dx[i0_5 * 12800 + output * 1600 + i2i3_5] = f16(round_f16(dx_value_5));
+        let dx_value_6: f32 = value_1 * (pin(dy_value_22 - value_2)
+            - divide(pin((x_value_22 - mean_value) * value_3), value));
+        dx[i0_6 * 12800 + output * 1600 + i2i3_6] = f16(round_f16(dx_value_6));
+        let dx_value_7: f32 = value_1 * (pin(dy_value_23 - value_2)
+            - divide(pin((x_value_23 - mean_value) * value_3), value));
+        dx[i0_7 * 12800 + output * 1600 + i2i3_7] = f16(round_f16(dx_value_7));
     }
     let first: u32 = 6144 + row;
     let i0: u32 = first / 1600;
     let i2i3: u32 = first % 1600;
-    let offset_16: u32 = i0 * 12800 + output * 1600 + i2i3;
-    let dy_value_16: f32 = f32(dy[offset_16]);
-    let x_value_16: f32 = f32(x[offset_16]);
+    let dy_value_16: f32 = f32(dy[i0 * 12800 + output * 1600 + i2i3]);
+    let x_value_16: f32 = f32(x[i0 * 12800 + output * 1600 + i2i3]);
     let dx_value: f32 = value_1
         * (pin(dy_value_16 - value_2) - divide(pin((x_value_16 - mean_value) * value_3), value));
-    dx[offset_16] = f16(round_f16(dx_value));
+    dx[i0 * 12800 + output * 1600 + i2i3] = f16(round_f16(dx_value));
 }

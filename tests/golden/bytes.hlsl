@@ -7,19 +7,13 @@
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 8192 as group; bind group group; split i 4096 as k; unroll k; split i 16 as lane;
 //     bind lane lane; split i 4 as part; unroll part; vectorize i 4 whole; reorder k
-//   t0: mask, bool, four to a word, read
-//   t1: a, int8, four to a word, read
-//   t2: b, int8, four to a word, read
-//   u0: chosen, int8, four to a word, written
-//   u1: equal, bool, four to a word, written
-//   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<uint4> mask : register(t0);
-StructuredBuffer<uint4> a : register(t1);
-StructuredBuffer<uint4> b : register(t2);
-RWStructuredBuffer<uint4> chosen : register(u0);
-RWStructuredBuffer<uint4> equal : register(u1);
+StructuredBuffer<uint4> mask : register(t0); // bool, four to a word, read
+StructuredBuffer<uint4> a : register(t1); // int8, four to a word, read
+StructuredBuffer<uint4> b : register(t2); // int8, four to a word, read
+RWStructuredBuffer<uint4> chosen : register(u0); // int8, four to a word, written
+RWStructuredBuffer<uint4> equal : register(u1); // bool, four to a word, written
 
 cbuffer Arguments : register(b0)
 {
@@ -155,7 +149,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                     : ((0 - a_value) << 24 >> 24);
                 const bool equal_value = (!mask_value) || a_value == b_value;
                 InterlockedAnd(chosen[i / 16][(i / 4) % 4], ~(0xffu << ((i & 3) * 8)));
-                InterlockedOr(chosen[i / 16][(i / 4) % 4], ((uint)chosen_value & 0xff) << ((i & 3) * 8));
+                InterlockedOr(chosen[i / 16][(i / 4) % 4],
+                    ((uint)chosen_value & 0xff) << ((i & 3) * 8));
                 InterlockedAnd(equal[i / 16][(i / 4) % 4], ~(0xffu << ((i & 3) * 8)));
                 InterlockedOr(equal[i / 16][(i / 4) % 4], (equal_value ? 1u : 0u) << ((i & 3) * 8));
             }

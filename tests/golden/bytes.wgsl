@@ -6,18 +6,12 @@
 // Dispatch ceil(n / 1,024) groups of 256 invocations; each computes 4 elements, 256 apart.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 1024 as group; bind group group; split i 256 as k; unroll k; bind i lane; reorder k
-//   binding 0: mask, bool, four to a word, read
-//   binding 1: a, int8, four to a word, read
-//   binding 2: b, int8, four to a word, read
-//   binding 3: chosen, int8, four to a word, written
-//   binding 4: equal, bool, four to a word, written
-//   binding 5: arguments
 
-@group(0) @binding(0) var<storage, read> mask: array<u32>;
-@group(0) @binding(1) var<storage, read> a: array<u32>;
-@group(0) @binding(2) var<storage, read> b: array<u32>;
-@group(0) @binding(3) var<storage, read_write> chosen: array<atomic<u32>>;
-@group(0) @binding(4) var<storage, read_write> equal: array<atomic<u32>>;
+@group(0) @binding(0) var<storage, read> mask: array<u32>; // bool, four to a word, read
+@group(0) @binding(1) var<storage, read> a: array<u32>; // int8, four to a word, read
+@group(0) @binding(2) var<storage, read> b: array<u32>; // int8, four to a word, read
+@group(0) @binding(3) var<storage, read_write> chosen: array<atomic<u32>>; // int8, four to a word, written
+@group(0) @binding(4) var<storage, read_write> equal: array<atomic<u32>>; // bool, four to a word, written
 
 struct Arguments {
     n: u32, // the number of elements

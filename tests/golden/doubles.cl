@@ -48,7 +48,8 @@ __kernel void clamp_(
             const uint row_start = i0 * 30 + i1 * 6;
             for (uint i = 0; i < 4; i += 4) {
                 const double4 x_value = vload4(0, x + row_start + i);
-                const double4 y_value = min_double4(max_double4(x_value, (double4)(low_value)), (double4)((double)INFINITY));
+                const double4 y_value = min_double4(max_double4(x_value, (double4)(low_value)),
+                    (double4)((double)INFINITY));
                 vstore4(y_value, 0, y + row_start + i);
             }
             for (uint i = 4; i < 6; ++i) {

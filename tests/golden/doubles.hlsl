@@ -5,14 +5,11 @@
 // Dispatch 1 group of 256 threads; each computes 4 elements, 256 apart.
 //     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
 //     unroll k; bind i lane; reorder k
-//   t0: x, float64, read
-//   t1: low, float64, read
-//   u0: y, float64, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<double> x : register(t0);
-StructuredBuffer<double> low : register(t1);
-RWStructuredBuffer<double> y : register(u0);
+StructuredBuffer<double> x : register(t0); // float64, read
+StructuredBuffer<double> low : register(t1); // float64, read
+RWStructuredBuffer<double> y : register(u0); // float64, written
 
 bool isnan_double(const double x)
 {
@@ -43,7 +40,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             const uint i1 = (i / 6) % 5;
             precise const double x_value = x[i];
             precise const double low_value = low[i1];
-            precise const double y_value = min_double(max_double(x_value, low_value), asdouble(0x0, 0x7ff00000));
+            precise const double y_value = min_double(max_double(x_value, low_value),
+                asdouble(0x0, 0x7ff00000));
             y[i] = y_value;
         }
     }

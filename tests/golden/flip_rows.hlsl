@@ -5,12 +5,10 @@
 // Dispatch 1 group of 256 threads; each computes 4 elements, 256 apart.
 //     fuse i0 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
 //     bind i lane; reorder k
-//   t0: Input, float32, read
-//   u0: Output, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> Input : register(t0);
-RWStructuredBuffer<float> Output : register(u0);
+StructuredBuffer<float> Input : register(t0); // float32, read
+RWStructuredBuffer<float> Output : register(u0); // float32, written
 
 [RootSignature("SRV(t0), UAV(u0)")]
 [numthreads(256, 1, 1)]

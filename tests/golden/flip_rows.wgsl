@@ -5,11 +5,9 @@
 // Dispatch 1 group of 256 invocations; each computes 4 elements, 256 apart.
 //     fuse i0 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
 //     bind i lane; reorder k
-//   binding 0: Input, float32, read
-//   binding 1: Output, float32, written
 
-@group(0) @binding(0) var<storage, read> Input: array<f32>;
-@group(0) @binding(1) var<storage, read_write> Output: array<f32>;
+@group(0) @binding(0) var<storage, read> Input: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read_write> Output: array<f32>; // float32, written
 
 @compute @workgroup_size(256)
 fn main(

@@ -20,7 +20,8 @@ __kernel void gather(
 {
     for (int i0i1 = 0; i0i1 < 12; ++i0i1) {
         const int indices = Indices[i0i1];
-        const int position = min(max((indices < 0) ? (int)((uint)indices + (uint)6) : indices, 0), 5);
+        const int position = min(max((indices < 0) ? (int)((uint)indices + (uint)6) : indices, 0),
+            5);
         const int row_start = i0i1 * 5;
         for (int i = 0; i < 4; i += 4) {
             const float4 input = vload4(0, Input + position * 5 + i);

@@ -28,7 +28,8 @@ __kernel void gather(
             const int i0i1 = (int)((uint)i / 5u);
             const int i2 = (int)((uint)i % 5u);
             const int indices = Indices[i0i1];
-            const float input = Input[min(max((indices < 0) ? (int)((uint)indices + (uint)6) : indices, 0), 5) * 5 + i2];
+            const float input = Input[min(max((indices < 0) ? (int)((uint)indices + (uint)6)
+                : indices, 0), 5) * 5 + i2];
             Output[i] = input;
         }
     }

@@ -6,14 +6,11 @@
 // Dispatch 1 group of 256 threads; each computes 4 elements, 256 apart.
 //     fuse i0i1 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
 //     bind i lane; reorder k
-//   t0: Input, float32, read
-//   t1: Indices, int32, read
-//   u0: Output, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> Input : register(t0);
-StructuredBuffer<int> Indices : register(t1);
-RWStructuredBuffer<float> Output : register(u0);
+StructuredBuffer<float> Input : register(t0); // float32, read
+StructuredBuffer<int> Indices : register(t1); // int32, read
+RWStructuredBuffer<float> Output : register(u0); // float32, written
 
 [RootSignature("SRV(t0), SRV(t1), UAV(u0)")]
 [numthreads(256, 1, 1)]
@@ -27,7 +24,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             const int i0i1 = (int)((uint)i / 5u);
             const int i2 = (int)((uint)i % 5u);
             const int indices_ = Indices[i0i1];
-            precise const float input = Input[min(max((indices_ < 0) ? (indices_ + 6) : indices_, 0), 5) * 5 + i2];
+            precise const float input =
+                Input[min(max((indices_ < 0) ? (indices_ + 6) : indices_, 0), 5) * 5 + i2];
             Output[i] = input;
         }
     }

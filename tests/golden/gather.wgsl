@@ -6,13 +6,10 @@
 // Dispatch 1 group of 256 invocations; each computes 4 elements, 256 apart.
 //     fuse i0i1 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
 //     bind i lane; reorder k
-//   binding 0: Input, float32, read
-//   binding 1: Indices, int32, read
-//   binding 2: Output, float32, written
 
-@group(0) @binding(0) var<storage, read> Input: array<f32>;
-@group(0) @binding(1) var<storage, read> Indices: array<i32>;
-@group(0) @binding(2) var<storage, read_write> Output: array<f32>;
+@group(0) @binding(0) var<storage, read> Input: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read> Indices: array<i32>; // int32, read
+@group(0) @binding(2) var<storage, read_write> Output: array<f32>; // float32, written
 
 @compute @workgroup_size(256)
 fn main(
@@ -27,7 +24,8 @@ fn main(
             let i0i1: i32 = i32(u32(i) / 5u);
             let i2: i32 = i32(u32(i) % 5u);
             let indices: i32 = Indices[i0i1];
-            let input: f32 = Input[min(max(select(indices, indices + 6, indices < 0), 0i), 5i) * 5 + i2];
+            let input: f32 =
+                Input[min(max(select(indices, indices + 6, indices < 0), 0i), 5i) * 5 + i2];
             Output[i] = input;
         }
     }

@@ -6,13 +6,10 @@
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 2048 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
 //     bind lane lane; vectorize i 4 whole; reorder k
-//   t0: InputTensor, float32, read
-//   u0: OutputTensor, float32, written
-//   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> InputTensor : register(t0);
-RWStructuredBuffer<float4> OutputTensor : register(u0);
+StructuredBuffer<float4> InputTensor : register(t0); // float32, read
+RWStructuredBuffer<float4> OutputTensor : register(u0); // float32, written
 
 cbuffer Arguments : register(b0)
 {
@@ -26,6 +23,13 @@ float portable_at_most(const float x, const float high)
     return result;
 }
 
+// The larger of x and `low`, which is negative.
+float portable_at_least(const float x, const float low)
+{
+    precise const float result = asfloat(min(asuint(x), asuint(low)));
+    return result;
+}
+
 // y * 2^k, for whole k in [-252, 254], rounded once even where it is denormal.
 float portable_scale(const float y, const float k)
 {
@@ -36,26 +40,23 @@ float portable_scale(const float y, const float k)
     return result;
 }
 
-// exp(x) / 2, which does not overflow before x = 89.4; x in [-104, 90].
-float portable_half_exp(const float x)
-{
-    precise const float k = round(x * 1.442695f);
-    precise const float s = x - k * 0.6933594f;
-    precise const float t = k * (-0.00021219444f);
-    precise const float r = s - t;
-    precise const float tail = s - r - t;
-    precise const float c = 0.008333263f + r * (0.0013947225f + r * 0.00019919378f);
-    precise const float p = tail + r * r * (0.5f + r * (0.16666667f + r * (0.041666254f + r * c)));
-    precise const float value = 1.0f + (r + p);
-    precise const float value_1 = k - 1.0f;
-    precise const float result = portable_scale(value, value_1);
-    return result;
-}
-
 // By its bits, so that no assumption about NaN can fold it away.
 bool isnan_float(const float x)
 {
     return (asuint(x) & 0x7fffffff) > 0x7f800000;
+}
+
+float portable_exp(const float x)
+{
+    precise const float b = portable_at_least(portable_at_most(x, 89.0f), (-104.0f));
+    precise const float k = round(b * 1.442695f);
+    precise const float r = b - k * 0.6933594f - k * (-0.00021219444f);
+    precise const float c = 0.04166724f + r * (0.008367643f + r * 0.0013863579f);
+    precise const float p = r * r * (0.5f + r * (0.16666533f + r * c));
+    precise const float value = 1.0f + (r + p);
+    precise const float y = portable_scale(value, k);
+    precise const float result = isnan_float(x) ? x : y;
+    return result;
 }
 
 // |y| with the sign of x, -0 and NaN included.
@@ -67,19 +68,19 @@ float portable_with_sign_of(const float y, const float x)
 
 float portable_erf(const float x)
 {
+    precise const float z = x * x;
+    precise const float c = 0.0051871627f + z * ((-0.0007997865f) + z * 7.8069745e-05f);
+    precise const float c_1 = 0.11283579f + z * ((-0.026853347f) + z * c);
+    precise const float near = x + x * (0.12837917f + z * ((-0.37612626f) + z * c_1));
     precise const float a = abs(x);
-    precise const float z = a * a;
-    precise const float c = 0.0052222693f
-        + z * ((-0.00085052033f) + z * (0.00011443879f + z * (-1.0253563e-05f)));
-    precise const float c_1 = (-0.37612638f) + z * (0.11283788f + z * ((-0.0268658f) + z * c));
-    precise const float near = a + a * (0.12837917f + z * c_1);
     precise const float b = portable_at_most(a, 4.0f);
-    precise const float e = 0.025029702f
-        + b * ((-0.0041367807f) + b * (0.0004273508f + b * (-2.0477346e-05f)));
-    precise const float e_1 = (-1.129454f) + b * ((-0.6334711f) + b * ((-0.108142324f) + b * e));
-    precise const float value = 0.00016215448f + b * e_1;
-    precise const float y = (a < 0.9f) ? near : (1.0f - 2.0f * portable_half_exp(value));
-    precise const float result = isnan_float(x) ? x : portable_with_sign_of(y, x);
+    precise const float c_2 = 0.1641372f
+        + b * ((-0.040999405f) + b * (0.0060053617f + b * (-0.00038890302f)));
+    precise const float q = 0.98612803f
+        + b * ((-1.048214f) + b * (0.79260087f + b * ((-0.43168566f) + b * c_2)));
+    precise const float value = -z;
+    precise const float far = 1.0f - portable_exp(value) * q;
+    precise const float result = (a < 1.0f) ? near : portable_with_sign_of(far, x);
     return result;
 }
 

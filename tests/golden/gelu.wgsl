@@ -5,12 +5,9 @@
 // Dispatch ceil(n / 1,024) groups of 256 invocations; each computes 4 elements, 256 apart.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 1024 as group; bind group group; split i 256 as k; unroll k; bind i lane; reorder k
-//   binding 0: InputTensor, float32, read
-//   binding 1: OutputTensor, float32, written
-//   binding 2: arguments
 
-@group(0) @binding(0) var<storage, read> InputTensor: array<f32>;
-@group(0) @binding(1) var<storage, read_write> OutputTensor: array<f32>;
+@group(0) @binding(0) var<storage, read> InputTensor: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read_write> OutputTensor: array<f32>; // float32, written
 
 struct Arguments {
     n: u32, // the number of elements
@@ -33,6 +30,12 @@ fn portable_at_most(x: f32, high: f32) -> f32 {
     return result;
 }
 
+// The larger of x and `low`, which is negative.
+fn portable_at_least(x: f32, low: f32) -> f32 {
+    let result: f32 = bitcast<f32>(min(bitcast<u32>(x), bitcast<u32>(low)));
+    return result;
+}
+
 // y * 2^k, for whole k in [-252, 254], rounded once even where it is denormal.
 fn portable_scale(y: f32, k: f32) -> f32 {
     let both: u32 = bitcast<u32>(k + 1.2583166e+07f);
@@ -41,22 +44,20 @@ fn portable_scale(y: f32, k: f32) -> f32 {
     return result;
 }
 
-// exp(x) / 2, which does not overflow before x = 89.4; x in [-104, 90].
-fn portable_half_exp(x: f32) -> f32 {
-    let k: f32 = round(pin(x * 1.442695f));
-    let s: f32 = pin(x - k * 0.6933594f);
-    let t: f32 = pin(k * (-0.00021219444f));
-    let r: f32 = pin(s - t);
-    let tail: f32 = pin(pin(s - r) - t);
-    let c: f32 = pin(0.008333263f + r * (0.0013947225f + r * 0.00019919378f));
-    let p: f32 = pin(tail + pin(r * r) * (0.5f + r * (0.16666667f + r * (0.041666254f + r * c))));
-    let result: f32 = portable_scale(pin(1.0f + pin(r + p)), pin(k - 1.0f));
-    return result;
-}
-
 // By its bits: compilers may take no number for NaN.
 fn is_nan(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+fn portable_exp(x: f32) -> f32 {
+    let b: f32 = portable_at_least(portable_at_most(x, 89.0f), (-104.0f));
+    let k: f32 = round(pin(b * 1.442695f));
+    let r: f32 = pin(pin(b - k * 0.6933594f) - k * (-0.00021219444f));
+    let c: f32 = pin(0.04166724f + r * (0.008367643f + r * 0.0013863579f));
+    let p: f32 = pin(pin(r * r) * (0.5f + r * (0.16666533f + r * c)));
+    let y: f32 = portable_scale(pin(1.0f + pin(r + p)), k);
+    let result: f32 = select(y, x, is_nan(x));
+    return result;
 }
 
 // |y| with the sign of x, -0 and NaN included.
@@ -66,20 +67,18 @@ fn portable_with_sign_of(y: f32, x: f32) -> f32 {
 }
 
 fn portable_erf(x: f32) -> f32 {
+    let z: f32 = pin(x * x);
+    let c: f32 = pin(0.0051871627f + z * ((-0.0007997865f) + z * 7.8069745e-05f));
+    let c_1: f32 = pin(0.11283579f + z * ((-0.026853347f) + z * c));
+    let near: f32 = pin(x + x * (0.12837917f + z * ((-0.37612626f) + z * c_1)));
     let a: f32 = abs(x);
-    let z: f32 = pin(a * a);
-    let c: f32 = pin(0.0052222693f
-        + z * ((-0.00085052033f) + z * (0.00011443879f + z * (-1.0253563e-05f))));
-    let c_1: f32 = pin((-0.37612638f) + z * (0.11283788f + z * ((-0.0268658f) + z * c)));
-    let near: f32 = pin(a + a * (0.12837917f + z * c_1));
     let b: f32 = portable_at_most(a, 4.0f);
-    let e: f32 = pin(0.025029702f
-        + b * ((-0.0041367807f) + b * (0.0004273508f + b * (-2.0477346e-05f))));
-    let e_1: f32 = pin((-1.129454f) + b * ((-0.6334711f) + b * ((-0.108142324f) + b * e)));
-    let y: f32 = select(pin(1.0f - 2.0f * portable_half_exp(pin(0.00016215448f + b * e_1))),
-        near,
-        a < 0.9f);
-    let result: f32 = select(portable_with_sign_of(y, x), x, is_nan(x));
+    let c_2: f32 = pin(0.1641372f
+        + b * ((-0.040999405f) + b * (0.0060053617f + b * (-0.00038890302f))));
+    let q: f32 = pin(0.98612803f
+        + b * ((-1.048214f) + b * (0.79260087f + b * ((-0.43168566f) + b * c_2))));
+    let far: f32 = pin(1.0f - portable_exp(pin(-z)) * q);
+    let result: f32 = select(portable_with_sign_of(far, x), near, a < 1.0f);
     return result;
 }
 

@@ -83,7 +83,8 @@ __kernel void average(
     for (uint i = begin; i < vector_begin; ++i) {
         const int a_value = a[i];
         const int b_value = b[i];
-        const int quotient_value = div_signed_int((int)((uint)a_value + (uint)b_value), min(b_value, INT_MIN));
+        const int quotient_value = div_signed_int((int)((uint)a_value + (uint)b_value),
+            min(b_value, INT_MIN));
         const uint count_value = count[i];
         const uint shifted_value = count_value << ((count_value & 31u) & 31);
         quotient[i] = quotient_value;
@@ -93,7 +94,8 @@ __kernel void average(
     for (uint i = vector_begin; i < vector_end; i += 16) {
         const int16 a_value = vload16(0, a + i);
         const int16 b_value = vload16(0, b + i);
-        const int16 quotient_value = div_signed_int16(as_int16(as_uint16(a_value) + as_uint16(b_value)), min(b_value, (int16)(INT_MIN)));
+        const int16 quotient_value = div_signed_int16(as_int16(as_uint16(a_value)
+            + as_uint16(b_value)), min(b_value, (int16)(INT_MIN)));
         const uint16 count_value = vload16(0, count + i);
         const uint16 shifted_value = (count_value) << ((count_value & 31u) & (uint16)(31));
         stream_int16(quotient_value, quotient + i, streaming);
@@ -103,7 +105,8 @@ __kernel void average(
     for (uint i = vector_end; i < end; ++i) {
         const int a_value = a[i];
         const int b_value = b[i];
-        const int quotient_value = div_signed_int((int)((uint)a_value + (uint)b_value), min(b_value, INT_MIN));
+        const int quotient_value = div_signed_int((int)((uint)a_value + (uint)b_value),
+            min(b_value, INT_MIN));
         const uint count_value = count[i];
         const uint shifted_value = count_value << ((count_value & 31u) & 31);
         quotient[i] = quotient_value;

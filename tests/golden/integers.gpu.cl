@@ -59,19 +59,23 @@ __kernel void average(
         const int4 a_value_3 = a[first / 4 + 768];
         const int4 b_value_3 = b[first / 4 + 768];
         const uint4 count_value_3 = count[first / 4 + 768];
-        const int4 quotient_value = div_signed_int4(as_int4(as_uint4(a_value) + as_uint4(b_value)), min(b_value, (int4)(INT_MIN)));
+        const int4 quotient_value = div_signed_int4(as_int4(as_uint4(a_value) + as_uint4(b_value)),
+            min(b_value, (int4)(INT_MIN)));
         const uint4 shifted_value = (count_value) << ((count_value & 31u) & (uint4)(31));
         quotient[first / 4] = quotient_value;
         shifted[first / 4] = shifted_value;
-        const int4 quotient_value_1 = div_signed_int4(as_int4(as_uint4(a_value_1) + as_uint4(b_value_1)), min(b_value_1, (int4)(INT_MIN)));
+        const int4 quotient_value_1 = div_signed_int4(as_int4(as_uint4(a_value_1)
+            + as_uint4(b_value_1)), min(b_value_1, (int4)(INT_MIN)));
         const uint4 shifted_value_1 = (count_value_1) << ((count_value_1 & 31u) & (uint4)(31));
         quotient[first / 4 + 256] = quotient_value_1;
         shifted[first / 4 + 256] = shifted_value_1;
-        const int4 quotient_value_2 = div_signed_int4(as_int4(as_uint4(a_value_2) + as_uint4(b_value_2)), min(b_value_2, (int4)(INT_MIN)));
+        const int4 quotient_value_2 = div_signed_int4(as_int4(as_uint4(a_value_2)
+            + as_uint4(b_value_2)), min(b_value_2, (int4)(INT_MIN)));
         const uint4 shifted_value_2 = (count_value_2) << ((count_value_2 & 31u) & (uint4)(31));
         quotient[first / 4 + 512] = quotient_value_2;
         shifted[first / 4 + 512] = shifted_value_2;
-        const int4 quotient_value_3 = div_signed_int4(as_int4(as_uint4(a_value_3) + as_uint4(b_value_3)), min(b_value_3, (int4)(INT_MIN)));
+        const int4 quotient_value_3 = div_signed_int4(as_int4(as_uint4(a_value_3)
+            + as_uint4(b_value_3)), min(b_value_3, (int4)(INT_MIN)));
         const uint4 shifted_value_3 = (count_value_3) << ((count_value_3 & 31u) & (uint4)(31));
         quotient[first / 4 + 768] = quotient_value_3;
         shifted[first / 4 + 768] = shifted_value_3;
@@ -81,7 +85,8 @@ __kernel void average(
             if (i < n) {
                 const int a_value = ((__global const int *)a)[i];
                 const int b_value = ((__global const int *)b)[i];
-                const int quotient_value = div_signed_int((int)((uint)a_value + (uint)b_value), min(b_value, INT_MIN));
+                const int quotient_value = div_signed_int((int)((uint)a_value + (uint)b_value),
+                    min(b_value, INT_MIN));
                 const uint count_value = ((__global const uint *)count)[i];
                 const uint shifted_value = count_value << ((count_value & 31u) & 31);
                 ((__global int *)quotient)[i] = quotient_value;

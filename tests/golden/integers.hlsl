@@ -7,19 +7,13 @@
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 4096 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
 //     bind lane lane; vectorize i 4 whole; reorder k
-//   t0: a, int32, read
-//   t1: b, int32, read
-//   t2: count, uint32, read
-//   u0: quotient, int32, written
-//   u1: shifted, uint32, written
-//   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<int4> a : register(t0);
-StructuredBuffer<int4> b : register(t1);
-StructuredBuffer<uint4> count : register(t2);
-RWStructuredBuffer<int4> quotient : register(u0);
-RWStructuredBuffer<uint4> shifted : register(u1);
+StructuredBuffer<int4> a : register(t0); // int32, read
+StructuredBuffer<int4> b : register(t1); // int32, read
+StructuredBuffer<uint4> count : register(t2); // uint32, read
+RWStructuredBuffer<int4> quotient : register(u0); // int32, written
+RWStructuredBuffer<uint4> shifted : register(u1); // uint32, written
 
 cbuffer Arguments : register(b0)
 {
@@ -65,19 +59,23 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const int4 a_value_3 = a[first / 4 + 768];
         const int4 b_value_3 = b[first / 4 + 768];
         const uint4 count_value_3 = count[first / 4 + 768];
-        const int4 quotient_value = div_signed_int_x4(a_value + b_value, min(b_value, (int4)(-2147483647 - 1)));
+        const int4 quotient_value = div_signed_int_x4(a_value + b_value,
+            min(b_value, (int4)(-2147483647 - 1)));
         const uint4 shifted_value = count_value << ((count_value & 31u) & (uint4)31);
         quotient[first / 4] = quotient_value;
         shifted[first / 4] = shifted_value;
-        const int4 quotient_value_1 = div_signed_int_x4(a_value_1 + b_value_1, min(b_value_1, (int4)(-2147483647 - 1)));
+        const int4 quotient_value_1 = div_signed_int_x4(a_value_1 + b_value_1,
+            min(b_value_1, (int4)(-2147483647 - 1)));
         const uint4 shifted_value_1 = count_value_1 << ((count_value_1 & 31u) & (uint4)31);
         quotient[first / 4 + 256] = quotient_value_1;
         shifted[first / 4 + 256] = shifted_value_1;
-        const int4 quotient_value_2 = div_signed_int_x4(a_value_2 + b_value_2, min(b_value_2, (int4)(-2147483647 - 1)));
+        const int4 quotient_value_2 = div_signed_int_x4(a_value_2 + b_value_2,
+            min(b_value_2, (int4)(-2147483647 - 1)));
         const uint4 shifted_value_2 = count_value_2 << ((count_value_2 & 31u) & (uint4)31);
         quotient[first / 4 + 512] = quotient_value_2;
         shifted[first / 4 + 512] = shifted_value_2;
-        const int4 quotient_value_3 = div_signed_int_x4(a_value_3 + b_value_3, min(b_value_3, (int4)(-2147483647 - 1)));
+        const int4 quotient_value_3 = div_signed_int_x4(a_value_3 + b_value_3,
+            min(b_value_3, (int4)(-2147483647 - 1)));
         const uint4 shifted_value_3 = count_value_3 << ((count_value_3 & 31u) & (uint4)31);
         quotient[first / 4 + 768] = quotient_value_3;
         shifted[first / 4 + 768] = shifted_value_3;
@@ -87,7 +85,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             if (i < n) {
                 const int a_value = a[i / 4][i % 4];
                 const int b_value = b[i / 4][i % 4];
-                const int quotient_value = div_signed_int(a_value + b_value, min(b_value, (-2147483647 - 1)));
+                const int quotient_value = div_signed_int(a_value + b_value,
+                    min(b_value, (-2147483647 - 1)));
                 const uint count_value = count[i / 4][i % 4];
                 const uint shifted_value = count_value << ((count_value & 31u) & (uint)31);
                 quotient[i / 4][i % 4] = quotient_value;

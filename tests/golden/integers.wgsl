@@ -6,18 +6,12 @@
 // Dispatch ceil(n / 1,024) groups of 256 invocations; each computes 4 elements, 256 apart.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 1024 as group; bind group group; split i 256 as k; unroll k; bind i lane; reorder k
-//   binding 0: a, int32, read
-//   binding 1: b, int32, read
-//   binding 2: count, uint32, read
-//   binding 3: quotient, int32, written
-//   binding 4: shifted, uint32, written
-//   binding 5: arguments
 
-@group(0) @binding(0) var<storage, read> a: array<i32>;
-@group(0) @binding(1) var<storage, read> b: array<i32>;
-@group(0) @binding(2) var<storage, read> count: array<u32>;
-@group(0) @binding(3) var<storage, read_write> quotient: array<i32>;
-@group(0) @binding(4) var<storage, read_write> shifted: array<u32>;
+@group(0) @binding(0) var<storage, read> a: array<i32>; // int32, read
+@group(0) @binding(1) var<storage, read> b: array<i32>; // int32, read
+@group(0) @binding(2) var<storage, read> count: array<u32>; // uint32, read
+@group(0) @binding(3) var<storage, read_write> quotient: array<i32>; // int32, written
+@group(0) @binding(4) var<storage, read_write> shifted: array<u32>; // uint32, written
 
 struct Arguments {
     n: u32, // the number of elements

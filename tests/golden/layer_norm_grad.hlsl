@@ -8,20 +8,14 @@
 //
 // Dispatch 64 groups of 256 threads; a group takes 8 rows, 8 at a time, with 32 lanes on each.
 //     cross 32 8 4
-//   t0: x, float32, read
-//   t1: dy, float32, read
-//   t2: scale, float32, read
-//   u0: dx, float32, written
-//   u1: dscale_parts, float32, written
-//   u2: dbias_parts, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> x : register(t0);
-StructuredBuffer<float4> dy : register(t1);
-StructuredBuffer<float4> scale : register(t2);
-RWStructuredBuffer<float4> dx : register(u0);
-RWStructuredBuffer<float4> dscale_parts : register(u1);
-RWStructuredBuffer<float4> dbias_parts : register(u2);
+StructuredBuffer<float4> x : register(t0); // float32, read
+StructuredBuffer<float4> dy : register(t1); // float32, read
+StructuredBuffer<float4> scale : register(t2); // float32, read
+RWStructuredBuffer<float4> dx : register(u0); // float32, written
+RWStructuredBuffer<float4> dscale_parts : register(u1); // float32, written
+RWStructuredBuffer<float4> dbias_parts : register(u2); // float32, written
 
 groupshared float sum_lanes[256];
 groupshared float moment_lanes[256];
@@ -150,16 +144,12 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 // Dispatch 16 groups of 256 threads; a group computes 16 outputs, with 16 lanes on each.
 //     axis row 16; axis column 16; normalize piece as output; split output 16 as group;
 //     bind group group; bind output column; share k row 1 4 as strip
-//   u0: dscale, float32, written
-//   u1: dbias, float32, written
-//   t0: dscale_parts, float32, read
-//   t1: dbias_parts, float32, read
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-RWStructuredBuffer<float> dscale : register(u0);
-RWStructuredBuffer<float> dbias : register(u1);
-StructuredBuffer<float> dscale_parts : register(t0);
-StructuredBuffer<float> dbias_parts : register(t1);
+RWStructuredBuffer<float> dscale : register(u0); // float32, written
+RWStructuredBuffer<float> dbias : register(u1); // float32, written
+StructuredBuffer<float> dscale_parts : register(t0); // float32, read
+StructuredBuffer<float> dbias_parts : register(t1); // float32, read
 
 groupshared float dscale_lanes[256];
 groupshared float dbias_lanes[256];
@@ -177,21 +167,17 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint output = group * 16 + column;
     precise float dscale_value = zero;
     precise float dbias_value = zero;
-    const uint offset = output + row * 256;
-    precise const float dscale_parts_value = dscale_parts[offset];
-    precise const float dbias_parts_value = dbias_parts[offset];
+    precise const float dscale_parts_value = dscale_parts[output + row * 256];
+    precise const float dbias_parts_value = dbias_parts[output + row * 256];
     const uint k = row + 16;
-    const uint offset_1 = output + k * 256;
-    precise const float dscale_parts_value_1 = dscale_parts[offset_1];
-    precise const float dbias_parts_value_1 = dbias_parts[offset_1];
+    precise const float dscale_parts_value_1 = dscale_parts[output + k * 256];
+    precise const float dbias_parts_value_1 = dbias_parts[output + k * 256];
     const uint k_1 = row + 32;
-    const uint offset_2 = output + k_1 * 256;
-    precise const float dscale_parts_value_2 = dscale_parts[offset_2];
-    precise const float dbias_parts_value_2 = dbias_parts[offset_2];
+    precise const float dscale_parts_value_2 = dscale_parts[output + k_1 * 256];
+    precise const float dbias_parts_value_2 = dbias_parts[output + k_1 * 256];
     const uint k_2 = row + 48;
-    const uint offset_3 = output + k_2 * 256;
-    precise const float dscale_parts_value_3 = dscale_parts[offset_3];
-    precise const float dbias_parts_value_3 = dbias_parts[offset_3];
+    precise const float dscale_parts_value_3 = dscale_parts[output + k_2 * 256];
+    precise const float dbias_parts_value_3 = dbias_parts[output + k_2 * 256];
     dscale_value += dscale_parts_value;
     dbias_value += dbias_parts_value;
     dscale_value += dscale_parts_value_1;

@@ -8,19 +8,13 @@
 //
 // Dispatch 128 groups of 256 invocations; a group takes 4 rows, 4 at a time, with 64 lanes on each.
 //     cross 64 4 1
-//   binding 0: x, float32, read
-//   binding 1: dy, float32, read
-//   binding 2: scale, float32, read
-//   binding 3: dx, float32, written
-//   binding 4: dscale_parts, float32, written
-//   binding 5: dbias_parts, float32, written
 
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read> dy: array<f32>;
-@group(0) @binding(2) var<storage, read> scale: array<f32>;
-@group(0) @binding(3) var<storage, read_write> dx: array<f32>;
-@group(0) @binding(4) var<storage, read_write> dscale_parts: array<f32>;
-@group(0) @binding(5) var<storage, read_write> dbias_parts: array<f32>;
+@group(0) @binding(0) var<storage, read> x: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read> dy: array<f32>; // float32, read
+@group(0) @binding(2) var<storage, read> scale: array<f32>; // float32, read
+@group(0) @binding(3) var<storage, read_write> dx: array<f32>; // float32, written
+@group(0) @binding(4) var<storage, read_write> dscale_parts: array<f32>; // float32, written
+@group(0) @binding(5) var<storage, read_write> dbias_parts: array<f32>; // float32, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
@@ -192,15 +186,11 @@ fn main(
 // Dispatch 32 groups of 256 invocations; a group computes 8 outputs, with 32 lanes on each.
 //     axis row 32; axis column 8; normalize piece as output; split output 8 as group;
 //     bind group group; bind output column; share k row 1 4 as strip
-//   binding 0: dscale, float32, written
-//   binding 1: dbias, float32, written
-//   binding 2: dscale_parts, float32, read
-//   binding 3: dbias_parts, float32, read
 
-@group(0) @binding(0) var<storage, read_write> dscale: array<f32>;
-@group(0) @binding(1) var<storage, read_write> dbias: array<f32>;
-@group(0) @binding(2) var<storage, read> dscale_parts: array<f32>;
-@group(0) @binding(3) var<storage, read> dbias_parts: array<f32>;
+@group(0) @binding(0) var<storage, read_write> dscale: array<f32>; // float32, written
+@group(0) @binding(1) var<storage, read_write> dbias: array<f32>; // float32, written
+@group(0) @binding(2) var<storage, read> dscale_parts: array<f32>; // float32, read
+@group(0) @binding(3) var<storage, read> dbias_parts: array<f32>; // float32, read
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
@@ -223,21 +213,17 @@ fn main(
     let output: u32 = group * 8 + column;
     var dscale_value: f32 = zero;
     var dbias_value: f32 = zero;
-    let offset: u32 = output + row * 256;
-    let dscale_parts_value: f32 = dscale_parts[offset];
-    let dbias_parts_value: f32 = dbias_parts[offset];
+    let dscale_parts_value: f32 = dscale_parts[output + row * 256];
+    let dbias_parts_value: f32 = dbias_parts[output + row * 256];
     let k: u32 = row + 32;
-    let offset_1: u32 = output + k * 256;
-    let dscale_parts_value_1: f32 = dscale_parts[offset_1];
-    let dbias_parts_value_1: f32 = dbias_parts[offset_1];
+    let dscale_parts_value_1: f32 = dscale_parts[output + k * 256];
+    let dbias_parts_value_1: f32 = dbias_parts[output + k * 256];
     let k_1: u32 = row + 64;
-    let offset_2: u32 = output + k_1 * 256;
-    let dscale_parts_value_2: f32 = dscale_parts[offset_2];
-    let dbias_parts_value_2: f32 = dbias_parts[offset_2];
+    let dscale_parts_value_2: f32 = dscale_parts[output + k_1 * 256];
+    let dbias_parts_value_2: f32 = dbias_parts[output + k_1 * 256];
     let k_2: u32 = row + 96;
-    let offset_3: u32 = output + k_2 * 256;
-    let dscale_parts_value_3: f32 = dscale_parts[offset_3];
-    let dbias_parts_value_3: f32 = dbias_parts[offset_3];
+    let dscale_parts_value_3: f32 = dscale_parts[output + k_2 * 256];
+    let dbias_parts_value_3: f32 = dbias_parts[output + k_2 * 256];
     dscale_value += dscale_parts_value;
     dbias_value += dbias_parts_value;
     dscale_value += dscale_parts_value_1;

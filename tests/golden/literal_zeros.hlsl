@@ -6,17 +6,12 @@
 // Dispatch ceil(n / 1,024) groups of 256 threads; each computes 4 elements, 256 apart.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 1024 as group; bind group group; split i 256 as k; unroll k; bind i lane; reorder k
-//   t0: x, float32, read
-//   t1: zero, float64, read
-//   u0: y, float32, written
-//   u1: z, float64, written
-//   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> x : register(t0);
-StructuredBuffer<double> zero : register(t1);
-RWStructuredBuffer<float> y : register(u0);
-RWStructuredBuffer<double> z : register(u1);
+StructuredBuffer<float> x : register(t0); // float32, read
+StructuredBuffer<double> zero : register(t1); // float64, read
+RWStructuredBuffer<float> y : register(u0); // float32, written
+RWStructuredBuffer<double> z : register(u1); // float64, written
 
 cbuffer Arguments : register(b0)
 {

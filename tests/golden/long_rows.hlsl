@@ -5,14 +5,11 @@
 // Dispatch 206 groups of 256 threads; each computes 4 elements, 256 apart.
 //     fuse i0 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
 //     bind i lane; reorder k
-//   t0: x, float32, read
-//   t1: scale, float32, read
-//   u0: y, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> x : register(t0);
-StructuredBuffer<float> scale : register(t1);
-RWStructuredBuffer<float> y : register(u0);
+StructuredBuffer<float> x : register(t0); // float32, read
+StructuredBuffer<float> scale : register(t1); // float32, read
+RWStructuredBuffer<float> y : register(u0); // float32, written
 
 [RootSignature("SRV(t0), SRV(t1), UAV(u0)")]
 [numthreads(256, 1, 1)]

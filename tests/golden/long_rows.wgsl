@@ -5,13 +5,10 @@
 // Dispatch 206 groups of 256 invocations; each computes 4 elements, 256 apart.
 //     fuse i0 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
 //     bind i lane; reorder k
-//   binding 0: x, float32, read
-//   binding 1: scale, float32, read
-//   binding 2: y, float32, written
 
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read> scale: array<f32>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(0) var<storage, read> x: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read> scale: array<f32>; // float32, read
+@group(0) @binding(2) var<storage, read_write> y: array<f32>; // float32, written
 
 @compute @workgroup_size(256)
 fn main(

@@ -10,14 +10,11 @@
 //     stage k right shared column 8 as right; reorder right_column; deal right_point right_rows 2;
 //     unroll right_point; bind right_column right_columns; deal strip_row rows 4 own;
 //     unroll strip_row; bind strip_column columns own
-//   t0: ATensor, float16, read
-//   t1: BTensor, float16, read
-//   u0: OutputTensor, float16, written
 // Compile with: dxc -T cs_6_10 -E main -HV 2021 -enable-16bit-types -Gis
 
-StructuredBuffer<float16_t> ATensor : register(t0);
-StructuredBuffer<float16_t> BTensor : register(t1);
-RWStructuredBuffer<float16_t> OutputTensor : register(u0);
+StructuredBuffer<float16_t> ATensor : register(t0); // float16, read
+StructuredBuffer<float16_t> BTensor : register(t1); // float16, read
+RWStructuredBuffer<float16_t> OutputTensor : register(u0); // float16, written
 
 // Matrices that the threads of a wave hold together: shader model 6.10.
 #include <dx/linalg.h>
@@ -32,8 +29,7 @@ groupshared float16_t right_tile[1280];
 [numthreads(64, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    precise float next_left[16];
-    precise float next_right[16];
+    precise float next_left[16], next_right[16];
     Matrix<ComponentType::F32, 16, 16, MatrixUse::Accumulator, MatrixScope::Wave> sum;
     Matrix<ComponentType::F32, 16, 16, MatrixUse::Accumulator, MatrixScope::Wave> sum_1;
     Matrix<ComponentType::F16, 16, 16, MatrixUse::A, MatrixScope::Wave> left;

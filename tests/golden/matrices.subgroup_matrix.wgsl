@@ -10,9 +10,6 @@
 //     stage k right shared column 8 as right; reorder right_column; deal right_point right_rows 2;
 //     unroll right_point; bind right_column right_columns; deal strip_row rows 4 own;
 //     unroll strip_row; bind strip_column columns own
-//   binding 0: ATensor, float16, read
-//   binding 1: BTensor, float16, read
-//   binding 2: OutputTensor, float16, written
 
 enable f16;
 enable subgroups, subgroup_matrix;
@@ -20,9 +17,9 @@ requires subgroup_id;
 // The subgroups of a group load from places of their own.
 diagnostic(off, subgroup_matrix_uniformity);
 
-@group(0) @binding(0) var<storage, read> ATensor: array<f16>;
-@group(0) @binding(1) var<storage, read> BTensor: array<f16>;
-@group(0) @binding(2) var<storage, read_write> OutputTensor: array<f16>;
+@group(0) @binding(0) var<storage, read> ATensor: array<f16>; // float16, read
+@group(0) @binding(1) var<storage, read> BTensor: array<f16>; // float16, read
+@group(0) @binding(2) var<storage, read_write> OutputTensor: array<f16>; // float16, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;

@@ -82,10 +82,11 @@ __kernel void max_pool_place_2(
                     const int position_3 = position_1 + k1 - 1;
                     if (position_3 >= 0) {
                         const float input = Input[position_2 * 8 + position_3 + i0i1 * 72];
+                        const uint place_1 = (uint)(k * 3 + k1);
                         const bool stays = (place >= input || isnan(place))
                             && place_place != 4294967295u;
                         place = stays ? place : input;
-                        place_place = stays ? place_place : (uint)(k * 3 + k1);
+                        place_place = stays ? place_place : place_1;
                     }
                 }
             }

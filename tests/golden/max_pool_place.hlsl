@@ -6,12 +6,10 @@
 // Dispatch 1 group of 256 threads; each computes 1 output.
 //     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
-//   t0: Input, float32, read
-//   u0: Output, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> Input : register(t0);
-RWStructuredBuffer<float> Output : register(u0);
+StructuredBuffer<float> Input : register(t0); // float32, read
+RWStructuredBuffer<float> Output : register(u0); // float32, written
 
 // By its bits, so that no assumption about NaN can fold it away.
 bool isnan_float(const float x)
@@ -61,12 +59,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 // Dispatch 1 group of 256 threads; each computes 1 output.
 //     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
-//   t0: Input, float32, read
-//   u0: Place, uint32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> Input : register(t0);
-RWStructuredBuffer<uint> Place : register(u0);
+StructuredBuffer<float> Input : register(t0); // float32, read
+RWStructuredBuffer<uint> Place : register(u0); // uint32, written
 
 // By its bits, so that no assumption about NaN can fold it away.
 bool isnan_float(const float x)
@@ -94,10 +90,11 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                     const int position_3 = position_1 + k1 - 1;
                     if (position_3 >= 0) {
                         precise const float input = Input[position_2 * 8 + position_3 + i0i1 * 72];
+                        const uint place_1 = (uint)(k * 3 + k1);
                         const bool stays = (place >= input || isnan_float(place))
                             && place_place != 4294967295u;
                         place = stays ? place : input;
-                        place_place = stays ? place_place : (uint)(k * 3 + k1);
+                        place_place = stays ? place_place : place_1;
                     }
                 }
             }

@@ -6,11 +6,9 @@
 // Dispatch 1 group of 256 invocations; each computes 1 output.
 //     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
-//   binding 0: Input, float32, read
-//   binding 1: Output, float32, written
 
-@group(0) @binding(0) var<storage, read> Input: array<f32>;
-@group(0) @binding(1) var<storage, read_write> Output: array<f32>;
+@group(0) @binding(0) var<storage, read> Input: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read_write> Output: array<f32>; // float32, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
@@ -63,11 +61,9 @@ fn main(
 // Dispatch 1 group of 256 invocations; each computes 1 output.
 //     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
-//   binding 0: Input, float32, read
-//   binding 1: Place, uint32, written
 
-@group(0) @binding(0) var<storage, read> Input: array<f32>;
-@group(0) @binding(1) var<storage, read_write> Place: array<u32>;
+@group(0) @binding(0) var<storage, read> Input: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read_write> Place: array<u32>; // uint32, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
@@ -99,10 +95,11 @@ fn main(
                     let position_3: i32 = position_1 + k1 - 1;
                     if (position_3 >= 0) {
                         let input: f32 = Input[position_2 * 8 + position_3 + i0i1 * 72];
+                        let place_1: u32 = u32(k * 3 + k1);
                         let stays: bool = (place >= input || is_nan(place))
                             && place_place != 4294967295u;
                         place = select(input, place, stays);
-                        place_place = select(u32(k * 3 + k1), place_place, stays);
+                        place_place = select(place_1, place_place, stays);
                     }
                 }
             }

@@ -6,12 +6,10 @@
 // Dispatch 1 group of 256 threads; each computes 4 elements, 256 apart.
 //     fuse i0 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
 //     bind i lane; reorder k
-//   t0: Input, float32, read
-//   u0: Output, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> Input : register(t0);
-RWStructuredBuffer<float> Output : register(u0);
+StructuredBuffer<float> Input : register(t0); // float32, read
+RWStructuredBuffer<float> Output : register(u0); // float32, written
 
 [RootSignature("SRV(t0), UAV(u0)")]
 [numthreads(256, 1, 1)]
@@ -27,7 +25,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             const int position = i0 - 1;
             const int position_1 = i1 - 2;
             const bool holds = position >= 0 && position < 4 && (position_1 >= 0 && position_1 < 5);
-            precise const float input = Input[min(max(position, 0), 3) * 5 + min(max(position_1, 0), 4)];
+            precise const float input =
+                Input[min(max(position, 0), 3) * 5 + min(max(position_1, 0), 4)];
             precise const float output = holds ? input : (-1.0f);
             Output[i] = output;
         }

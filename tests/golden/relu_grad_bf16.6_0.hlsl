@@ -6,15 +6,11 @@
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     pair i as pair; split pair 512 as group; bind group group; split pair 256 as k; unroll k;
 //     bind pair lane; reorder k
-//   t0: InputTensor, bfloat16, two to a word, read
-//   t1: InputGradientTensor, bfloat16, two to a word, read
-//   u0: OutputGradientTensor, bfloat16, two to a word, written
-//   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_0 -E main -HV 2021 -Gis
 
-StructuredBuffer<uint> InputTensor : register(t0);
-StructuredBuffer<uint> InputGradientTensor : register(t1);
-RWStructuredBuffer<uint> OutputGradientTensor : register(u0);
+StructuredBuffer<uint> InputTensor : register(t0); // bfloat16, two to a word, read
+StructuredBuffer<uint> InputGradientTensor : register(t1); // bfloat16, two to a word, read
+RWStructuredBuffer<uint> OutputGradientTensor : register(u0); // bfloat16, two to a word, written
 
 cbuffer Arguments : register(b0)
 {
@@ -50,7 +46,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                 const uint i = pair * 2 + side;
                 if (i < n) {
                     precise const float input = half_bfloat16(InputTensor[i / 2], i);
-                    precise const float input_gradient = half_bfloat16(InputGradientTensor[i / 2], i);
+                    precise const float input_gradient = half_bfloat16(InputGradientTensor[i / 2],
+                        i);
                     precise const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
                     output_gradient_word |= narrow_bfloat16(output_gradient) << (16 * side);
                 }

@@ -58,44 +58,56 @@ __kernel void ACTIVATION_RELU_GRAD(
         const uint4 InputGradientTensor_words = InputGradientTensor[first / 8];
         const float4 input_gradient = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words.s01));
         const float4 input_1 = widen_bfloat16_x4(as_ushort4(InputTensor_words.s23));
-        const float4 input_gradient_1 = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words.s23));
+        const float4 input_gradient_1 =
+            widen_bfloat16_x4(as_ushort4(InputGradientTensor_words.s23));
         const uint4 InputTensor_words_1 = InputTensor[first / 8 + 256];
         const float4 input_2 = widen_bfloat16_x4(as_ushort4(InputTensor_words_1.s01));
         const uint4 InputGradientTensor_words_1 = InputGradientTensor[first / 8 + 256];
-        const float4 input_gradient_2 = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_1.s01));
+        const float4 input_gradient_2 =
+            widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_1.s01));
         const float4 input_3 = widen_bfloat16_x4(as_ushort4(InputTensor_words_1.s23));
-        const float4 input_gradient_3 = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_1.s23));
+        const float4 input_gradient_3 =
+            widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_1.s23));
         const uint4 InputTensor_words_2 = InputTensor[first / 8 + 512];
         const float4 input_4 = widen_bfloat16_x4(as_ushort4(InputTensor_words_2.s01));
         const uint4 InputGradientTensor_words_2 = InputGradientTensor[first / 8 + 512];
-        const float4 input_gradient_4 = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_2.s01));
+        const float4 input_gradient_4 =
+            widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_2.s01));
         const float4 input_5 = widen_bfloat16_x4(as_ushort4(InputTensor_words_2.s23));
-        const float4 input_gradient_5 = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_2.s23));
+        const float4 input_gradient_5 =
+            widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_2.s23));
         const uint4 InputTensor_words_3 = InputTensor[first / 8 + 768];
         const float4 input_6 = widen_bfloat16_x4(as_ushort4(InputTensor_words_3.s01));
         const uint4 InputGradientTensor_words_3 = InputGradientTensor[first / 8 + 768];
-        const float4 input_gradient_6 = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_3.s01));
+        const float4 input_gradient_6 =
+            widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_3.s01));
         const float4 input_7 = widen_bfloat16_x4(as_ushort4(InputTensor_words_3.s23));
-        const float4 input_gradient_7 = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_3.s23));
+        const float4 input_gradient_7 =
+            widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_3.s23));
         const float4 output_gradient = (input > 0.0f) ? input_gradient : (float4)(0.0f);
         const float4 output_gradient_1 = (input_1 > 0.0f) ? input_gradient_1 : (float4)(0.0f);
-        OutputGradientTensor[first / 8] = (uint4)(as_uint2(narrow_bfloat16_x4(output_gradient)), as_uint2(narrow_bfloat16_x4(output_gradient_1)));
+        OutputGradientTensor[first / 8] = (uint4)(as_uint2(narrow_bfloat16_x4(output_gradient)),
+            as_uint2(narrow_bfloat16_x4(output_gradient_1)));
         const float4 output_gradient_2 = (input_2 > 0.0f) ? input_gradient_2 : (float4)(0.0f);
         const float4 output_gradient_3 = (input_3 > 0.0f) ? input_gradient_3 : (float4)(0.0f);
-        OutputGradientTensor[first / 8 + 256] = (uint4)(as_uint2(narrow_bfloat16_x4(output_gradient_2)), as_uint2(narrow_bfloat16_x4(output_gradient_3)));
+        OutputGradientTensor[first / 8 + 256] = (uint4)(as_uint2(narrow_bfloat16_x4(
+            output_gradient_2)), as_uint2(narrow_bfloat16_x4(output_gradient_3)));
         const float4 output_gradient_4 = (input_4 > 0.0f) ? input_gradient_4 : (float4)(0.0f);
         const float4 output_gradient_5 = (input_5 > 0.0f) ? input_gradient_5 : (float4)(0.0f);
-        OutputGradientTensor[first / 8 + 512] = (uint4)(as_uint2(narrow_bfloat16_x4(output_gradient_4)), as_uint2(narrow_bfloat16_x4(output_gradient_5)));
+        OutputGradientTensor[first / 8 + 512] = (uint4)(as_uint2(narrow_bfloat16_x4(
+            output_gradient_4)), as_uint2(narrow_bfloat16_x4(output_gradient_5)));
         const float4 output_gradient_6 = (input_6 > 0.0f) ? input_gradient_6 : (float4)(0.0f);
         const float4 output_gradient_7 = (input_7 > 0.0f) ? input_gradient_7 : (float4)(0.0f);
-        OutputGradientTensor[first / 8 + 768] = (uint4)(as_uint2(narrow_bfloat16_x4(output_gradient_6)), as_uint2(narrow_bfloat16_x4(output_gradient_7)));
+        OutputGradientTensor[first / 8 + 768] = (uint4)(as_uint2(narrow_bfloat16_x4(
+            output_gradient_6)), as_uint2(narrow_bfloat16_x4(output_gradient_7)));
     } else {
         const uint first = begin + (uint)get_local_id(0);
         for (uint k = 0; k < 32; ++k) {
             const uint i = first + k * 256;
             if (i < n) {
                 const float input = widen_bfloat16(((__global const ushort *)InputTensor)[i]);
-                const float input_gradient = widen_bfloat16(((__global const ushort *)InputGradientTensor)[i]);
+                const float input_gradient =
+                    widen_bfloat16(((__global const ushort *)InputGradientTensor)[i]);
                 const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
                 ((__global ushort *)OutputGradientTensor)[i] = narrow_bfloat16(output_gradient);
             }

@@ -6,14 +6,10 @@
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     pair i as pair; split pair 512 as group; bind group group; split pair 256 as k; unroll k;
 //     bind pair lane; reorder k
-//   binding 0: InputTensor, bfloat16, two to a word, read
-//   binding 1: InputGradientTensor, bfloat16, two to a word, read
-//   binding 2: OutputGradientTensor, bfloat16, two to a word, written
-//   binding 3: arguments
 
-@group(0) @binding(0) var<storage, read> InputTensor: array<u32>;
-@group(0) @binding(1) var<storage, read> InputGradientTensor: array<u32>;
-@group(0) @binding(2) var<storage, read_write> OutputGradientTensor: array<u32>;
+@group(0) @binding(0) var<storage, read> InputTensor: array<u32>; // bfloat16, two to a word, read
+@group(0) @binding(1) var<storage, read> InputGradientTensor: array<u32>; // bfloat16, two to a word, read
+@group(0) @binding(2) var<storage, read_write> OutputGradientTensor: array<u32>; // bfloat16, two to a word, written
 
 struct Arguments {
     n: u32, // the number of elements

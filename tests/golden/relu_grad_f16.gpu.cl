@@ -64,23 +64,28 @@ __kernel void ACTIVATION_RELU_GRAD(
         const float4 input_gradient_7 = widen_half_x4(as_ushort4(InputGradientTensor_words_3.s23));
         const float4 output_gradient = (input > 0.0f) ? input_gradient : (float4)(0.0f);
         const float4 output_gradient_1 = (input_1 > 0.0f) ? input_gradient_1 : (float4)(0.0f);
-        OutputGradientTensor[first / 8] = (uint4)(as_uint2(narrow_half_x4(output_gradient)), as_uint2(narrow_half_x4(output_gradient_1)));
+        OutputGradientTensor[first / 8] = (uint4)(as_uint2(narrow_half_x4(output_gradient)),
+            as_uint2(narrow_half_x4(output_gradient_1)));
         const float4 output_gradient_2 = (input_2 > 0.0f) ? input_gradient_2 : (float4)(0.0f);
         const float4 output_gradient_3 = (input_3 > 0.0f) ? input_gradient_3 : (float4)(0.0f);
-        OutputGradientTensor[first / 8 + 256] = (uint4)(as_uint2(narrow_half_x4(output_gradient_2)), as_uint2(narrow_half_x4(output_gradient_3)));
+        OutputGradientTensor[first / 8 + 256] = (uint4)(as_uint2(narrow_half_x4(output_gradient_2)),
+            as_uint2(narrow_half_x4(output_gradient_3)));
         const float4 output_gradient_4 = (input_4 > 0.0f) ? input_gradient_4 : (float4)(0.0f);
         const float4 output_gradient_5 = (input_5 > 0.0f) ? input_gradient_5 : (float4)(0.0f);
-        OutputGradientTensor[first / 8 + 512] = (uint4)(as_uint2(narrow_half_x4(output_gradient_4)), as_uint2(narrow_half_x4(output_gradient_5)));
+        OutputGradientTensor[first / 8 + 512] = (uint4)(as_uint2(narrow_half_x4(output_gradient_4)),
+            as_uint2(narrow_half_x4(output_gradient_5)));
         const float4 output_gradient_6 = (input_6 > 0.0f) ? input_gradient_6 : (float4)(0.0f);
         const float4 output_gradient_7 = (input_7 > 0.0f) ? input_gradient_7 : (float4)(0.0f);
-        OutputGradientTensor[first / 8 + 768] = (uint4)(as_uint2(narrow_half_x4(output_gradient_6)), as_uint2(narrow_half_x4(output_gradient_7)));
+        OutputGradientTensor[first / 8 + 768] = (uint4)(as_uint2(narrow_half_x4(output_gradient_6)),
+            as_uint2(narrow_half_x4(output_gradient_7)));
     } else {
         const uint first = begin + (uint)get_local_id(0);
         for (uint k = 0; k < 32; ++k) {
             const uint i = first + k * 256;
             if (i < n) {
                 const float input = vload_half(i, (__global const half *)InputTensor);
-                const float input_gradient = vload_half(i, (__global const half *)InputGradientTensor);
+                const float input_gradient = vload_half(i,
+                    (__global const half *)InputGradientTensor);
                 const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
                 vstore_half_rte(output_gradient, i, (__global half *)OutputGradientTensor);
             }

@@ -6,15 +6,11 @@
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 8192 as group; bind group group; split i 2048 as k; unroll k; split i 8 as lane;
 //     bind lane lane; split i 4 as part; unroll part; vectorize i 4 whole; reorder k
-//   t0: InputTensor, float16, two to a word, read
-//   t1: InputGradientTensor, float16, two to a word, read
-//   u0: OutputGradientTensor, float16, two to a word, written
-//   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
-StructuredBuffer<uint4> InputTensor : register(t0);
-StructuredBuffer<uint4> InputGradientTensor : register(t1);
-RWStructuredBuffer<uint4> OutputGradientTensor : register(u0);
+StructuredBuffer<uint4> InputTensor : register(t0); // float16, two to a word, read
+StructuredBuffer<uint4> InputGradientTensor : register(t1); // float16, two to a word, read
+RWStructuredBuffer<uint4> OutputGradientTensor : register(u0); // float16, two to a word, written
 
 cbuffer Arguments : register(b0)
 {
@@ -82,38 +78,46 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 output_gradient_1 = select(input_1 > 0.0f,
             input_gradient_1,
             (float4)(0.0f));
-        OutputGradientTensor[first / 8] = uint4(pack_float16_x4(output_gradient), pack_float16_x4(output_gradient_1));
+        OutputGradientTensor[first / 8] = uint4(pack_float16_x4(output_gradient),
+            pack_float16_x4(output_gradient_1));
         precise const float4 output_gradient_2 = select(input_2 > 0.0f,
             input_gradient_2,
             (float4)(0.0f));
         precise const float4 output_gradient_3 = select(input_3 > 0.0f,
             input_gradient_3,
             (float4)(0.0f));
-        OutputGradientTensor[first / 8 + 256] = uint4(pack_float16_x4(output_gradient_2), pack_float16_x4(output_gradient_3));
+        OutputGradientTensor[first / 8 + 256] = uint4(pack_float16_x4(output_gradient_2),
+            pack_float16_x4(output_gradient_3));
         precise const float4 output_gradient_4 = select(input_4 > 0.0f,
             input_gradient_4,
             (float4)(0.0f));
         precise const float4 output_gradient_5 = select(input_5 > 0.0f,
             input_gradient_5,
             (float4)(0.0f));
-        OutputGradientTensor[first / 8 + 512] = uint4(pack_float16_x4(output_gradient_4), pack_float16_x4(output_gradient_5));
+        OutputGradientTensor[first / 8 + 512] = uint4(pack_float16_x4(output_gradient_4),
+            pack_float16_x4(output_gradient_5));
         precise const float4 output_gradient_6 = select(input_6 > 0.0f,
             input_gradient_6,
             (float4)(0.0f));
         precise const float4 output_gradient_7 = select(input_7 > 0.0f,
             input_gradient_7,
             (float4)(0.0f));
-        OutputGradientTensor[first / 8 + 768] = uint4(pack_float16_x4(output_gradient_6), pack_float16_x4(output_gradient_7));
+        OutputGradientTensor[first / 8 + 768] = uint4(pack_float16_x4(output_gradient_6),
+            pack_float16_x4(output_gradient_7));
     } else {
         const uint first = begin + lane_id;
         [loop] for (uint k = 0; k < 32; ++k) {
             const uint i = first + k * 256;
             if (i < n) {
-                precise const float input = float16_at(InputTensor[i / 8][(i / 2) % 4], (i & 1) * 16);
-                precise const float input_gradient = float16_at(InputGradientTensor[i / 8][(i / 2) % 4], (i & 1) * 16);
+                precise const float input = float16_at(InputTensor[i / 8][(i / 2) % 4],
+                    (i & 1) * 16);
+                precise const float input_gradient =
+                    float16_at(InputGradientTensor[i / 8][(i / 2) % 4], (i & 1) * 16);
                 precise const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
-                InterlockedAnd(OutputGradientTensor[i / 8][(i / 2) % 4], ~(0xffffu << ((i & 1) * 16)));
-                InterlockedOr(OutputGradientTensor[i / 8][(i / 2) % 4], float16_bits(output_gradient) << ((i & 1) * 16));
+                InterlockedAnd(OutputGradientTensor[i / 8][(i / 2) % 4],
+                    ~(0xffffu << ((i & 1) * 16)));
+                InterlockedOr(OutputGradientTensor[i / 8][(i / 2) % 4],
+                    float16_bits(output_gradient) << ((i & 1) * 16));
             }
         }
     }

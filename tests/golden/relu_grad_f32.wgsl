@@ -5,14 +5,10 @@
 // Dispatch ceil(n / 1,024) groups of 256 invocations; each computes 4 elements, 256 apart.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 1024 as group; bind group group; split i 256 as k; unroll k; bind i lane; reorder k
-//   binding 0: InputTensor, float32, read
-//   binding 1: InputGradientTensor, float32, read
-//   binding 2: OutputGradientTensor, float32, written
-//   binding 3: arguments
 
-@group(0) @binding(0) var<storage, read> InputTensor: array<f32>;
-@group(0) @binding(1) var<storage, read> InputGradientTensor: array<f32>;
-@group(0) @binding(2) var<storage, read_write> OutputGradientTensor: array<f32>;
+@group(0) @binding(0) var<storage, read> InputTensor: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read> InputGradientTensor: array<f32>; // float32, read
+@group(0) @binding(2) var<storage, read_write> OutputGradientTensor: array<f32>; // float32, written
 
 struct Arguments {
     n: u32, // the number of elements

@@ -6,23 +6,7 @@
 //         6](dX_rows[i0, i1, i2, i3 * 2 - 1 + r1] * dX_rows_weights[r1])
 //
 // Launch 12 groups of 1 work item; each computes 2 rows of 3 outputs.
-//     group block by 2 as begin: 0..24 of i0i1, i2
-//       loop block by 1 as block: 2
-//         turns i2 first 1 last 3 turn turn.0.0
-//         case
-//           vector x by 16 as i rest [4]: 0..6
-//             point 0 into [(buffer dX_rows dim x)]: keep d_x_rows_row
-//         else
-//           vector x by 16 as i rest [4]: 0..6
-//             reduce 1 serial yes into (buffer dX_rows dim x): dX_rows
-//               loop k.1.0 by 1 as k: 0..4
-//                 point 1: add to dX_rows
-//         loop x.1 by 1 as x part [0 3]: 0..3
-//           reduce 2 serial yes into (buffer dX dim x.1): dX
-//             loop k.2.0 by 1 as k: 0..4
-//               point 2: add to dX
-//         vector x.1 by 16 as i rest [4]: 0..3
-//           point 3: store dX
+//     line_buffer 2 1 16
 //   argument 0: dY, float32, read
 //   argument 1: dX_rows_weights, float32, read
 //   argument 2: dX, float32, written
@@ -78,7 +62,8 @@ __kernel void resample_grad_linear(
             for (int i = 0; i < 4; i += 4) {
                 const float4 d_y = vload4(0, dY + row_start + i);
                 const float4 d_y_1 = vload4(0, dY + row_start_1 + i);
-                const float4 value = fma_float4((float4)(d_x_rows_weights_1), d_y_1, d_x_rows_weights * d_y);
+                const float4 value = fma_float4((float4)(d_x_rows_weights_1), d_y_1,
+                    d_x_rows_weights * d_y);
                 const float4 d_y_2 = vload4(0, dY + row_start_2 + i);
                 const float4 value_1 = fma_float4((float4)(d_x_rows_weights_2), d_y_2, value);
                 const float4 d_y_3 = vload4(0, dY + row_start_3 + i);

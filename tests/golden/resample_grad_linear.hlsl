@@ -7,14 +7,11 @@
 // Dispatch 1 group of 256 threads; each computes 1 output.
 //     fuse i0i1 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
-//   t0: dY, float32, read
-//   t1: dX_weights, float32, read
-//   u0: dX, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> dY : register(t0);
-StructuredBuffer<float> dX_weights : register(t1);
-RWStructuredBuffer<float> dX : register(u0);
+StructuredBuffer<float> dY : register(t0); // float32, read
+StructuredBuffer<float> dX_weights : register(t1); // float32, read
+RWStructuredBuffer<float> dX : register(u0); // float32, written
 
 [RootSignature("SRV(t0), SRV(t1), UAV(u0)")]
 [numthreads(256, 1, 1)]

@@ -5,19 +5,7 @@
 //         2](dX_rows[i0, i1, i2, (i3 * 5 + 1) / 2 + r1])
 //
 // Launch 12 groups of 1 work item; each computes 2 rows of 5 outputs.
-//     group block by 2 as begin: 0..24 of i0i1i2
-//       loop block by 1 as block: 2
-//         vector x by 16 as i rest [4]: 0..12
-//           point 0 into [(buffer dX_rows dim x)]: keep d_x_rows_row
-//         loop turn.1.0 by 1 as turn: 0..2
-//           point 1 into [(buffer dX dim turn.1.0 by 2)]: keep d_x_row
-//           point 2 into [(buffer dX dim turn.1.0 by 2 offset 1)]: keep d_x_row
-//         loop x.1 by 1 as x part [4 5]: 4..5
-//           reduce 3 serial yes into (buffer dX dim x.1): dX
-//             loop k.3.0 by 1 as k: 0..3
-//               point 3: add to dX
-//         vector x.1 by 16 as i rest [4]: 0..5
-//           point 4: store dX
+//     line_buffer 2 1 16
 //   argument 0: dY, float32, read
 //   argument 1: dX, float32, written
 

@@ -5,12 +5,10 @@
 //
 // Dispatch 1 group of 256 threads; each computes 1 output.
 //     fuse i0i1i2 as output; split output 256 as group; bind group group; bind output lane
-//   t0: dY, float32, read
-//   u0: dX, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> dY : register(t0);
-RWStructuredBuffer<float> dX : register(u0);
+StructuredBuffer<float> dY : register(t0); // float32, read
+RWStructuredBuffer<float> dX : register(u0); // float32, written
 
 [RootSignature("SRV(t0), UAV(u0)")]
 [numthreads(256, 1, 1)]

@@ -5,11 +5,9 @@
 //
 // Dispatch 1 group of 256 invocations; each computes 1 output.
 //     fuse i0i1i2 as output; split output 256 as group; bind group group; bind output lane
-//   binding 0: dY, float32, read
-//   binding 1: dX, float32, written
 
-@group(0) @binding(0) var<storage, read> dY: array<f32>;
-@group(0) @binding(1) var<storage, read_write> dX: array<f32>;
+@group(0) @binding(0) var<storage, read> dY: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read_write> dX: array<f32>; // float32, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;

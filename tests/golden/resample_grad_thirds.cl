@@ -6,21 +6,7 @@
 //         1](dX_rows[i0, i1, i2, (i3 * 3 + 1) / 2 + r1])
 //
 // Launch 16 groups of 1 work item; each computes 4 rows of 32 outputs.
-//     fill dX_rows first 48 last 56
-//     group block by 1 as block: 0..16 of block
-//       loop block.1 by 1 as row extent 4
-//         turns i2 first 0 last 16 turn turn.0.0
-//         case
-//           vector x by 16 as i rest [4]: 0..48
-//             point 0 into [(buffer dX_rows dim x)]: keep d_x_rows_row
-//         case
-//           vector x by 16 as i rest [4]: 0..48
-//             point 1 into [(buffer dX_rows dim x)]: keep d_x_rows_row
-//       loop block.1 by 1 as row extent 4
-//         vector x.1 by 8 as i part [0 32]: 0..32
-//           permute (by 12 named [[dX_rows@0 [0 2 3 5 6 8 9 11]] [dX_rows@1 [1 none 4 none 7 none 10 none]]]) row dX_rows dim x.1
-//             point 2 as dX: keep dX
-//             point 3: store dX
+//     line_buffer 4 4 16
 //   argument 0: dY, float16, read
 //   argument 1: dX, float16, written
 

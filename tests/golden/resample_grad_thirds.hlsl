@@ -6,12 +6,10 @@
 //
 // Dispatch 1 group of 256 threads; each computes 8 neighbouring outputs.
 //     fuse i0i1i2 as output; split output 256 as group; bind group group; bind output lane
-//   t0: dY, float16, read
-//   u0: dX, float16, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
-StructuredBuffer<float16_t> dY : register(t0);
-RWStructuredBuffer<float16_t4> dX : register(u0);
+StructuredBuffer<float16_t> dY : register(t0); // float16, read
+RWStructuredBuffer<float16_t4> dX : register(u0); // float16, written
 
 [RootSignature("SRV(t0), UAV(u0)")]
 [numthreads(256, 1, 1)]
@@ -23,34 +21,32 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint output = lane_id;
     const uint i0i1i2 = output / 8;
     const uint i3 = output % 8;
-    const uint offset = i0i1i2 * 144 + i3 * 6;
-    precise const float d_y = (float)dY[offset];
-    precise const float d_y_1 = (float)dY[offset + 48];
-    precise const float d_y_2 = (float)dY[offset + 1];
-    precise const float d_y_3 = (float)dY[offset + 49];
+    precise const float d_y = (float)dY[i0i1i2 * 144 + i3 * 6];
+    precise const float d_y_1 = (float)dY[i0i1i2 * 144 + i3 * 6 + 48];
+    precise const float d_y_2 = (float)dY[i0i1i2 * 144 + i3 * 6 + 1];
+    precise const float d_y_3 = (float)dY[i0i1i2 * 144 + i3 * 6 + 49];
     precise const float d_x = zero + (d_y + d_y_1) + (d_y_2 + d_y_3);
-    precise const float d_y_4 = (float)dY[offset + 2];
-    precise const float d_y_5 = (float)dY[offset + 50];
+    precise const float d_y_4 = (float)dY[i0i1i2 * 144 + i3 * 6 + 2];
+    precise const float d_y_5 = (float)dY[i0i1i2 * 144 + i3 * 6 + 50];
     precise const float d_x_1 = zero + (d_y_4 + d_y_5);
-    precise const float d_y_6 = (float)dY[offset + 3];
-    precise const float d_y_7 = (float)dY[offset + 51];
-    precise const float d_y_8 = (float)dY[offset + 4];
-    precise const float d_y_9 = (float)dY[offset + 52];
+    precise const float d_y_6 = (float)dY[i0i1i2 * 144 + i3 * 6 + 3];
+    precise const float d_y_7 = (float)dY[i0i1i2 * 144 + i3 * 6 + 51];
+    precise const float d_y_8 = (float)dY[i0i1i2 * 144 + i3 * 6 + 4];
+    precise const float d_y_9 = (float)dY[i0i1i2 * 144 + i3 * 6 + 52];
     precise const float d_x_2 = zero + (d_y_6 + d_y_7) + (d_y_8 + d_y_9);
-    precise const float d_y_10 = (float)dY[offset + 5];
-    precise const float d_y_11 = (float)dY[offset + 53];
+    precise const float d_y_10 = (float)dY[i0i1i2 * 144 + i3 * 6 + 5];
+    precise const float d_y_11 = (float)dY[i0i1i2 * 144 + i3 * 6 + 53];
     precise const float d_x_3 = zero + (d_y_10 + d_y_11);
-    precise const float d_y_12 = (float)dY[offset + 96];
-    precise const float d_y_13 = (float)dY[offset + 97];
+    precise const float d_y_12 = (float)dY[i0i1i2 * 144 + i3 * 6 + 96];
+    precise const float d_y_13 = (float)dY[i0i1i2 * 144 + i3 * 6 + 97];
     precise const float d_x_4 = zero + d_y_12 + d_y_13;
-    precise const float d_y_14 = (float)dY[offset + 98];
+    precise const float d_y_14 = (float)dY[i0i1i2 * 144 + i3 * 6 + 98];
     precise const float d_x_5 = zero + d_y_14;
-    precise const float d_y_15 = (float)dY[offset + 99];
-    precise const float d_y_16 = (float)dY[offset + 100];
+    precise const float d_y_15 = (float)dY[i0i1i2 * 144 + i3 * 6 + 99];
+    precise const float d_y_16 = (float)dY[i0i1i2 * 144 + i3 * 6 + 100];
     precise const float d_x_6 = zero + d_y_15 + d_y_16;
-    precise const float d_y_17 = (float)dY[offset + 101];
+    precise const float d_y_17 = (float)dY[i0i1i2 * 144 + i3 * 6 + 101];
     precise const float d_x_7 = zero + d_y_17;
-    const uint offset_1 = i0i1i2 * 64 + i3 * 4;
-    dX[offset_1 / 4] = (float16_t4)float4(d_x, d_x_1, d_x_2, d_x_3);
-    dX[offset_1 / 4 + 8] = (float16_t4)float4(d_x_4, d_x_5, d_x_6, d_x_7);
+    dX[i0i1i2 * 16 + i3] = (float16_t4)float4(d_x, d_x_1, d_x_2, d_x_3);
+    dX[i0i1i2 * 16 + i3 + 8] = (float16_t4)float4(d_x_4, d_x_5, d_x_6, d_x_7);
 }

@@ -6,13 +6,11 @@
 //
 // Dispatch 1 group of 256 invocations; each computes 8 neighbouring outputs.
 //     fuse i0i1i2 as output; split output 256 as group; bind group group; bind output lane
-//   binding 0: dY, float16, read
-//   binding 1: dX, float16, written
 
 enable f16;
 
-@group(0) @binding(0) var<storage, read> dY: array<f16>;
-@group(0) @binding(1) var<storage, read_write> dX: array<vec4<f16>>;
+@group(0) @binding(0) var<storage, read> dY: array<f16>; // float16, read
+@group(0) @binding(1) var<storage, read_write> dX: array<vec4<f16>>; // float16, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
@@ -54,34 +52,32 @@ fn main(
     let output: u32 = lane_id;
     let i0i1i2: u32 = output / 8;
     let i3: u32 = output % 8;
-    let offset: u32 = i0i1i2 * 144 + i3 * 6;
-    let d_y: f32 = f32(dY[offset]);
-    let d_y_1: f32 = f32(dY[offset + 48]);
-    let d_y_2: f32 = f32(dY[offset + 1]);
-    let d_y_3: f32 = f32(dY[offset + 49]);
+    let d_y: f32 = f32(dY[i0i1i2 * 144 + i3 * 6]);
+    let d_y_1: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 48]);
+    let d_y_2: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 1]);
+    let d_y_3: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 49]);
     let d_x: f32 = pin(pin(zero + pin(d_y + d_y_1)) + pin(d_y_2 + d_y_3));
-    let d_y_4: f32 = f32(dY[offset + 2]);
-    let d_y_5: f32 = f32(dY[offset + 50]);
+    let d_y_4: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 2]);
+    let d_y_5: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 50]);
     let d_x_1: f32 = pin(zero + pin(d_y_4 + d_y_5));
-    let d_y_6: f32 = f32(dY[offset + 3]);
-    let d_y_7: f32 = f32(dY[offset + 51]);
-    let d_y_8: f32 = f32(dY[offset + 4]);
-    let d_y_9: f32 = f32(dY[offset + 52]);
+    let d_y_6: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 3]);
+    let d_y_7: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 51]);
+    let d_y_8: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 4]);
+    let d_y_9: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 52]);
     let d_x_2: f32 = pin(pin(zero + pin(d_y_6 + d_y_7)) + pin(d_y_8 + d_y_9));
-    let d_y_10: f32 = f32(dY[offset + 5]);
-    let d_y_11: f32 = f32(dY[offset + 53]);
+    let d_y_10: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 5]);
+    let d_y_11: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 53]);
     let d_x_3: f32 = pin(zero + pin(d_y_10 + d_y_11));
-    let d_y_12: f32 = f32(dY[offset + 96]);
-    let d_y_13: f32 = f32(dY[offset + 97]);
+    let d_y_12: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 96]);
+    let d_y_13: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 97]);
     let d_x_4: f32 = pin(pin(zero + d_y_12) + d_y_13);
-    let d_y_14: f32 = f32(dY[offset + 98]);
+    let d_y_14: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 98]);
     let d_x_5: f32 = pin(zero + d_y_14);
-    let d_y_15: f32 = f32(dY[offset + 99]);
-    let d_y_16: f32 = f32(dY[offset + 100]);
+    let d_y_15: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 99]);
+    let d_y_16: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 100]);
     let d_x_6: f32 = pin(pin(zero + d_y_15) + d_y_16);
-    let d_y_17: f32 = f32(dY[offset + 101]);
+    let d_y_17: f32 = f32(dY[i0i1i2 * 144 + i3 * 6 + 101]);
     let d_x_7: f32 = pin(zero + d_y_17);
-    let offset_1: u32 = i0i1i2 * 64 + i3 * 4;
-    dX[offset_1 / 4] = vec4<f16>(round_f16_x4(vec4<f32>(d_x, d_x_1, d_x_2, d_x_3)));
-    dX[offset_1 / 4 + 8] = vec4<f16>(round_f16_x4(vec4<f32>(d_x_4, d_x_5, d_x_6, d_x_7)));
+    dX[i0i1i2 * 16 + i3] = vec4<f16>(round_f16_x4(vec4<f32>(d_x, d_x_1, d_x_2, d_x_3)));
+    dX[i0i1i2 * 16 + i3 + 8] = vec4<f16>(round_f16_x4(vec4<f32>(d_x_4, d_x_5, d_x_6, d_x_7)));
 }

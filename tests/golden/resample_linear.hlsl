@@ -11,20 +11,14 @@
 // Dispatch 1 group of 256 threads; each computes 4 elements, 256 apart.
 //     fuse i0i1 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
 //     unroll k; bind i lane; reorder k
-//   t0: X, float32, read
-//   t1: Y_weights, float32, read
-//   t2: Y_weights_2, float32, read
-//   t3: Y_weights_3, float32, read
-//   t4: Y_weights_4, float32, read
-//   u0: Y, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> X : register(t0);
-StructuredBuffer<float> Y_weights : register(t1);
-StructuredBuffer<float> Y_weights_2 : register(t2);
-StructuredBuffer<float> Y_weights_3 : register(t3);
-StructuredBuffer<float> Y_weights_4 : register(t4);
-RWStructuredBuffer<float> Y : register(u0);
+StructuredBuffer<float> X : register(t0); // float32, read
+StructuredBuffer<float> Y_weights : register(t1); // float32, read
+StructuredBuffer<float> Y_weights_2 : register(t2); // float32, read
+StructuredBuffer<float> Y_weights_3 : register(t3); // float32, read
+StructuredBuffer<float> Y_weights_4 : register(t4); // float32, read
+RWStructuredBuffer<float> Y : register(u0); // float32, written
 
 [RootSignature("SRV(t0), SRV(t1), SRV(t2), SRV(t3), SRV(t4), UAV(u0)")]
 [numthreads(256, 1, 1)]

@@ -11,19 +11,13 @@
 // Dispatch 1 group of 256 invocations; each computes 4 elements, 256 apart.
 //     fuse i0i1 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
 //     unroll k; bind i lane; reorder k
-//   binding 0: X, float32, read
-//   binding 1: Y_weights, float32, read
-//   binding 2: Y_weights_2, float32, read
-//   binding 3: Y_weights_3, float32, read
-//   binding 4: Y_weights_4, float32, read
-//   binding 5: Y, float32, written
 
-@group(0) @binding(0) var<storage, read> X: array<f32>;
-@group(0) @binding(1) var<storage, read> Y_weights: array<f32>;
-@group(0) @binding(2) var<storage, read> Y_weights_2: array<f32>;
-@group(0) @binding(3) var<storage, read> Y_weights_3: array<f32>;
-@group(0) @binding(4) var<storage, read> Y_weights_4: array<f32>;
-@group(0) @binding(5) var<storage, read_write> Y: array<f32>;
+@group(0) @binding(0) var<storage, read> X: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read> Y_weights: array<f32>; // float32, read
+@group(0) @binding(2) var<storage, read> Y_weights_2: array<f32>; // float32, read
+@group(0) @binding(3) var<storage, read> Y_weights_3: array<f32>; // float32, read
+@group(0) @binding(4) var<storage, read> Y_weights_4: array<f32>; // float32, read
+@group(0) @binding(5) var<storage, read_write> Y: array<f32>; // float32, written
 
 @compute @workgroup_size(256)
 fn main(

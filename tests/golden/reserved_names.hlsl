@@ -8,21 +8,14 @@
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 4096 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
 //     bind lane lane; vectorize i 4 whole; reorder k
-//   t0: float4_, float32, read
-//   t1: point_, float32, read
-//   t2: i, float32, read
-//   u0: out_, float32, written
-//   u1: vload16, float32, written
-//   u2: main_, float32, written
-//   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> float4_ : register(t0);
-StructuredBuffer<float4> point_ : register(t1);
-StructuredBuffer<float4> i : register(t2);
-RWStructuredBuffer<float4> out_ : register(u0);
-RWStructuredBuffer<float4> vload16 : register(u1);
-RWStructuredBuffer<float4> main_ : register(u2);
+StructuredBuffer<float4> float4_ : register(t0); // float32, read
+StructuredBuffer<float4> point_ : register(t1); // float32, read
+StructuredBuffer<float4> i : register(t2); // float32, read
+RWStructuredBuffer<float4> out_ : register(u0); // float32, written
+RWStructuredBuffer<float4> vload16 : register(u1); // float32, written
+RWStructuredBuffer<float4> main_ : register(u2); // float32, written
 
 cbuffer Arguments : register(b0)
 {

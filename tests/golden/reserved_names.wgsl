@@ -7,20 +7,13 @@
 // Dispatch ceil(n / 1,024) groups of 256 invocations; each computes 4 elements, 256 apart.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 1024 as group; bind group group; split i 256 as k; unroll k; bind i lane; reorder k
-//   binding 0: float4, float32, read
-//   binding 1: point, float32, read
-//   binding 2: i, float32, read
-//   binding 3: out, float32, written
-//   binding 4: vload16, float32, written
-//   binding 5: main_2, float32, written
-//   binding 6: arguments
 
-@group(0) @binding(0) var<storage, read> float4: array<f32>;
-@group(0) @binding(1) var<storage, read> point: array<f32>;
-@group(0) @binding(2) var<storage, read> i: array<f32>;
-@group(0) @binding(3) var<storage, read_write> out: array<f32>;
-@group(0) @binding(4) var<storage, read_write> vload16: array<f32>;
-@group(0) @binding(5) var<storage, read_write> main_2: array<f32>;
+@group(0) @binding(0) var<storage, read> float4: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read> point: array<f32>; // float32, read
+@group(0) @binding(2) var<storage, read> i: array<f32>; // float32, read
+@group(0) @binding(3) var<storage, read_write> out: array<f32>; // float32, written
+@group(0) @binding(4) var<storage, read_write> vload16: array<f32>; // float32, written
+@group(0) @binding(5) var<storage, read_write> main_2: array<f32>; // float32, written
 
 struct Arguments {
     n: u32, // the number of elements

@@ -6,15 +6,11 @@
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 4096 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
 //     bind lane lane; vectorize i 4 whole; reorder k
-//   t0: InputTensor, float32, read
-//   t1: ScaleTensor, float32, read
-//   u0: OutputTensor, float32, written
-//   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> InputTensor : register(t0);
-StructuredBuffer<float> ScaleTensor : register(t1);
-RWStructuredBuffer<float4> OutputTensor : register(u0);
+StructuredBuffer<float4> InputTensor : register(t0); // float32, read
+StructuredBuffer<float> ScaleTensor : register(t1); // float32, read
+RWStructuredBuffer<float4> OutputTensor : register(u0); // float32, written
 
 cbuffer Arguments : register(b0)
 {
@@ -55,12 +51,9 @@ float portable_exp(const float x)
 {
     precise const float b = portable_at_least(portable_at_most(x, 89.0f), (-104.0f));
     precise const float k = round(b * 1.442695f);
-    precise const float s = b - k * 0.6933594f;
-    precise const float t = k * (-0.00021219444f);
-    precise const float r = s - t;
-    precise const float tail = s - r - t;
-    precise const float c = 0.008333263f + r * (0.0013947225f + r * 0.00019919378f);
-    precise const float p = tail + r * r * (0.5f + r * (0.16666667f + r * (0.041666254f + r * c)));
+    precise const float r = b - k * 0.6933594f - k * (-0.00021219444f);
+    precise const float c = 0.04166724f + r * (0.008367643f + r * 0.0013863579f);
+    precise const float p = r * r * (0.5f + r * (0.16666533f + r * c));
     precise const float value = 1.0f + (r + p);
     precise const float y = portable_scale(value, k);
     precise const float result = isnan_float(x) ? x : y;

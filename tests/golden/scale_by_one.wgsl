@@ -5,14 +5,10 @@
 // Dispatch ceil(n / 1,024) groups of 256 invocations; each computes 4 elements, 256 apart.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 1024 as group; bind group group; split i 256 as k; unroll k; bind i lane; reorder k
-//   binding 0: InputTensor, float32, read
-//   binding 1: ScaleTensor, float32, read
-//   binding 2: OutputTensor, float32, written
-//   binding 3: arguments
 
-@group(0) @binding(0) var<storage, read> InputTensor: array<f32>;
-@group(0) @binding(1) var<storage, read> ScaleTensor: array<f32>;
-@group(0) @binding(2) var<storage, read_write> OutputTensor: array<f32>;
+@group(0) @binding(0) var<storage, read> InputTensor: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read> ScaleTensor: array<f32>; // float32, read
+@group(0) @binding(2) var<storage, read_write> OutputTensor: array<f32>; // float32, written
 
 struct Arguments {
     n: u32, // the number of elements
@@ -57,12 +53,9 @@ fn is_nan(x: f32) -> bool {
 fn portable_exp(x: f32) -> f32 {
     let b: f32 = portable_at_least(portable_at_most(x, 89.0f), (-104.0f));
     let k: f32 = round(pin(b * 1.442695f));
-    let s: f32 = pin(b - k * 0.6933594f);
-    let t: f32 = pin(k * (-0.00021219444f));
-    let r: f32 = pin(s - t);
-    let tail: f32 = pin(pin(s - r) - t);
-    let c: f32 = pin(0.008333263f + r * (0.0013947225f + r * 0.00019919378f));
-    let p: f32 = pin(tail + pin(r * r) * (0.5f + r * (0.16666667f + r * (0.041666254f + r * c))));
+    let r: f32 = pin(pin(b - k * 0.6933594f) - k * (-0.00021219444f));
+    let c: f32 = pin(0.04166724f + r * (0.008367643f + r * 0.0013863579f));
+    let p: f32 = pin(pin(r * r) * (0.5f + r * (0.16666533f + r * c)));
     let y: f32 = portable_scale(pin(1.0f + pin(r + p)), k);
     let result: f32 = select(y, x, is_nan(x));
     return result;

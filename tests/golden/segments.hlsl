@@ -5,14 +5,11 @@
 //
 // Dispatch 1 group of 256 threads; each computes 1 output.
 //     fuse i0 as output; split output 256 as group; bind group group; bind output lane
-//   t0: Starts, int32, read
-//   t1: X, float32, read
-//   u0: Y, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<int> Starts : register(t0);
-StructuredBuffer<float> X : register(t1);
-RWStructuredBuffer<float> Y : register(u0);
+StructuredBuffer<int> Starts : register(t0); // int32, read
+StructuredBuffer<float> X : register(t1); // float32, read
+RWStructuredBuffer<float> Y : register(u0); // float32, written
 
 [RootSignature("SRV(t0), SRV(t1), UAV(u0)")]
 [numthreads(256, 1, 1)]

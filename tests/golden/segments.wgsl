@@ -5,13 +5,10 @@
 //
 // Dispatch 1 group of 256 invocations; each computes 1 output.
 //     fuse i0 as output; split output 256 as group; bind group group; bind output lane
-//   binding 0: Starts, int32, read
-//   binding 1: X, float32, read
-//   binding 2: Y, float32, written
 
-@group(0) @binding(0) var<storage, read> Starts: array<i32>;
-@group(0) @binding(1) var<storage, read> X: array<f32>;
-@group(0) @binding(2) var<storage, read_write> Y: array<f32>;
+@group(0) @binding(0) var<storage, read> Starts: array<i32>; // int32, read
+@group(0) @binding(1) var<storage, read> X: array<f32>; // float32, read
+@group(0) @binding(2) var<storage, read_write> Y: array<f32>; // float32, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;

@@ -8,12 +8,10 @@
 //     axis row 64; axis column 4; normalize i0 as output; split output 4 as group; bind group group;
 //     bind output column; share k row 4 1 as strip; share k.1 row 4 1 as strip.2;
 //     share i1.2 row 4 1 as strip.3
-//   t0: X, float32, read
-//   u0: Y, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> X : register(t0);
-RWStructuredBuffer<float4> Y : register(u0);
+StructuredBuffer<float4> X : register(t0); // float32, read
+RWStructuredBuffer<float4> Y : register(u0); // float32, written
 
 // By its bits, so that no assumption about NaN can fold it away.
 bool isnan_float(const float x)
@@ -68,12 +66,9 @@ float portable_exp(const float x)
 {
     precise const float b = portable_at_least(portable_at_most(x, 89.0f), (-104.0f));
     precise const float k = round(b * 1.442695f);
-    precise const float s = b - k * 0.6933594f;
-    precise const float t = k * (-0.00021219444f);
-    precise const float r = s - t;
-    precise const float tail = s - r - t;
-    precise const float c = 0.008333263f + r * (0.0013947225f + r * 0.00019919378f);
-    precise const float p = tail + r * r * (0.5f + r * (0.16666667f + r * (0.041666254f + r * c)));
+    precise const float r = b - k * 0.6933594f - k * (-0.00021219444f);
+    precise const float c = 0.04166724f + r * (0.008367643f + r * 0.0013863579f);
+    precise const float p = r * r * (0.5f + r * (0.16666533f + r * c));
     precise const float value = 1.0f + (r + p);
     precise const float y = portable_scale(value, k);
     precise const float result = isnan_float(x) ? x : y;

@@ -7,11 +7,9 @@
 // Dispatch 60 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     axis row 256; axis column 1; normalize i0 as output; bind output group;
 //     share k row 1 1 as strip; share k.1 row 1 1 as strip.2; share i1.2 row 1 1 as strip.3
-//   binding 0: X, float32, read
-//   binding 1: Y, float32, written
 
-@group(0) @binding(0) var<storage, read> X: array<f32>;
-@group(0) @binding(1) var<storage, read_write> Y: array<f32>;
+@group(0) @binding(0) var<storage, read> X: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read_write> Y: array<f32>; // float32, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
@@ -55,12 +53,9 @@ fn portable_scale(y: f32, k: f32) -> f32 {
 fn portable_exp(x: f32) -> f32 {
     let b: f32 = portable_at_least(portable_at_most(x, 89.0f), (-104.0f));
     let k: f32 = round(pin(b * 1.442695f));
-    let s: f32 = pin(b - k * 0.6933594f);
-    let t: f32 = pin(k * (-0.00021219444f));
-    let r: f32 = pin(s - t);
-    let tail: f32 = pin(pin(s - r) - t);
-    let c: f32 = pin(0.008333263f + r * (0.0013947225f + r * 0.00019919378f));
-    let p: f32 = pin(tail + pin(r * r) * (0.5f + r * (0.16666667f + r * (0.041666254f + r * c))));
+    let r: f32 = pin(pin(b - k * 0.6933594f) - k * (-0.00021219444f));
+    let c: f32 = pin(0.04166724f + r * (0.008367643f + r * 0.0013863579f));
+    let p: f32 = pin(pin(r * r) * (0.5f + r * (0.16666533f + r * c)));
     let y: f32 = portable_scale(pin(1.0f + pin(r + p)), k);
     let result: f32 = select(y, x, is_nan(x));
     return result;

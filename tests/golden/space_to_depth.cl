@@ -26,7 +26,8 @@ __kernel void space_to_depth(
                 const uint row_start = i0 * 72;
                 const uint row_start_1 = i0 * 72 + i1 * 6 + i2 * 3;
                 for (uint i = 0; i < 3; ++i) {
-                    const float input = Input[position * 24 + position_4 * 6 + (i * 2 + position_3) + row_start];
+                    const float input =
+                        Input[position * 24 + position_4 * 6 + (i * 2 + position_3) + row_start];
                     Output[row_start_1 + i] = input;
                 }
             }

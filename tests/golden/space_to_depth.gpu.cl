@@ -27,7 +27,8 @@ __kernel void space_to_depth(
             const uint i2 = (i / 3) % 2;
             const uint i3 = i % 3;
             const uint position = i1 / 3;
-            const float input = Input[(i1 % 3) * 24 + (i2 * 2 + position / 2) * 6 + (i3 * 2 + position % 2) + i0 * 72];
+            const float input = Input[(i1 % 3) * 24 + (i2 * 2 + position / 2) * 6
+                + (i3 * 2 + position % 2) + i0 * 72];
             Output[i] = input;
         }
     }

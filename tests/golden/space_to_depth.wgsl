@@ -5,11 +5,9 @@
 // Dispatch 1 group of 256 invocations; each computes 4 elements, 256 apart.
 //     fuse i0 as i; fuse i as i; fuse i as i; split i 1024 as group; bind group group;
 //     split i 256 as k; unroll k; bind i lane; reorder k
-//   binding 0: Input, float32, read
-//   binding 1: Output, float32, written
 
-@group(0) @binding(0) var<storage, read> Input: array<f32>;
-@group(0) @binding(1) var<storage, read_write> Output: array<f32>;
+@group(0) @binding(0) var<storage, read> Input: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read_write> Output: array<f32>; // float32, written
 
 @compute @workgroup_size(256)
 fn main(
@@ -26,7 +24,8 @@ fn main(
             let i2: u32 = (i / 3) % 2;
             let i3: u32 = i % 3;
             let position: u32 = i1 / 3;
-            let input: f32 = Input[(i1 % 3) * 24 + (i2 * 2 + position / 2) * 6 + (i3 * 2 + position % 2) + i0 * 72];
+            let input: f32 = Input[(i1 % 3) * 24 + (i2 * 2 + position / 2) * 6
+                + (i3 * 2 + position % 2) + i0 * 72];
             Output[i] = input;
         }
     }

@@ -64,9 +64,8 @@ __kernel void special(
 
     for (uint i = vector_begin; i < vector_end; i += 16) {
         const float16 x_value = vload16(0, x + i);
-        const float16 y_value = (x_value != x_value)
-            ? (float16)(NAN)
-            : ((x_value > 3.4028235e+38f) ? (float16)(-INFINITY) : min_float16(x_value, x_value * 1e-45f));
+        const float16 y_value = (x_value != x_value) ? (float16)(NAN) : ((x_value > 3.4028235e+38f)
+            ? (float16)(-INFINITY) : min_float16(x_value, x_value * 1e-45f));
         stream_float16(y_value, y + i, streaming);
     }
 

@@ -38,30 +38,28 @@ __kernel void special(
         const float4 x_value_1 = x[first / 4 + 256];
         const float4 x_value_2 = x[first / 4 + 512];
         const float4 x_value_3 = x[first / 4 + 768];
-        const float4 y_value = (x_value != x_value)
-            ? (float4)(NAN)
-            : ((x_value > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value, x_value * 1e-45f));
+        const float4 y_value = (x_value != x_value) ? (float4)(NAN) : ((x_value > 3.4028235e+38f)
+            ? (float4)(-INFINITY) : min_float4(x_value, x_value * 1e-45f));
         y[first / 4] = y_value;
-        const float4 y_value_1 = (x_value_1 != x_value_1)
-            ? (float4)(NAN)
-            : ((x_value_1 > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value_1, x_value_1 * 1e-45f));
+        const float4 y_value_1 = (x_value_1 != x_value_1) ? (float4)(NAN)
+            : ((x_value_1 > 3.4028235e+38f) ? (float4)(-INFINITY)
+            : min_float4(x_value_1, x_value_1 * 1e-45f));
         y[first / 4 + 256] = y_value_1;
-        const float4 y_value_2 = (x_value_2 != x_value_2)
-            ? (float4)(NAN)
-            : ((x_value_2 > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value_2, x_value_2 * 1e-45f));
+        const float4 y_value_2 = (x_value_2 != x_value_2) ? (float4)(NAN)
+            : ((x_value_2 > 3.4028235e+38f) ? (float4)(-INFINITY)
+            : min_float4(x_value_2, x_value_2 * 1e-45f));
         y[first / 4 + 512] = y_value_2;
-        const float4 y_value_3 = (x_value_3 != x_value_3)
-            ? (float4)(NAN)
-            : ((x_value_3 > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value_3, x_value_3 * 1e-45f));
+        const float4 y_value_3 = (x_value_3 != x_value_3) ? (float4)(NAN)
+            : ((x_value_3 > 3.4028235e+38f) ? (float4)(-INFINITY)
+            : min_float4(x_value_3, x_value_3 * 1e-45f));
         y[first / 4 + 768] = y_value_3;
     } else {
         for (uint k = 0; k < 16; ++k) {
             const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
                 const float x_value = ((__global const float *)x)[i];
-                const float y_value = isnan(x_value)
-                    ? NAN
-                    : ((x_value > 3.4028235e+38f) ? (-INFINITY) : min_float(x_value, x_value * 1e-45f));
+                const float y_value = isnan(x_value) ? NAN : ((x_value > 3.4028235e+38f)
+                    ? (-INFINITY) : min_float(x_value, x_value * 1e-45f));
                 ((__global float *)y)[i] = y_value;
             }
         }

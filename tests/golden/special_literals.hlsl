@@ -6,13 +6,10 @@
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 4096 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
 //     bind lane lane; vectorize i 4 whole; reorder k
-//   t0: x, float32, read
-//   u0: y, float32, written
-//   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> x : register(t0);
-RWStructuredBuffer<float4> y : register(u0);
+StructuredBuffer<float4> x : register(t0); // float32, read
+RWStructuredBuffer<float4> y : register(u0); // float32, written
 
 cbuffer Arguments : register(b0)
 {
@@ -58,23 +55,23 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 x_value_3 = x[first / 4 + 768];
         precise const float4 value = x_value * 1e-45f;
         precise const float4 y_value = select(isnan_float_x4(x_value),
-            (float4)(asfloat(0x7fc00000)),
-            select(x_value > 3.4028235e+38f, (float4)(asfloat(0xff800000)), min_float_x4(x_value, value)));
+            (float4)(asfloat(0x7fc00000)), select(x_value > 3.4028235e+38f,
+            (float4)(asfloat(0xff800000)), min_float_x4(x_value, value)));
         y[first / 4] = y_value;
         precise const float4 value_1 = x_value_1 * 1e-45f;
         precise const float4 y_value_1 = select(isnan_float_x4(x_value_1),
-            (float4)(asfloat(0x7fc00000)),
-            select(x_value_1 > 3.4028235e+38f, (float4)(asfloat(0xff800000)), min_float_x4(x_value_1, value_1)));
+            (float4)(asfloat(0x7fc00000)), select(x_value_1 > 3.4028235e+38f,
+            (float4)(asfloat(0xff800000)), min_float_x4(x_value_1, value_1)));
         y[first / 4 + 256] = y_value_1;
         precise const float4 value_2 = x_value_2 * 1e-45f;
         precise const float4 y_value_2 = select(isnan_float_x4(x_value_2),
-            (float4)(asfloat(0x7fc00000)),
-            select(x_value_2 > 3.4028235e+38f, (float4)(asfloat(0xff800000)), min_float_x4(x_value_2, value_2)));
+            (float4)(asfloat(0x7fc00000)), select(x_value_2 > 3.4028235e+38f,
+            (float4)(asfloat(0xff800000)), min_float_x4(x_value_2, value_2)));
         y[first / 4 + 512] = y_value_2;
         precise const float4 value_3 = x_value_3 * 1e-45f;
         precise const float4 y_value_3 = select(isnan_float_x4(x_value_3),
-            (float4)(asfloat(0x7fc00000)),
-            select(x_value_3 > 3.4028235e+38f, (float4)(asfloat(0xff800000)), min_float_x4(x_value_3, value_3)));
+            (float4)(asfloat(0x7fc00000)), select(x_value_3 > 3.4028235e+38f,
+            (float4)(asfloat(0xff800000)), min_float_x4(x_value_3, value_3)));
         y[first / 4 + 768] = y_value_3;
     } else {
         [loop] for (uint k = 0; k < 16; ++k) {
@@ -82,9 +79,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             if (i < n) {
                 precise const float x_value = x[i / 4][i % 4];
                 precise const float value = x_value * 1e-45f;
-                precise const float y_value = isnan_float(x_value)
-                    ? asfloat(0x7fc00000)
-                    : ((x_value > 3.4028235e+38f) ? asfloat(0xff800000) : min_float(x_value, value));
+                precise const float y_value = isnan_float(x_value) ? asfloat(0x7fc00000) : (
+                    (x_value > 3.4028235e+38f) ? asfloat(0xff800000) : min_float(x_value, value));
                 y[i / 4][i % 4] = y_value;
             }
         }

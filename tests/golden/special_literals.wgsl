@@ -5,12 +5,9 @@
 // Dispatch ceil(n / 1,024) groups of 256 invocations; each computes 4 elements, 256 apart.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 1024 as group; bind group group; split i 256 as k; unroll k; bind i lane; reorder k
-//   binding 0: x, float32, read
-//   binding 1: y, float32, written
-//   binding 2: arguments
 
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@group(0) @binding(0) var<storage, read> x: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read_write> y: array<f32>; // float32, written
 
 struct Arguments {
     n: u32, // the number of elements
@@ -50,9 +47,9 @@ fn main(
         let i: u32 = first + k * 256;
         if (i < arguments.n) {
             let x_value: f32 = x[i];
-            let y_value: f32 = select(select(lesser(x_value, pin(x_value * 1e-45f)), bitcast<f32>(0xff800000u | zero_bits), x_value > 3.4028235e+38f),
-                bitcast<f32>(0x7fc00000u | zero_bits),
-                is_nan(x_value));
+            let y_value: f32 = select(select(lesser(x_value, pin(x_value * 1e-45f)),
+                bitcast<f32>(0xff800000u | zero_bits), x_value > 3.4028235e+38f),
+                bitcast<f32>(0x7fc00000u | zero_bits), is_nan(x_value));
             y[i] = y_value;
         }
     }

@@ -5,12 +5,10 @@
 // Dispatch 36 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     axis row 256; axis column 1; normalize piece as output; bind output group;
 //     share k row 4 4 as strip
-//   t0: X, float32, read
-//   u0: S_parts, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> X : register(t0);
-RWStructuredBuffer<float> S_parts : register(u0);
+StructuredBuffer<float4> X : register(t0); // float32, read
+RWStructuredBuffer<float> S_parts : register(u0); // float32, written
 
 groupshared float s_lanes[256];
 
@@ -76,16 +74,12 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 // Dispatch 36 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     axis row 256; axis column 1; normalize piece as output; bind output group; split k 8 as part;
 //     unroll k as part.2; share i0i1.2 row 4 4 as strip
-//   t0: X, float32, read
-//   u0: S, float32, written
-//   u1: Y, float32, written
-//   t1: S_parts, float32, read
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> X : register(t0);
-RWStructuredBuffer<float> S : register(u0);
-RWStructuredBuffer<float4> Y : register(u1);
-StructuredBuffer<float> S_parts : register(t1);
+StructuredBuffer<float4> X : register(t0); // float32, read
+RWStructuredBuffer<float> S : register(u0); // float32, written
+RWStructuredBuffer<float4> Y : register(u1); // float32, written
+StructuredBuffer<float> S_parts : register(t1); // float32, read
 
 [RootSignature("SRV(t0), SRV(t1), UAV(u0), UAV(u1)")]
 [numthreads(256, 1, 1)]

@@ -5,11 +5,9 @@
 // Dispatch 36 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     axis row 256; axis column 1; normalize piece as output; bind output group;
 //     share k row 1 16 as strip
-//   binding 0: X, float32, read
-//   binding 1: S_parts, float32, written
 
-@group(0) @binding(0) var<storage, read> X: array<f32>;
-@group(0) @binding(1) var<storage, read_write> S_parts: array<f32>;
+@group(0) @binding(0) var<storage, read> X: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read_write> S_parts: array<f32>; // float32, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
@@ -117,15 +115,11 @@ fn main(
 // Dispatch 36 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     axis row 256; axis column 1; normalize piece as output; bind output group; split k 8 as part;
 //     unroll k as part.2; share i0i1.2 row 1 16 as strip
-//   binding 0: X, float32, read
-//   binding 1: S, float32, written
-//   binding 2: Y, float32, written
-//   binding 3: S_parts, float32, read
 
-@group(0) @binding(0) var<storage, read> X: array<f32>;
-@group(0) @binding(1) var<storage, read_write> S: array<f32>;
-@group(0) @binding(2) var<storage, read_write> Y: array<f32>;
-@group(0) @binding(3) var<storage, read> S_parts: array<f32>;
+@group(0) @binding(0) var<storage, read> X: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read_write> S: array<f32>; // float32, written
+@group(0) @binding(2) var<storage, read_write> Y: array<f32>; // float32, written
+@group(0) @binding(3) var<storage, read> S_parts: array<f32>; // float32, read
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;

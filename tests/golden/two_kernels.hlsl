@@ -6,12 +6,10 @@
 // Dispatch 2 groups of 256 threads; a group computes 32 outputs, with 8 lanes on each.
 //     axis row 8; axis column 32; normalize i0 as output; split output 32 as group;
 //     bind group group; bind output column; share k row 8 1 as strip
-//   t0: x, float16, read
-//   u0: total, float16, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
-StructuredBuffer<float16_t4> x : register(t0);
-RWStructuredBuffer<float16_t> total : register(u0);
+StructuredBuffer<float16_t4> x : register(t0); // float16, read
+RWStructuredBuffer<float16_t> total : register(u0); // float16, written
 
 groupshared float total_exact_lanes[256];
 
@@ -58,14 +56,11 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 // Dispatch 3 groups of 256 threads; each computes 4 neighbouring elements.
 //     fuse i0 as i; split i 1024 as group; bind group group; split i 1024 as k; unroll k;
 //     split i 4 as lane; bind lane lane; vectorize i 4 whole; reorder k
-//   t0: x, float16, read
-//   t1: total, float16, read
-//   u0: y, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
-StructuredBuffer<float16_t4> x : register(t0);
-StructuredBuffer<float16_t> total : register(t1);
-RWStructuredBuffer<float4> y : register(u0);
+StructuredBuffer<float16_t4> x : register(t0); // float16, read
+StructuredBuffer<float16_t> total : register(t1); // float16, read
+RWStructuredBuffer<float4> y : register(u0); // float32, written
 
 [RootSignature("SRV(t0), SRV(t1), UAV(u0)")]
 [numthreads(256, 1, 1)]

@@ -6,13 +6,11 @@
 // Dispatch 16 groups of 256 invocations; a group computes 4 outputs, with 64 lanes on each.
 //     axis row 64; axis column 4; normalize i0 as output; split output 4 as group; bind group group;
 //     bind output column; share k row 1 1 as strip
-//   binding 0: x, float16, read
-//   binding 1: total, float16, written
 
 enable f16;
 
-@group(0) @binding(0) var<storage, read> x: array<f16>;
-@group(0) @binding(1) var<storage, read_write> total: array<f16>;
+@group(0) @binding(0) var<storage, read> x: array<f16>; // float16, read
+@group(0) @binding(1) var<storage, read_write> total: array<f16>; // float16, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
@@ -82,15 +80,12 @@ fn main(
 // Dispatch 3 groups of 256 invocations; each computes 4 elements, 256 apart.
 //     fuse i0 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
 //     bind i lane; reorder k
-//   binding 0: x, float16, read
-//   binding 1: total, float16, read
-//   binding 2: y, float32, written
 
 enable f16;
 
-@group(0) @binding(0) var<storage, read> x: array<f16>;
-@group(0) @binding(1) var<storage, read> total: array<f16>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(0) var<storage, read> x: array<f16>; // float16, read
+@group(0) @binding(1) var<storage, read> total: array<f16>; // float16, read
+@group(0) @binding(2) var<storage, read_write> y: array<f32>; // float32, written
 
 @compute @workgroup_size(256)
 fn main(

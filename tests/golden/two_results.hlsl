@@ -7,19 +7,13 @@
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 2048 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
 //     bind lane lane; vectorize i 4 whole; reorder k
-//   t0: x, float32, read
-//   t1: gate, float32, read
-//   t2: dy, float32, read
-//   u0: dx, float32, written
-//   u1: dgate, float32, written
-//   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> x : register(t0);
-StructuredBuffer<float4> gate : register(t1);
-StructuredBuffer<float4> dy : register(t2);
-RWStructuredBuffer<float4> dx : register(u0);
-RWStructuredBuffer<float4> dgate : register(u1);
+StructuredBuffer<float4> x : register(t0); // float32, read
+StructuredBuffer<float4> gate : register(t1); // float32, read
+StructuredBuffer<float4> dy : register(t2); // float32, read
+RWStructuredBuffer<float4> dx : register(u0); // float32, written
+RWStructuredBuffer<float4> dgate : register(u1); // float32, written
 
 cbuffer Arguments : register(b0)
 {
@@ -47,12 +41,9 @@ float portable_scale(const float y, const float k)
 float portable_half_exp(const float x)
 {
     precise const float k = round(x * 1.442695f);
-    precise const float s = x - k * 0.6933594f;
-    precise const float t = k * (-0.00021219444f);
-    precise const float r = s - t;
-    precise const float tail = s - r - t;
-    precise const float c = 0.008333263f + r * (0.0013947225f + r * 0.00019919378f);
-    precise const float p = tail + r * r * (0.5f + r * (0.16666667f + r * (0.041666254f + r * c)));
+    precise const float r = x - k * 0.6933594f - k * (-0.00021219444f);
+    precise const float c = 0.04166724f + r * (0.008367643f + r * 0.0013863579f);
+    precise const float p = r * r * (0.5f + r * (0.16666533f + r * c));
     precise const float value = 1.0f + (r + p);
     precise const float value_1 = k - 1.0f;
     precise const float result = portable_scale(value, value_1);

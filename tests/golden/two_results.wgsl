@@ -6,18 +6,12 @@
 // Dispatch ceil(n / 1,024) groups of 256 invocations; each computes 4 elements, 256 apart.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 1024 as group; bind group group; split i 256 as k; unroll k; bind i lane; reorder k
-//   binding 0: x, float32, read
-//   binding 1: gate, float32, read
-//   binding 2: dy, float32, read
-//   binding 3: dx, float32, written
-//   binding 4: dgate, float32, written
-//   binding 5: arguments
 
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read> gate: array<f32>;
-@group(0) @binding(2) var<storage, read> dy: array<f32>;
-@group(0) @binding(3) var<storage, read_write> dx: array<f32>;
-@group(0) @binding(4) var<storage, read_write> dgate: array<f32>;
+@group(0) @binding(0) var<storage, read> x: array<f32>; // float32, read
+@group(0) @binding(1) var<storage, read> gate: array<f32>; // float32, read
+@group(0) @binding(2) var<storage, read> dy: array<f32>; // float32, read
+@group(0) @binding(3) var<storage, read_write> dx: array<f32>; // float32, written
+@group(0) @binding(4) var<storage, read_write> dgate: array<f32>; // float32, written
 
 struct Arguments {
     n: u32, // the number of elements
@@ -51,12 +45,9 @@ fn portable_scale(y: f32, k: f32) -> f32 {
 // exp(x) / 2, which does not overflow before x = 89.4; x in [-104, 90].
 fn portable_half_exp(x: f32) -> f32 {
     let k: f32 = round(pin(x * 1.442695f));
-    let s: f32 = pin(x - k * 0.6933594f);
-    let t: f32 = pin(k * (-0.00021219444f));
-    let r: f32 = pin(s - t);
-    let tail: f32 = pin(pin(s - r) - t);
-    let c: f32 = pin(0.008333263f + r * (0.0013947225f + r * 0.00019919378f));
-    let p: f32 = pin(tail + pin(r * r) * (0.5f + r * (0.16666667f + r * (0.041666254f + r * c))));
+    let r: f32 = pin(pin(x - k * 0.6933594f) - k * (-0.00021219444f));
+    let c: f32 = pin(0.04166724f + r * (0.008367643f + r * 0.0013863579f));
+    let p: f32 = pin(pin(r * r) * (0.5f + r * (0.16666533f + r * c)));
     let result: f32 = portable_scale(pin(1.0f + pin(r + p)), pin(k - 1.0f));
     return result;
 }

@@ -5,12 +5,10 @@
 // Dispatch 4 groups of 256 threads; each computes 4 elements, 256 apart.
 //     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
 //     unroll k; bind i lane; reorder k
-//   t0: dY, float16, read
-//   u0: dX, float16, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
-StructuredBuffer<float16_t> dY : register(t0);
-RWStructuredBuffer<float16_t> dX : register(u0);
+StructuredBuffer<float16_t> dY : register(t0); // float16, read
+RWStructuredBuffer<float16_t> dX : register(u0); // float16, written
 
 [RootSignature("SRV(t0), UAV(u0)")]
 [numthreads(256, 1, 1)]

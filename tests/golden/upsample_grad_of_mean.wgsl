@@ -5,13 +5,11 @@
 // Dispatch 4 groups of 256 invocations; each computes 4 elements, 256 apart.
 //     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
 //     unroll k; bind i lane; reorder k
-//   binding 0: dY, float16, read
-//   binding 1: dX, float16, written
 
 enable f16;
 
-@group(0) @binding(0) var<storage, read> dY: array<f16>;
-@group(0) @binding(1) var<storage, read_write> dX: array<f16>;
+@group(0) @binding(0) var<storage, read> dY: array<f16>; // float16, read
+@group(0) @binding(1) var<storage, read_write> dX: array<f16>; // float16, written
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
