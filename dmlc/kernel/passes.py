@@ -17,6 +17,7 @@ from dmlc.kernel.hold_guarded import hold_guarded
 from dmlc.kernel.hold_vectors import hold_arrays, hold_buffers, part_vectors
 from dmlc.kernel.join_elements import join_elements, join_words
 from dmlc.kernel.narrow_loops import narrow_loops
+from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.place_vectors import place_vectors
 from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.quotients import multiply_exactly
@@ -42,6 +43,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("name_registers", lambda kernel, _: name_registers(kernel)),
     Pass("multiply_exactly", lambda kernel, _: multiply_exactly(kernel)),
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
+    Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),
     Pass("place_vectors", lambda kernel, limits: place_vectors(kernel, limits.whole_lanes)),
     Pass("clean_up", lambda kernel, _: clean_up(kernel)),
     Pass("hold_buffers", hold_buffers),

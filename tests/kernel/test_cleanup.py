@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.cleanup import clean_up
+from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.print import print_kernel
 from dmlc.scalars import OPERATIONS, DataType
 
@@ -41,7 +42,7 @@ def lines(*body: k.Statement, arrays: tuple[k.Array, ...] = ()) -> list[str]:
         k.Buffer("y", DataType.FLOAT32, k.Access.READ_WRITE),
     )
     kernel = k.Kernel("f", buffers, (), k.Launch(1, 1, 1), body, arrays=arrays)
-    text = [line.strip() for line in print_kernel(clean_up(kernel)).splitlines()]
+    text = [line.strip() for line in print_kernel(clean_up(name_offsets(kernel))).splitlines()]
     return text[1 + text.index("buffer y: f32 read_write") : -1]
 
 
@@ -109,6 +110,59 @@ def test_what_may_have_changed_is_read_again() -> None:
     assert [line.split(":")[0] for line in made if line.startswith("let")] == [
         "let a", "let a_1", "let b", "let b_1", "let c", "let c_1",
     ]  # fmt: skip
+
+
+def test_positions_that_stand_in_several_places_get_a_name() -> None:
+    at = apply("add", apply("mul", position("i"), number(9)), position("j"))
+    far = apply("add", at, number(4))
+    value = k.Local("a", FLOAT)
+    assert lines(
+        loop(
+            "i",
+            loop(
+                "j",
+                k.Let(value, load("x", at)),
+                k.Store("y", at, apply("mul", value, load("x", far))),
+            ),
+        )
+    )[2:6] == [
+        "let offset: index = add(mul(i, 9), j)",
+        "let a: f32 = x[offset]",
+        "store y[offset] = mul(a, x[add(offset, 4)])",
+        "}",
+    ]
+
+
+def test_a_position_is_named_where_all_that_need_it_see_it() -> None:
+    outer = apply("add", apply("mul", position("i"), number(9)), number(1))
+    rows = [
+        loop(name, k.Store("y", apply("add", outer, position(name)), load("x", number(0))))
+        for name in ("j", "j#1")
+    ]
+    assert lines(loop("i", *rows)) == [
+        "for i in 0 .. 8 {",
+        "let offset: index = add(mul(i, 9), 1)",
+        *["for j in 0 .. 8 {", "store y[add(offset, j)] = x[0]", "}"] * 2,
+        "}",
+    ]
+
+
+def test_a_position_that_has_a_name_keeps_it() -> None:
+    at = apply("add", apply("mul", position("i"), number(9)), number(1))
+    made = lines(loop("i", let("row", at), k.Store("y", at, load("x", at))))
+    assert made[1:3] == ["let row: index = add(mul(i, 9), 1)", "store y[row] = x[row]"]
+
+
+def test_a_position_that_a_variable_moves_gets_no_name() -> None:
+    moving = k.Local("v", k.INDEX)
+    at = apply("add", apply("mul", moving, number(9)), number(1))
+    made = lines(
+        k.Variable(moving, number(0)),
+        k.Store("y", at, load("x", number(0))),
+        k.Assign(moving, number(1)),
+        k.Store("y", at, load("x", number(0))),
+    )
+    assert not any("offset" in line for line in made)
 
 
 def test_names_are_numbered_where_they_would_hide_another() -> None:
