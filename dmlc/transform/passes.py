@@ -179,6 +179,8 @@ class Draft:
         reads = {load.tensor for load in stage.body.loads()}
         for number, made in enumerate(self.opened):
             if made.inner == inner and self._reduces_on_way(stage, axes, number):
+                made.reduces = made.stores = True
+                made.whole.update(made.axes)
                 return self._take(stage, axes, number)
             beside = made.reduces and made.inner == inner
             if beside and self.reads_at_hand(stage, axes, number):
@@ -294,7 +296,9 @@ class Draft:
                 if any(axes.get(index) != dimension for index, dimension in found.items()):
                     return False
                 continue
-            is_there = home == number or (home < number and self._reads_back)
+            # Stages of a crossed group come after all passes.
+            beside = home == number < len(self.opened)
+            is_there = beside or (home < number and self._reads_back)
             if not is_there or not self._reads_same_point(stage, axes, load):
                 return False
         return True
@@ -316,9 +320,6 @@ class Draft:
             reduces = stage.reduction is not None
             self.opened.append(OpenPass(self._inner(stage, axes), reduces, order))
         made, memory = self.opened[number], self._find_memory_order(stage)
-        if stage.reduction is not None and not made.reduces:
-            made.reduces = made.stores = True
-            made.whole.update(made.axes)
         made.axes[stage.name] = axes
         made.reads.update(load.tensor for load in stage.body.loads())
         if memory is None or order != made.order:
