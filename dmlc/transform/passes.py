@@ -296,7 +296,9 @@ class Draft:
                 if any(axes.get(index) != dimension for index, dimension in found.items()):
                     return False
                 continue
-            is_there = home == number or (home < number and self._reads_back)
+            # Stages of a crossed group come after all passes.
+            beside = home == number < len(self.opened)
+            is_there = beside or (home < number and self._reads_back)
             if not is_there or not self._reads_same_point(stage, axes, load):
                 return False
         return True
