@@ -419,11 +419,11 @@ def break_line(line: str, indent: str) -> list[str]:
     """A statement on few lines of 100 columns at most, those after the first with an indent: broken
     where it is nested least, and there as late as that allows; within an index only where nothing
     else does. One that has no such place is left as it is."""
-    return list(_break_line(line, indent)[1])
+    return list(choose_breaks(line, indent)[1])
 
 
 @functools.lru_cache(1024)
-def _break_line(line: str, indent: str) -> tuple[tuple[int, int, int], tuple[str, ...]]:
+def choose_breaks(line: str, indent: str) -> tuple[tuple[int, int, int], tuple[str, ...]]:
     """Lines of a statement, and their cost: those that are too long, the breaks within indices, and
     their number. Cached, as several breaks leave the same rest."""
     best = (int(len(line) > _WIDTH), 0, 1), (line,)
@@ -447,7 +447,7 @@ def _break_line(line: str, indent: str) -> tuple[tuple[int, int, int], tuple[str
         least = -(-(len(line) - place - 1) // (_WIDTH - len(indent) + 1))
         if (0, within, 1 + least) >= best[0]:
             continue
-        (long, inside, count), rest = _break_line(f"{indent}{line[place:].lstrip()}", indent)
+        (long, inside, count), rest = choose_breaks(f"{indent}{line[place:].lstrip()}", indent)
         cost = long, inside + within, count + 1
         if cost < best[0]:
             best = cost, (line[:place].rstrip(), *rest)

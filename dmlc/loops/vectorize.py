@@ -87,15 +87,15 @@ def vectorize_reads(
     first, axes = work[0][0], tuple(axis for _, axis in work)
     others = tuple(phase for phase, _ in work[1:])
     for each in first.vectorized:
-        if isinstance(each, _Answer) and each.fits(function, others, axes, aligned):
+        if isinstance(each, Answer) and each.fits(function, others, axes, aligned):
             return each.found
     found = _vectorize_reads(function, work, aligned=aligned)
-    first.vectorized.append(_Answer(function, others, axes, aligned, found))
+    first.vectorized.append(Answer(function, others, axes, aligned, found))
     return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Answer:
+class Answer:
     """Arguments of `vectorize_reads`, without the first phase, and its result: rules ask it before
     the primitive does."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmlc.codegen import spell
-from dmlc.codegen.spell import break_line
+from dmlc.codegen.spell import break_line, choose_breaks
 
 A, B, C = "a" * 30, "b" * 30, "c" * 30
 
@@ -65,8 +64,8 @@ def test_no_text_is_lost() -> None:
 def test_a_rest_is_broken_once() -> None:
     """Without that, the time doubles with each line: this would take hours."""
     line = f"    x = {' + '.join(f'f({A}, {B[:n]})' for n in range(1, 30))};"
-    spell._break_line.cache_clear()
+    choose_breaks.cache_clear()
     made = break_line(line, "        ")
     assert all(len(each) <= 100 for each in made)
     assert "".join("".join(made).split()) == "".join(line.split())
-    assert spell._break_line.cache_info().misses < 200
+    assert choose_breaks.cache_info().misses < 200

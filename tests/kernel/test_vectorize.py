@@ -224,10 +224,13 @@ def test_vectors_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(len(given))
         return find(*given)
 
+    def fit_nothing(*given: object) -> bool:
+        return False
+
     pool = make_pool(40, 3, 1, 1)
     monkeypatch.setattr(vectorize, "IndexFacts", count)
     first = lower(pool)
     once = len(asked)
-    monkeypatch.setattr(vectorize._Answer, "fits", lambda *_: False)
+    monkeypatch.setattr(vectorize.Answer, "fits", fit_nothing)
     assert lower(pool) == first
     assert len(asked) > 2 * once
