@@ -62,13 +62,12 @@ def choose_for(
 
 
 def follow_scripts(chosen: Sequence[Chosen]) -> Iterator[tuple[Nest, Nest]]:
-    """Nests that rules have chosen by a script, and what it makes of the naive ones, read as text
-    again."""
+    """Nests that rules have chosen, and what their scripts, read as text again, make of the naive
+    ones."""
     for each in chosen:
-        if each.nest.script:
-            script = parse_script(print_script(each.nest.script))
-            begun = naive(each.phases, each.count)
-            yield each.nest, apply(begun, each.function, each.limits, *script)
+        script = parse_script(print_script(each.nest.script))
+        begun = naive(each.phases, each.count)
+        yield each.nest, apply(begun, each.function, each.limits, *script)
 
 
 def list_nests(
