@@ -25,7 +25,8 @@ __kernel void average_pool(
         const uint position = max(i2, 1u) * 2 - 1;
         const float4 Input_vector = Input[position * 2 + i0i1 * 18];
         const float input = Input_vector.s0;
-        const float4 Input_vector_1 = Input[i0i1 * 18 + i2 * 4];
+        const uint offset = i0i1 * 72 + i2 * 16;
+        const float4 Input_vector_1 = Input[offset / 4];
         const float input_1 = Input_vector_1.s0;
         const bool holds_1 = i2 <= 3;
         const uint position_1 = min(i2, 3u) * 2 + 1;
@@ -46,7 +47,7 @@ __kernel void average_pool(
             : (-0.0f))) + ((holds ? input_9 : (-0.0f)) + input_10 + (holds_1 ? input_11 : (-0.0f)));
         const float4 Input_vector_3 = Input[position * 2 + i0i1 * 18 + 1];
         const float input_12 = Input_vector_3.s0;
-        const float4 Input_vector_4 = Input[i0i1 * 18 + i2 * 4 + 1];
+        const float4 Input_vector_4 = Input[offset / 4 + 1];
         const float input_13 = Input_vector_4.s0;
         const float4 Input_vector_5 = Input[position_1 * 2 + i0i1 * 18 + 1];
         const float input_14 = Input_vector_5.s0;

@@ -26,7 +26,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint position = max(i2, 1u) * 2 - 1;
         precise const float4 Input_vector = Input[position * 2 + i0i1 * 18];
         precise const float input = Input_vector.x;
-        precise const float4 Input_vector_1 = Input[i0i1 * 18 + i2 * 4];
+        const uint offset = i0i1 * 72 + i2 * 16;
+        precise const float4 Input_vector_1 = Input[offset / 4];
         precise const float input_1 = Input_vector_1.x;
         const bool holds_1 = i2 <= 3;
         const uint position_1 = min(i2, 3u) * 2 + 1;
@@ -49,7 +50,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             + ((holds ? input_9 : (-0.0f)) + input_10 + (holds_1 ? input_11 : (-0.0f)));
         precise const float4 Input_vector_3 = Input[position * 2 + i0i1 * 18 + 1];
         precise const float input_12 = Input_vector_3.x;
-        precise const float4 Input_vector_4 = Input[i0i1 * 18 + i2 * 4 + 1];
+        precise const float4 Input_vector_4 = Input[offset / 4 + 1];
         precise const float input_13 = Input_vector_4.x;
         precise const float4 Input_vector_5 = Input[position_1 * 2 + i0i1 * 18 + 1];
         precise const float input_14 = Input_vector_5.x;

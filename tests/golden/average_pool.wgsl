@@ -36,7 +36,8 @@ fn main(
         let position: u32 = max(i2, 1u) * 2 - 1;
         let Input_vector: vec4<f32> = Input[position * 2 + i0i1 * 18];
         let input: f32 = Input_vector.x;
-        let Input_vector_1: vec4<f32> = Input[i0i1 * 18 + i2 * 4];
+        let offset: u32 = i0i1 * 72 + i2 * 16;
+        let Input_vector_1: vec4<f32> = Input[offset / 4];
         let input_1: f32 = Input_vector_1.x;
         let holds_1: bool = i2 <= 3;
         let position_1: u32 = min(i2, 3u) * 2 + 1;
@@ -59,7 +60,7 @@ fn main(
             + input_10) + select((-0.0f), input_11, holds_1)));
         let Input_vector_3: vec4<f32> = Input[position * 2 + i0i1 * 18 + 1];
         let input_12: f32 = Input_vector_3.x;
-        let Input_vector_4: vec4<f32> = Input[i0i1 * 18 + i2 * 4 + 1];
+        let Input_vector_4: vec4<f32> = Input[offset / 4 + 1];
         let input_13: f32 = Input_vector_4.x;
         let Input_vector_5: vec4<f32> = Input[position_1 * 2 + i0i1 * 18 + 1];
         let input_14: f32 = Input_vector_5.x;

@@ -44,23 +44,27 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint first = row * 4;
     const uint k = first / 196;
     const uint k1 = first % 196;
-    precise const float4 dy_value = dy[k * 3136 + output * 49 + k1 / 4];
-    precise const float4 x_value = x[k * 3136 + output * 49 + k1 / 4];
+    const uint offset = k * 12544 + output * 196 + k1;
+    precise const float4 dy_value = dy[offset / 4];
+    precise const float4 x_value = x[offset / 4];
     const uint element = first + 1024;
     const uint k_1 = element / 196;
     const uint k1_1 = element % 196;
-    precise const float4 dy_value_1 = dy[k_1 * 3136 + output * 49 + k1_1 / 4];
-    precise const float4 x_value_1 = x[k_1 * 3136 + output * 49 + k1_1 / 4];
+    const uint offset_1 = k_1 * 12544 + output * 196 + k1_1;
+    precise const float4 dy_value_1 = dy[offset_1 / 4];
+    precise const float4 x_value_1 = x[offset_1 / 4];
     const uint element_1 = first + 2048;
     const uint k_2 = element_1 / 196;
     const uint k1_2 = element_1 % 196;
-    precise const float4 dy_value_2 = dy[k_2 * 3136 + output * 49 + k1_2 / 4];
-    precise const float4 x_value_2 = x[k_2 * 3136 + output * 49 + k1_2 / 4];
+    const uint offset_2 = k_2 * 12544 + output * 196 + k1_2;
+    precise const float4 dy_value_2 = dy[offset_2 / 4];
+    precise const float4 x_value_2 = x[offset_2 / 4];
     const uint element_2 = first + 3072;
     const uint k_3 = element_2 / 196;
     const uint k1_3 = element_2 % 196;
-    precise const float4 dy_value_3 = dy[k_3 * 3136 + output * 49 + k1_3 / 4];
-    precise const float4 x_value_3 = x[k_3 * 3136 + output * 49 + k1_3 / 4];
+    const uint offset_3 = k_3 * 12544 + output * 196 + k1_3;
+    precise const float4 dy_value_3 = dy[offset_3 / 4];
+    precise const float4 x_value_3 = x[offset_3 / 4];
     dy_sum_value += dy_value;
     dy_centered_sum_value = mad(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
@@ -74,8 +78,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint first_1 = strip + row * 4;
         const uint k_4 = first_1 / 196;
         const uint k1_4 = first_1 % 196;
-        precise const float4 dy_value_4 = dy[k_4 * 3136 + output * 49 + k1_4 / 4];
-        precise const float4 x_value_4 = x[k_4 * 3136 + output * 49 + k1_4 / 4];
+        const uint offset_4 = k_4 * 12544 + output * 196 + k1_4;
+        precise const float4 dy_value_4 = dy[offset_4 / 4];
+        precise const float4 x_value_4 = x[offset_4 / 4];
         dy_sum_value += dy_value_4;
         dy_centered_sum_value = mad(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     }
@@ -83,8 +88,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     if (first_1 < 6272) {
         const uint k_4 = first_1 / 196;
         const uint k1_4 = first_1 % 196;
-        precise const float4 dy_value_4 = dy[k_4 * 3136 + output * 49 + k1_4 / 4];
-        precise const float4 x_value_4 = x[k_4 * 3136 + output * 49 + k1_4 / 4];
+        const uint offset_4 = k_4 * 12544 + output * 196 + k1_4;
+        precise const float4 dy_value_4 = dy[offset_4 / 4];
+        precise const float4 x_value_4 = x[offset_4 / 4];
         dy_sum_value += dy_value_4;
         dy_centered_sum_value = mad(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     }
@@ -126,34 +132,36 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float value_3 = dy_centered_sum_total / 6272.0f;
     precise const float4 dx_value = value_1
         * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
-    dx[k * 3136 + output * 49 + k1 / 4] = dx_value;
+    dx[offset / 4] = dx_value;
     precise const float4 dx_value_1 = value_1
         * (dy_value_1 - value_2 - ((x_value_1 - mean_value) * value_3) / value);
-    dx[k_1 * 3136 + output * 49 + k1_1 / 4] = dx_value_1;
+    dx[offset_1 / 4] = dx_value_1;
     precise const float4 dx_value_2 = value_1
         * (dy_value_2 - value_2 - ((x_value_2 - mean_value) * value_3) / value);
-    dx[k_2 * 3136 + output * 49 + k1_2 / 4] = dx_value_2;
+    dx[offset_2 / 4] = dx_value_2;
     precise const float4 dx_value_3 = value_1
         * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
-    dx[k_3 * 3136 + output * 49 + k1_3 / 4] = dx_value_3;
+    dx[offset_3 / 4] = dx_value_3;
 
     for (uint strip = 4096; strip < 6144; strip += 1024) {
         const uint first_2 = strip + row * 4;
         const uint i0 = first_2 / 196;
         const uint i2i3 = first_2 % 196;
-        precise const float4 dy_value_4 = dy[i0 * 3136 + output * 49 + i2i3 / 4];
-        precise const float4 x_value_4 = x[i0 * 3136 + output * 49 + i2i3 / 4];
+        const uint offset_4 = i0 * 12544 + output * 196 + i2i3;
+        precise const float4 dy_value_4 = dy[offset_4 / 4];
+        precise const float4 x_value_4 = x[offset_4 / 4];
         precise const float4 dx_value_4 = value_1
             * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
-        dx[i0 * 3136 + output * 49 + i2i3 / 4] = dx_value_4;
+        dx[offset_4 / 4] = dx_value_4;
     }
     if (first_1 < 6272) {
         const uint i0 = first_1 / 196;
         const uint i2i3 = first_1 % 196;
-        precise const float4 dy_value_4 = dy[i0 * 3136 + output * 49 + i2i3 / 4];
-        precise const float4 x_value_4 = x[i0 * 3136 + output * 49 + i2i3 / 4];
+        const uint offset_4 = i0 * 12544 + output * 196 + i2i3;
+        precise const float4 dy_value_4 = dy[offset_4 / 4];
+        precise const float4 x_value_4 = x[offset_4 / 4];
         precise const float4 dx_value_4 = value_1
             * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
-        dx[i0 * 3136 + output * 49 + i2i3 / 4] = dx_value_4;
+        dx[offset_4 / 4] = dx_value_4;
     }
 }

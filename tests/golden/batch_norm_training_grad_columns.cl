@@ -78,8 +78,9 @@ __kernel void batch_norm_training_grad(
                 float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + i);
                 #pragma unroll
                 for (uint k = band; k < band + 4; ++k) {
-                    const float16 dy_value = vload16(0, dy + first + k * 300 + i);
-                    const float16 x_value = vload16(0, x + first + k * 300 + i);
+                    const uint offset = first + k * 300 + i;
+                    const float16 dy_value = vload16(0, dy + offset);
+                    const float16 x_value = vload16(0, x + offset);
                     dy_sum_value += dy_value;
                     dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
                 }
@@ -92,8 +93,9 @@ __kernel void batch_norm_training_grad(
                 float dy_centered_sum_value = dy_centered_sum_block[i];
                 #pragma unroll
                 for (uint k = band; k < band + 4; ++k) {
-                    const float dy_value = dy[first + k * 300 + i];
-                    const float x_value = x[first + k * 300 + i];
+                    const uint offset = first + k * 300 + i;
+                    const float dy_value = dy[offset];
+                    const float x_value = x[offset];
                     dy_sum_value += dy_value;
                     dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
                 }
@@ -103,12 +105,13 @@ __kernel void batch_norm_training_grad(
         }
         for (uint k = 48; k < 50; ++k) {
             const uint vector_end = count - count % 16;
+            const uint offset = first + k * 300;
             for (uint i = 0; i < vector_end; i += 16) {
                 const float16 mean_value = vload16(0, mean + first + i);
                 float16 dy_sum_value = vload16(0, dy_sum_block + i);
                 float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + i);
-                const float16 dy_value = vload16(0, dy + first + k * 300 + i);
-                const float16 x_value = vload16(0, x + first + k * 300 + i);
+                const float16 dy_value = vload16(0, dy + offset + i);
+                const float16 x_value = vload16(0, x + offset + i);
                 dy_sum_value += dy_value;
                 dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
                 vstore16(dy_sum_value, 0, dy_sum_block + i);
@@ -118,8 +121,8 @@ __kernel void batch_norm_training_grad(
                 const float mean_value = mean[first + i];
                 float dy_sum_value = dy_sum_block[i];
                 float dy_centered_sum_value = dy_centered_sum_block[i];
-                const float dy_value = dy[first + k * 300 + i];
-                const float x_value = x[first + k * 300 + i];
+                const float dy_value = dy[offset + i];
+                const float x_value = x[offset + i];
                 dy_sum_value += dy_value;
                 dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
                 dy_sum_block[i] = dy_sum_value;
@@ -183,11 +186,12 @@ __kernel void batch_norm_training_grad(
                 const float16 factor_3 = vload16(0, factors_3 + i);
                 #pragma unroll
                 for (uint i0_1 = i0; i0_1 < i0 + 4; ++i0_1) {
-                    const float16 dy_value = vload16(0, dy + first + i0_1 * 300 + i);
-                    const float16 x_value = vload16(0, x + first + i0_1 * 300 + i);
+                    const uint offset = first + i0_1 * 300 + i;
+                    const float16 dy_value = vload16(0, dy + offset);
+                    const float16 x_value = vload16(0, x + offset);
                     const float16 dx_value = factor_1
                         * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
-                    vstore16(dx_value, 0, dx + first + i0_1 * 300 + i);
+                    vstore16(dx_value, 0, dx + offset);
                 }
             }
             for (uint i = vector_end; i < count; ++i) {
@@ -198,26 +202,28 @@ __kernel void batch_norm_training_grad(
                 const float factor_3 = factors_3[i];
                 #pragma unroll
                 for (uint i0_1 = i0; i0_1 < i0 + 4; ++i0_1) {
-                    const float dy_value = dy[first + i0_1 * 300 + i];
-                    const float x_value = x[first + i0_1 * 300 + i];
+                    const uint offset = first + i0_1 * 300 + i;
+                    const float dy_value = dy[offset];
+                    const float x_value = x[offset];
                     const float dx_value = factor_1
                         * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
-                    dx[first + i0_1 * 300 + i] = dx_value;
+                    dx[offset] = dx_value;
                 }
             }
         }
         for (uint i0 = 48; i0 < 50; ++i0) {
+            const uint offset = first + i0 * 300;
             for (uint i = 0; i < vector_end; i += 16) {
                 const float16 factor = vload16(0, factors + i);
                 const float16 factor_1 = vload16(0, factors_1 + i);
                 const float16 factor_2 = vload16(0, factors_2 + i);
                 const float16 mean_value = vload16(0, mean + first + i);
                 const float16 factor_3 = vload16(0, factors_3 + i);
-                const float16 dy_value = vload16(0, dy + first + i0 * 300 + i);
-                const float16 x_value = vload16(0, x + first + i0 * 300 + i);
+                const float16 dy_value = vload16(0, dy + offset + i);
+                const float16 x_value = vload16(0, x + offset + i);
                 const float16 dx_value = factor_1
                     * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
-                vstore16(dx_value, 0, dx + first + i0 * 300 + i);
+                vstore16(dx_value, 0, dx + offset + i);
             }
             for (uint i = vector_end; i < count; ++i) {
                 const float factor = factors[i];
@@ -225,11 +231,11 @@ __kernel void batch_norm_training_grad(
                 const float factor_2 = factors_2[i];
                 const float mean_value = mean[first + i];
                 const float factor_3 = factors_3[i];
-                const float dy_value = dy[first + i0 * 300 + i];
-                const float x_value = x[first + i0 * 300 + i];
+                const float dy_value = dy[offset + i];
+                const float x_value = x[offset + i];
                 const float dx_value = factor_1
                     * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
-                dx[first + i0 * 300 + i] = dx_value;
+                dx[offset + i] = dx_value;
             }
         }
     }

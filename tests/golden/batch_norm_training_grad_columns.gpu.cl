@@ -54,14 +54,17 @@ __kernel void batch_norm_training_grad(
     const float mean_value = mean[at];
     float dy_sum_value = 0.0f;
     float dy_centered_sum_value = 0.0f;
-    const float dy_value = dy[at + row * 300];
-    const float x_value = x[at + row * 300];
+    const uint offset = at + row * 300;
+    const float dy_value = dy[offset];
+    const float x_value = x[offset];
     const uint k = row + 16;
-    const float dy_value_1 = dy[at + k * 300];
-    const float x_value_1 = x[at + k * 300];
+    const uint offset_1 = at + k * 300;
+    const float dy_value_1 = dy[offset_1];
+    const float x_value_1 = x[offset_1];
     const uint k_1 = row + 32;
-    const float dy_value_2 = dy[at + k_1 * 300];
-    const float x_value_2 = x[at + k_1 * 300];
+    const uint offset_2 = at + k_1 * 300;
+    const float dy_value_2 = dy[offset_2];
+    const float x_value_2 = x[offset_2];
     dy_sum_value += dy_value;
     dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
@@ -69,9 +72,10 @@ __kernel void batch_norm_training_grad(
     dy_sum_value += dy_value_2;
     dy_centered_sum_value = fma_float(dy_value_2, x_value_2 - mean_value, dy_centered_sum_value);
     const uint first = 48 + row;
+    const uint offset_3 = at + first * 300;
     if (first < 50) {
-        const float dy_value_3 = dy[at + first * 300];
-        const float x_value_3 = x[at + first * 300];
+        const float dy_value_3 = dy[offset_3];
+        const float x_value_3 = x[offset_3];
         dy_sum_value += dy_value_3;
         dy_centered_sum_value = fma_float(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
     }
@@ -101,21 +105,22 @@ __kernel void batch_norm_training_grad(
     #pragma unroll
     for (uint k_2 = 0; k_2 < 3; ++k_2) {
         const uint i0 = row + k_2 * 16;
-        const float dy_value_3 = dy[at + i0 * 300];
-        const float x_value_3 = x[at + i0 * 300];
+        const uint offset_4 = at + i0 * 300;
+        const float dy_value_3 = dy[offset_4];
+        const float x_value_3 = x[offset_4];
         const float dx_value = value_1
             * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
         if (output < 300) {
-            dx[at + i0 * 300] = dx_value;
+            dx[offset_4] = dx_value;
         }
     }
     if (first < 50) {
-        const float dy_value_3 = dy[at + first * 300];
-        const float x_value_3 = x[at + first * 300];
+        const float dy_value_3 = dy[offset_3];
+        const float x_value_3 = x[offset_3];
         const float dx_value = value_1
             * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
         if (output < 300) {
-            dx[at + first * 300] = dx_value;
+            dx[offset_3] = dx_value;
         }
     }
 }

@@ -40,14 +40,17 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float mean_value = mean[at];
     precise float dy_sum_value = zero;
     precise float dy_centered_sum_value = zero;
-    precise const float dy_value = dy[at + row * 300];
-    precise const float x_value = x[at + row * 300];
+    const uint offset = at + row * 300;
+    precise const float dy_value = dy[offset];
+    precise const float x_value = x[offset];
     const uint k = row + 16;
-    precise const float dy_value_1 = dy[at + k * 300];
-    precise const float x_value_1 = x[at + k * 300];
+    const uint offset_1 = at + k * 300;
+    precise const float dy_value_1 = dy[offset_1];
+    precise const float x_value_1 = x[offset_1];
     const uint k_1 = row + 32;
-    precise const float dy_value_2 = dy[at + k_1 * 300];
-    precise const float x_value_2 = x[at + k_1 * 300];
+    const uint offset_2 = at + k_1 * 300;
+    precise const float dy_value_2 = dy[offset_2];
+    precise const float x_value_2 = x[offset_2];
     dy_sum_value += dy_value;
     dy_centered_sum_value = mad(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
@@ -55,9 +58,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     dy_sum_value += dy_value_2;
     dy_centered_sum_value = mad(dy_value_2, x_value_2 - mean_value, dy_centered_sum_value);
     const uint first = 48 + row;
+    const uint offset_3 = at + first * 300;
     if (first < 50) {
-        precise const float dy_value_3 = dy[at + first * 300];
-        precise const float x_value_3 = x[at + first * 300];
+        precise const float dy_value_3 = dy[offset_3];
+        precise const float x_value_3 = x[offset_3];
         dy_sum_value += dy_value_3;
         dy_centered_sum_value = mad(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
     }
@@ -87,21 +91,22 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     for (uint k_2 = 0; k_2 < 3; ++k_2) {
         const uint i0 = row + k_2 * 16;
-        precise const float dy_value_3 = dy[at + i0 * 300];
-        precise const float x_value_3 = x[at + i0 * 300];
+        const uint offset_4 = at + i0 * 300;
+        precise const float dy_value_3 = dy[offset_4];
+        precise const float x_value_3 = x[offset_4];
         precise const float dx_value = value_1
             * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
         if (output < 300) {
-            dx[at + i0 * 300] = dx_value;
+            dx[offset_4] = dx_value;
         }
     }
     if (first < 50) {
-        precise const float dy_value_3 = dy[at + first * 300];
-        precise const float x_value_3 = x[at + first * 300];
+        precise const float dy_value_3 = dy[offset_3];
+        precise const float x_value_3 = x[offset_3];
         precise const float dx_value = value_1
             * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
         if (output < 300) {
-            dx[at + first * 300] = dx_value;
+            dx[offset_3] = dx_value;
         }
     }
 }

@@ -56,14 +56,17 @@ fn main(
     let mean_value: f32 = mean[at];
     var dy_sum_value: f32 = zero;
     var dy_centered_sum_value: f32 = zero;
-    let dy_value: f32 = dy[at + row * 300];
-    let x_value: f32 = x[at + row * 300];
+    let offset: u32 = at + row * 300;
+    let dy_value: f32 = dy[offset];
+    let x_value: f32 = x[offset];
     let k: u32 = row + 16;
-    let dy_value_1: f32 = dy[at + k * 300];
-    let x_value_1: f32 = x[at + k * 300];
+    let offset_1: u32 = at + k * 300;
+    let dy_value_1: f32 = dy[offset_1];
+    let x_value_1: f32 = x[offset_1];
     let k_1: u32 = row + 32;
-    let dy_value_2: f32 = dy[at + k_1 * 300];
-    let x_value_2: f32 = x[at + k_1 * 300];
+    let offset_2: u32 = at + k_1 * 300;
+    let dy_value_2: f32 = dy[offset_2];
+    let x_value_2: f32 = x[offset_2];
     dy_sum_value += dy_value;
     dy_centered_sum_value = fma(dy_value, pin(x_value - mean_value), dy_centered_sum_value);
     dy_sum_value += dy_value_1;
@@ -71,9 +74,10 @@ fn main(
     dy_sum_value += dy_value_2;
     dy_centered_sum_value = fma(dy_value_2, pin(x_value_2 - mean_value), dy_centered_sum_value);
     let first: u32 = 48 + row;
+    let offset_3: u32 = at + first * 300;
     if (first < 50) {
-        let dy_value_3: f32 = dy[at + first * 300];
-        let x_value_3: f32 = x[at + first * 300];
+        let dy_value_3: f32 = dy[offset_3];
+        let x_value_3: f32 = x[offset_3];
         dy_sum_value += dy_value_3;
         dy_centered_sum_value = fma(dy_value_3, pin(x_value_3 - mean_value), dy_centered_sum_value);
     }
@@ -103,21 +107,22 @@ fn main(
 
     for (var k_2: u32 = 0; k_2 < 3; k_2++) {
         let i0: u32 = row + k_2 * 16;
-        let dy_value_3: f32 = dy[at + i0 * 300];
-        let x_value_3: f32 = x[at + i0 * 300];
+        let offset_4: u32 = at + i0 * 300;
+        let dy_value_3: f32 = dy[offset_4];
+        let x_value_3: f32 = x[offset_4];
         let dx_value: f32 = value_1
             * (pin(dy_value_3 - value_2) - divide(pin((x_value_3 - mean_value) * value_3), value));
         if (output < 300) {
-            dx[at + i0 * 300] = dx_value;
+            dx[offset_4] = dx_value;
         }
     }
     if (first < 50) {
-        let dy_value_3: f32 = dy[at + first * 300];
-        let x_value_3: f32 = x[at + first * 300];
+        let dy_value_3: f32 = dy[offset_3];
+        let x_value_3: f32 = x[offset_3];
         let dx_value: f32 = value_1
             * (pin(dy_value_3 - value_2) - divide(pin((x_value_3 - mean_value) * value_3), value));
         if (output < 300) {
-            dx[at + first * 300] = dx_value;
+            dx[offset_3] = dx_value;
         }
     }
 }

@@ -57,8 +57,9 @@ __kernel void batch_norm_training_grad(
     if (row < 196) {
         const uint k = row / 49;
         const uint k1 = row % 49;
-        const float dy_value = vload_half(k * 1960 + output * 49 + k1, dy);
-        const float x_value = vload_half(k * 1960 + output * 49 + k1, x);
+        const uint offset = k * 1960 + output * 49 + k1;
+        const float dy_value = vload_half(offset, dy);
+        const float x_value = vload_half(offset, x);
         dy_sum_value += dy_value;
         dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
     }
@@ -96,10 +97,11 @@ __kernel void batch_norm_training_grad(
     if (row < 196) {
         const uint i0 = row / 49;
         const uint i2i3 = row % 49;
-        const float dy_value = vload_half(i0 * 1960 + output * 49 + i2i3, dy);
-        const float x_value = vload_half(i0 * 1960 + output * 49 + i2i3, x);
+        const uint offset = i0 * 1960 + output * 49 + i2i3;
+        const float dy_value = vload_half(offset, dy);
+        const float x_value = vload_half(offset, x);
         const float dx_value = value_1
             * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
-        vstore_half_rte(dx_value, i0 * 1960 + output * 49 + i2i3, dx);
+        vstore_half_rte(dx_value, offset, dx);
     }
 }

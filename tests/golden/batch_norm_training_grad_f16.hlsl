@@ -43,8 +43,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     if (row < 196) {
         const uint k = row / 49;
         const uint k1 = row % 49;
-        precise const float dy_value = (float)dy[k * 1960 + output * 49 + k1];
-        precise const float x_value = (float)x[k * 1960 + output * 49 + k1];
+        const uint offset = k * 1960 + output * 49 + k1;
+        precise const float dy_value = (float)dy[offset];
+        precise const float x_value = (float)x[offset];
         dy_sum_value += dy_value;
         dy_centered_sum_value = mad(dy_value, x_value - mean_value, dy_centered_sum_value);
     }
@@ -83,10 +84,11 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     if (row < 196) {
         const uint i0 = row / 49;
         const uint i2i3 = row % 49;
-        precise const float dy_value = (float)dy[i0 * 1960 + output * 49 + i2i3];
-        precise const float x_value = (float)x[i0 * 1960 + output * 49 + i2i3];
+        const uint offset = i0 * 1960 + output * 49 + i2i3;
+        precise const float dy_value = (float)dy[offset];
+        precise const float x_value = (float)x[offset];
         precise const float dx_value = value_1
             * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
-        dx[i0 * 1960 + output * 49 + i2i3] = (float16_t)dx_value;
+        dx[offset] = (float16_t)dx_value;
     }
 }

@@ -73,8 +73,9 @@ fn main(
     if (row < 196) {
         let k: u32 = row / 49;
         let k1: u32 = row % 49;
-        let dy_value: f32 = f32(dy[k * 1960 + output * 49 + k1]);
-        let x_value: f32 = f32(x[k * 1960 + output * 49 + k1]);
+        let offset: u32 = k * 1960 + output * 49 + k1;
+        let dy_value: f32 = f32(dy[offset]);
+        let x_value: f32 = f32(x[offset]);
         dy_sum_value += dy_value;
         dy_centered_sum_value = fma(dy_value, pin(x_value - mean_value), dy_centered_sum_value);
     }
@@ -113,10 +114,11 @@ fn main(
     if (row < 196) {
         let i0: u32 = row / 49;
         let i2i3: u32 = row % 49;
-        let dy_value: f32 = f32(dy[i0 * 1960 + output * 49 + i2i3]);
-        let x_value: f32 = f32(x[i0 * 1960 + output * 49 + i2i3]);
+        let offset: u32 = i0 * 1960 + output * 49 + i2i3;
+        let dy_value: f32 = f32(dy[offset]);
+        let x_value: f32 = f32(x[offset]);
         let dx_value: f32 = value_1
             * (pin(dy_value - value_2) - divide(pin((x_value - mean_value) * value_3), value));
-        dx[i0 * 1960 + output * 49 + i2i3] = f16(round_f16(dx_value));
+        dx[offset] = f16(round_f16(dx_value));
     }
 }

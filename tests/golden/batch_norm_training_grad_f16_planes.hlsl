@@ -44,33 +44,39 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint first = row * 8;
     const uint k = first / 1600;
     const uint k1 = first % 1600;
-    precise const float4 dy_value = (float4)dy[k * 3200 + output * 400 + k1 / 4];
-    precise const float4 x_value = (float4)x[k * 3200 + output * 400 + k1 / 4];
+    const uint offset = k * 12800 + output * 1600 + k1;
+    precise const float4 dy_value = (float4)dy[offset / 4];
+    precise const float4 x_value = (float4)x[offset / 4];
     const uint element = first + 4;
     const uint k_1 = element / 1600;
     const uint k1_1 = element % 1600;
-    precise const float4 dy_value_1 = (float4)dy[k_1 * 3200 + output * 400 + k1_1 / 4];
-    precise const float4 x_value_1 = (float4)x[k_1 * 3200 + output * 400 + k1_1 / 4];
+    const uint offset_1 = k_1 * 12800 + output * 1600 + k1_1;
+    precise const float4 dy_value_1 = (float4)dy[offset_1 / 4];
+    precise const float4 x_value_1 = (float4)x[offset_1 / 4];
     const uint element_1 = first + 2048;
     const uint k_2 = element_1 / 1600;
     const uint k1_2 = element_1 % 1600;
-    precise const float4 dy_value_2 = (float4)dy[k_2 * 3200 + output * 400 + k1_2 / 4];
-    precise const float4 x_value_2 = (float4)x[k_2 * 3200 + output * 400 + k1_2 / 4];
+    const uint offset_2 = k_2 * 12800 + output * 1600 + k1_2;
+    precise const float4 dy_value_2 = (float4)dy[offset_2 / 4];
+    precise const float4 x_value_2 = (float4)x[offset_2 / 4];
     const uint element_2 = first + 2052;
     const uint k_3 = element_2 / 1600;
     const uint k1_3 = element_2 % 1600;
-    precise const float4 dy_value_3 = (float4)dy[k_3 * 3200 + output * 400 + k1_3 / 4];
-    precise const float4 x_value_3 = (float4)x[k_3 * 3200 + output * 400 + k1_3 / 4];
+    const uint offset_3 = k_3 * 12800 + output * 1600 + k1_3;
+    precise const float4 dy_value_3 = (float4)dy[offset_3 / 4];
+    precise const float4 x_value_3 = (float4)x[offset_3 / 4];
     const uint element_3 = first + 4096;
     const uint k_4 = element_3 / 1600;
     const uint k1_4 = element_3 % 1600;
-    precise const float4 dy_value_4 = (float4)dy[k_4 * 3200 + output * 400 + k1_4 / 4];
-    precise const float4 x_value_4 = (float4)x[k_4 * 3200 + output * 400 + k1_4 / 4];
+    const uint offset_4 = k_4 * 12800 + output * 1600 + k1_4;
+    precise const float4 dy_value_4 = (float4)dy[offset_4 / 4];
+    precise const float4 x_value_4 = (float4)x[offset_4 / 4];
     const uint element_4 = first + 4100;
     const uint k_5 = element_4 / 1600;
     const uint k1_5 = element_4 % 1600;
-    precise const float4 dy_value_5 = (float4)dy[k_5 * 3200 + output * 400 + k1_5 / 4];
-    precise const float4 x_value_5 = (float4)x[k_5 * 3200 + output * 400 + k1_5 / 4];
+    const uint offset_5 = k_5 * 12800 + output * 1600 + k1_5;
+    precise const float4 dy_value_5 = (float4)dy[offset_5 / 4];
+    precise const float4 x_value_5 = (float4)x[offset_5 / 4];
     dy_sum_value += dy_value;
     dy_centered_sum_value = mad(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
@@ -90,8 +96,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         if (element_5 < 6400) {
             const uint k_6 = element_5 / 1600;
             const uint k1_6 = element_5 % 1600;
-            precise const float4 dy_value_6 = (float4)dy[k_6 * 3200 + output * 400 + k1_6 / 4];
-            precise const float4 x_value_6 = (float4)x[k_6 * 3200 + output * 400 + k1_6 / 4];
+            const uint offset_6 = k_6 * 12800 + output * 1600 + k1_6;
+            precise const float4 dy_value_6 = (float4)dy[offset_6 / 4];
+            precise const float4 x_value_6 = (float4)x[offset_6 / 4];
             dy_sum_value += dy_value_6;
             dy_centered_sum_value = mad(dy_value_6, x_value_6 - mean_value, dy_centered_sum_value);
         }
@@ -134,33 +141,34 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float value_3 = dy_centered_sum_total / 6400.0f;
     precise const float4 dx_value = value_1
         * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
-    dx[k * 3200 + output * 400 + k1 / 4] = (float16_t4)dx_value;
+    dx[offset / 4] = (float16_t4)dx_value;
     precise const float4 dx_value_1 = value_1
         * (dy_value_1 - value_2 - ((x_value_1 - mean_value) * value_3) / value);
-    dx[k_1 * 3200 + output * 400 + k1_1 / 4] = (float16_t4)dx_value_1;
+    dx[offset_1 / 4] = (float16_t4)dx_value_1;
     precise const float4 dx_value_2 = value_1
         * (dy_value_2 - value_2 - ((x_value_2 - mean_value) * value_3) / value);
-    dx[k_2 * 3200 + output * 400 + k1_2 / 4] = (float16_t4)dx_value_2;
+    dx[offset_2 / 4] = (float16_t4)dx_value_2;
     precise const float4 dx_value_3 = value_1
         * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
-    dx[k_3 * 3200 + output * 400 + k1_3 / 4] = (float16_t4)dx_value_3;
+    dx[offset_3 / 4] = (float16_t4)dx_value_3;
     precise const float4 dx_value_4 = value_1
         * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
-    dx[k_4 * 3200 + output * 400 + k1_4 / 4] = (float16_t4)dx_value_4;
+    dx[offset_4 / 4] = (float16_t4)dx_value_4;
     precise const float4 dx_value_5 = value_1
         * (dy_value_5 - value_2 - ((x_value_5 - mean_value) * value_3) / value);
-    dx[k_5 * 3200 + output * 400 + k1_5 / 4] = (float16_t4)dx_value_5;
+    dx[offset_5 / 4] = (float16_t4)dx_value_5;
 
     for (uint part = 0; part < 2; ++part) {
         const uint element_5 = first_1 + part * 4;
         if (element_5 < 6400) {
             const uint i0 = element_5 / 1600;
             const uint i2i3 = element_5 % 1600;
-            precise const float4 dy_value_6 = (float4)dy[i0 * 3200 + output * 400 + i2i3 / 4];
-            precise const float4 x_value_6 = (float4)x[i0 * 3200 + output * 400 + i2i3 / 4];
+            const uint offset_6 = i0 * 12800 + output * 1600 + i2i3;
+            precise const float4 dy_value_6 = (float4)dy[offset_6 / 4];
+            precise const float4 x_value_6 = (float4)x[offset_6 / 4];
             precise const float4 dx_value_6 = value_1
                 * (dy_value_6 - value_2 - ((x_value_6 - mean_value) * value_3) / value);
-            dx[i0 * 3200 + output * 400 + i2i3 / 4] = (float16_t4)dx_value_6;
+            dx[offset_6 / 4] = (float16_t4)dx_value_6;
         }
     }
 }

@@ -123,8 +123,9 @@ __kernel void layer_norm_grad_2(
             float16 dbias_value = vload16(0, dbias_block + i);
             #pragma unroll
             for (uint k = band; k < band + 4; ++k) {
-                const float16 dy_value = vload16(0, dy + row_start + k * 256 + i);
-                const float16 x_value = vload16(0, x + row_start + k * 256 + i);
+                const uint offset = row_start + k * 256 + i;
+                const float16 dy_value = vload16(0, dy + offset);
+                const float16 x_value = vload16(0, x + offset);
                 dscale_value = fma_float16(dy_value, x_value, dscale_value);
                 dbias_value += dy_value;
             }
@@ -178,8 +179,9 @@ __kernel void layer_norm_grad_3(
             float16 dbias_value = vload16(0, dbias_block + i);
             #pragma unroll
             for (uint k = band; k < band + 4; ++k) {
-                const float16 dscale_parts_value = vload16(0, dscale_parts + k * 256 + i);
-                const float16 dbias_parts_value = vload16(0, dbias_parts + k * 256 + i);
+                const uint offset = k * 256 + i;
+                const float16 dscale_parts_value = vload16(0, dscale_parts + offset);
+                const float16 dbias_parts_value = vload16(0, dbias_parts + offset);
                 dscale_value += dscale_parts_value;
                 dbias_value += dbias_parts_value;
             }
