@@ -13,14 +13,14 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 
 BUDGETS = {
     "index": 305,
-    "ir": 5_215,
-    "kernel": 7_350,
-    "transform": 11_145,
-    "loops": 8_980,
-    "schedules": 4_225,
-    "lowering": 5_550,
+    "ir": 5_255,
+    "kernel": 7_555,
+    "transform": 11_705,
+    "loops": 10_610,
+    "schedules": 3_030,
+    "lowering": 5_615,
 }
-"""By folder, in lines; 42,770 in all."""
+"""By folder, in lines; 44,075 in all."""
 LONGEST = 600
 """Lines of a module."""
 

@@ -285,8 +285,8 @@ def collect_phases(
         collector = Collector(function, (*parallel, *each.inner), local, len(parallel))
         if not each.reduces:
             for member in each.members:
-                leaves = not each.across or member.stage in stored
-                collector.add_stage(member.stage, dict(member.axes), leaves=leaves)
+                axes = dict(member.axes)
+                collector.add_stage(member.stage, axes, leaves=member.stage in stored)
             reduce(collector, each.across)
             parts = parts or _store_across(*made[-1], each.across)
             continue

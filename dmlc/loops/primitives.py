@@ -15,7 +15,6 @@ import math
 from dmlc import ir
 from dmlc.kernel.passes import verifies_each
 from dmlc.kernel.target import Limits
-from dmlc.loops.crossing import cross
 from dmlc.loops.legality import (
     MOST_ITEMS,
     MOST_SHARED,
@@ -43,8 +42,6 @@ from dmlc.loops.legality import (
     reduces,
     take_lanes,
 )
-from dmlc.loops.line_buffer import line_buffer
-from dmlc.loops.naive import find_kept
 from dmlc.loops.nodes import (
     Call,
     Dim,
@@ -64,8 +61,6 @@ from dmlc.loops.nodes import (
     number_steps,
     walk,
 )
-from dmlc.loops.online import online
-from dmlc.loops.panels import panel
 from dmlc.loops.parts import add_up_lanes
 from dmlc.loops.permute import LANES
 from dmlc.loops.phases import VECTOR
@@ -83,11 +78,8 @@ from dmlc.loops.tensorize import check_products
 from dmlc.loops.tiling import vectorize_tile
 from dmlc.loops.vectorize import vectorize_reads
 from dmlc.loops.verify import verify_nest
+from dmlc.loops.whole import WHOLE, demand_whole
 from dmlc.sizes import is_multiple
-
-_WHOLE = tuple(each.__name__ for each in (cross, line_buffer, online, panel))
-"""Primitives that make all loops of the naive nest anew: each is the one call of a script."""
-
 
 # The door --------------------------------------------------------------------------------------
 
@@ -128,17 +120,9 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
     for argument, value in zip(found.arguments, given, strict=False):
         fits = isinstance(value, int) is (argument is Argument.NUMBER)
         demand(fits, f"'{value}' is not {argument.value}")
-    last = nest.script[-1].verb if nest.script else ""
-    demand(last not in _WHOLE, f"what '{last}' makes stays as it is")
-    demand(not last or call.verb not in _WHOLE, "it makes all loops anew, and so comes first")
-    crossed = any(phase.is_across for phase in nest.phases)
-    demand(call.verb == cross.__name__ or not crossed,
-            "rows that are reduced down their columns are shared out by 'cross' alone")  # fmt: skip
-    keeps = call.verb in (line_buffer.__name__, online.__name__)
-    demand(bool(last) or keeps or not find_kept(nest.phases),
-            "reductions that lie along a row are kept by 'line_buffer' or 'online'")  # fmt: skip
+    demand_whole(nest, call)
     made = found.run(On(nest, function, limits, loop, call.name), *given)
-    if call.verb not in _WHOLE:
+    if call.verb not in WHOLE:
         check_items(made)
     check_products(made)
     alike = find_unlike(made.body) is None

@@ -243,15 +243,17 @@ class Draft:
         return self.reads_at_hand(stage, axes, new) and self._take(stage, axes, new)
 
     def _join_beside(self, stage: Stage) -> bool:
-        """Adds an element-wise stage that reads nothing of the group, to a pass with one over the
-        same domain. A pass over the parallel points alone is short, and gains nothing."""
-        if self._own_loads(stage):
+        """Adds an element-wise stage that reads no reduction of the group, to a pass with one over
+        the same domain. A pass over the parallel points alone is short, and gains nothing."""
+        if self._own_loads(stage) and not self._reads_back:
             return False
         for name, other in self.stages.items():
-            made = self.opened[self.homes[name]]
-            applies = other.reduction is None and not made.reduces
-            if applies and other.extents == stage.extents and made.inner:
-                return self._take(stage, dict(made.axes[name]), self.homes[name])
+            home = self.homes[name]
+            made, axes = self.opened[home], self.opened[home].axes[name]
+            applies = other.reduction is None and not made.reduces and made.inner
+            alike = applies and other.extents == stage.extents
+            if alike and self.reads_at_hand(stage, axes, home):
+                return self._take(stage, dict(axes), home)
         return False
 
     def _join_on_way(self, stage: Stage, is_new: bool = False) -> bool:

@@ -6,15 +6,11 @@
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 4096 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
 //     bind lane lane; vectorize i 4 whole; reorder k
-//   t0: InputTensor, float32, read
-//   t1: InputGradientTensor, float32, read
-//   u0: OutputGradientTensor, float32, written
-//   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float4> InputTensor : register(t0);
-StructuredBuffer<float4> InputGradientTensor : register(t1);
-RWStructuredBuffer<float4> OutputGradientTensor : register(u0);
+StructuredBuffer<float4> InputTensor : register(t0); // float32, read
+StructuredBuffer<float4> InputGradientTensor : register(t1); // float32, read
+RWStructuredBuffer<float4> OutputGradientTensor : register(u0); // float32, written
 
 cbuffer Arguments : register(b0)
 {

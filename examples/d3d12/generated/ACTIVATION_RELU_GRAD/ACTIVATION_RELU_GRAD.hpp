@@ -157,7 +157,7 @@ inline constexpr std::size_t kernel_count = 1;
 
 inline constexpr std::array<Kernel, kernel_count> kernels = {{
     {"ACTIVATION_RELU_GRAD", "main", "-T cs_6_2 -E main -HV 2021 -Gis",
-     {3068, 0x3de72d003259774e}, {0, 0}},
+     {2953, 0xf274f59623b95c12}, {0, 0}},
 }};
 
 struct Release

@@ -158,9 +158,9 @@ inline constexpr std::size_t kernel_count = 2;
 
 inline constexpr std::array<Kernel, kernel_count> kernels = {{
     {"relu_bias_backward_1", "main", "-T cs_6_2 -E main -HV 2021 -Gis",
-     {4151, 0xc73c97371a24f7ba}, {0, 0}},
+     {4103, 0xad505f28be79d445}, {0, 0}},
     {"relu_bias_backward_2", "main", "-T cs_6_2 -E main -HV 2021 -Gis",
-     {1962, 0x4de3ab5d0d04cda7}, {0, 0}},
+     {1930, 0x823761b32f600b9f}, {0, 0}},
 }};
 
 struct Release

@@ -5,12 +5,10 @@
 // Dispatch 3 groups of 256 threads; a group computes 16 outputs, with 16 lanes on each.
 //     axis row 16; axis column 16; normalize i1 as output; split output 16 as group;
 //     bind group group; bind output column; share k row 1 3 as strip
-//   u0: dbias, float32, written
-//   t0: dbias_parts, float32, read
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-RWStructuredBuffer<float> dbias : register(u0);
-StructuredBuffer<float> dbias_parts : register(t0);
+RWStructuredBuffer<float> dbias : register(u0); // float32, written
+StructuredBuffer<float> dbias_parts : register(t0); // float32, read
 
 groupshared float dbias_lanes[256];
 
