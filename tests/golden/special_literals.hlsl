@@ -17,14 +17,15 @@ cbuffer Arguments : register(b0)
 };
 
 // By its bits, so that no assumption about NaN can fold it away.
-bool isnan_float(const float x)
+bool4 isnan_float4(const float4 x)
 {
     return (asuint(x) & 0x7fffffff) > 0x7f800000;
 }
 
-bool4 isnan_float_x4(const float4 x)
+// By its bits, so that no assumption about NaN can fold it away.
+bool isnan_float(const float x)
 {
-    return bool4(isnan_float(x.x), isnan_float(x.y), isnan_float(x.z), isnan_float(x.w));
+    return (asuint(x) & 0x7fffffff) > 0x7f800000;
 }
 
 // The smaller one; NaN where either is NaN, and the first of two equal ones.
@@ -54,22 +55,22 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 x_value_2 = x[first / 4 + 512];
         precise const float4 x_value_3 = x[first / 4 + 768];
         precise const float4 value = x_value * 1e-45f;
-        precise const float4 y_value = select(isnan_float_x4(x_value),
-            (float4)(asfloat(0x7fc00000)), select(x_value > 3.4028235e+38f,
-            (float4)(asfloat(0xff800000)), min_float_x4(x_value, value)));
+        precise const float4 y_value = select(isnan_float4(x_value), (float4)(asfloat(0x7fc00000)),
+            select(x_value > 3.4028235e+38f, (float4)(asfloat(0xff800000)),
+            min_float_x4(x_value, value)));
         y[first / 4] = y_value;
         precise const float4 value_1 = x_value_1 * 1e-45f;
-        precise const float4 y_value_1 = select(isnan_float_x4(x_value_1),
+        precise const float4 y_value_1 = select(isnan_float4(x_value_1),
             (float4)(asfloat(0x7fc00000)), select(x_value_1 > 3.4028235e+38f,
             (float4)(asfloat(0xff800000)), min_float_x4(x_value_1, value_1)));
         y[first / 4 + 256] = y_value_1;
         precise const float4 value_2 = x_value_2 * 1e-45f;
-        precise const float4 y_value_2 = select(isnan_float_x4(x_value_2),
+        precise const float4 y_value_2 = select(isnan_float4(x_value_2),
             (float4)(asfloat(0x7fc00000)), select(x_value_2 > 3.4028235e+38f,
             (float4)(asfloat(0xff800000)), min_float_x4(x_value_2, value_2)));
         y[first / 4 + 512] = y_value_2;
         precise const float4 value_3 = x_value_3 * 1e-45f;
-        precise const float4 y_value_3 = select(isnan_float_x4(x_value_3),
+        precise const float4 y_value_3 = select(isnan_float4(x_value_3),
             (float4)(asfloat(0x7fc00000)), select(x_value_3 > 3.4028235e+38f,
             (float4)(asfloat(0xff800000)), min_float_x4(x_value_3, value_3)));
         y[first / 4 + 768] = y_value_3;
