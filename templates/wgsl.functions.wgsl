@@ -5,7 +5,7 @@ into the files that use it; `dmlc/codegen/functions.py` says what $H and the lik
 // The same number, which no compiler sees through: neither what gave it nor what takes it is
 // computed otherwise than written.
 fn $H(x: f32) -> f32 {
-    return bitcast<f32>(bitcast<u32>(x) | zero_bits);
+    return bitcast<f32>(bitcast<u32>(x) + zero_bits);
 }
 
 //// divide

@@ -26,7 +26,7 @@ fn is_nan(x: f32) -> bool {
 // The same number, which no compiler sees through: neither what gave it nor what takes it is
 // computed otherwise than written.
 fn pin(x: f32) -> f32 {
-    return bitcast<f32>(bitcast<u32>(x) | zero_bits);
+    return bitcast<f32>(bitcast<u32>(x) + zero_bits);
 }
 
 // The smaller one; NaN where either is NaN, and the first of two equal ones.

@@ -130,3 +130,17 @@ def test_f16_is_rounded_to_nearest_even_and_keeps_denormals() -> None:
     for found, wanted in ((got["u"], halves), (got["v"], y.astype(np.float16))):
         same = found.view(np.uint16) == wanted.view(np.uint16)
         assert (same | (np.isnan(found) & np.isnan(wanted))).all()
+
+
+def test_a_value_less_itself_is_kept_where_both_sides_have_unseen_zeros() -> None:
+    """A zero that is joined in twice by an operation such as `|` is one that a compiler drops."""
+    function = ir.parse("""func @f(%X: f32[8, 1], %B: s32[1]) -> (%y) {
+      %s: f32[i0 < 8, i1 < 1] = {
+        v0 = lt(cast(i1, s32), %B[0])
+        select(v0, mul(%X[i0, i1], 0.25), -inf)
+      }
+      %m: f32[i0 < 8, i1 < 1] = max[r1 < 1] %s[i0, r1]
+      %y: f32[i0 < 8, i1 < 1] = sub(%s[i0, i1], %m[i0, 0])
+    }""")
+    inputs = {"X": np.ones((8, 1), np.float32), "B": np.zeros(1, np.int32)}
+    assert np.isnan(wgpu.load(compile(function, "wgsl"))(inputs)["y"]).all()
