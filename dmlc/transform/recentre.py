@@ -56,6 +56,10 @@ _LEAST_TIMES = 4
 """Smallest size of a tensor, in launches, that is worth one more."""
 
 
+_LARGE = 40 << 20
+"""Bytes of a tensor that the cache shared by all groups does not hold, on a large GPU."""
+
+
 def reduce_in_pieces(function: Function, budget: Budget) -> Function:
     """Function in which reductions that need others of the same rows are taken in pieces; the same
     object if there are none. Rows whose sizes are known at run time only stay whole, as do those
@@ -216,8 +220,8 @@ class _Family:
 
     def _pays(self, points: int, *, beside: bool) -> bool:
         """Whether whole rows take several passes over memory: if there are too few to keep a
-        device busy, or one kernel does not reduce and apply them, or they are too long to be
-        cached or held in registers."""
+        device busy, or one kernel does not reduce and apply them, or they are too long for a
+        group to hold, and their tensor for the cache of all groups."""
         budget = self._budget
         outputs = [count_points(places.stage.extents) for places in self._places]
         columns = min(_ADJACENT, min(outputs)) if beside else 1
@@ -231,7 +235,8 @@ class _Family:
             return True
         row, columns = points // max(outputs), _BESIDE if beside else 1
         held = beside and row * columns <= budget.held
-        return not held and row * columns * self._whole.dtype.bytes >= 2 * budget.cached_bytes
+        again = row * columns * self._whole.dtype.bytes >= 2 * budget.cached_bytes
+        return size >= _LARGE and again and not held
 
 
 def _reads_plainly(places: Places) -> bool:
