@@ -265,5 +265,5 @@ def test_a_cast_rounds_as_a_store_does(model: str, converts: bool) -> None:
 def test_as_many_bytes_are_asked_for_one_by_one_where_much_is_computed(
     data_type: str, steps: int
 ) -> None:
-    _, (kernel,) = make_kernels(softmax(data_type, 0, 4096, 2048), "opencl", "gpu")
+    _, (kernel,) = make_kernels(softmax(data_type, 0, 2048, 4096), "opencl", "gpu")
     assert [line.split()[4] for line in kernel.script if "share" in line][1:] == [str(steps)] * 2
