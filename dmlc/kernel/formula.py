@@ -38,14 +38,14 @@ class _Text:
         return self.text
 
 
-def describe_stage(function: ir.Function, name: str) -> str:
-    """Formula of a stage, abbreviated if it is long."""
+def describe_stage(function: ir.Function, name: str, longest: int = _LONGEST) -> str:
+    """Formula of a stage; abbreviated if longer than `longest` characters."""
     stage = function.stage(name)
     if stage is None:
         raise InternalError(f"a kernel names a stage that is not there: {name}")
     axes = ", ".join(f"i{axis}" for axis in range(len(stage.extents)))
     text, guard = spell_body(
-        stage.body, lambda load, at: f"{load.tensor}[{', '.join(at)}]", _LONGEST
+        stage.body, lambda load, at: f"{load.tensor}[{', '.join(at)}]", longest
     )
     if stage.reduction is not None:
         over = ", ".join(f"r{label} < {extent}" for label, extent in stage.reduction.axes)
