@@ -33,18 +33,21 @@ def test_a_report_says_what_each_kernel_computes_and_moves() -> None:
     assert [w.stages for w in report.before] == [("m",), ("e",), ("s",), ("Y",)]
     assert report.before[1].moves == (Move("X", whole), Move("m", rows), Move("e", 0, whole))
     (work,) = report.after
-    assert work.stages == ("m", "s", "Y")
-    assert work.inlined == ("e",)
+    # A work item reads back the exponentials of its row.
+    assert work.stages == ("m", "e", "s", "Y")
+    assert work.inlined == ()
     assert work.near == ("m", "s")
-    assert work.moves == (Move("X", 3 * whole), Move("Y", 0, whole))
+    assert work.moves == (Move("X", 2 * whole), Move("e", whole, whole), Move("Y", 0, whole))
     assert work.kernels == tuple(k.name for k in compile(ir.parse(SOFTMAX)).kernels) == ("f",)
     assert work.reason.startswith("%m is a reduction (max)")
     assert report.traffic() == (
         (4 * whole + 2 * rows, 2 * whole + 2 * rows),
-        (3 * whole, whole),
+        (3 * whole, 2 * whole),
     )
-    assert report.scratch == ()
-    assert report.peak_scratch == 0
+    assert [scratch.tensor for scratch in report.scratch] == ["e"]
+    assert report.peak_scratch == whole
+    (group,) = explain(ir.parse(SOFTMAX), "hlsl").after
+    assert group.inlined == ("e",)
 
 
 def test_groups_of_several_kernels_name_them_all() -> None:
