@@ -15,12 +15,12 @@ BUDGETS = {
     "index": 305,
     "ir": 5_255,
     "kernel": 7_555,
-    "transform": 11_705,
+    "transform": 11_710,
     "loops": 10_610,
     "schedules": 3_030,
     "lowering": 5_615,
 }
-"""By folder, in lines; 44,075 in all."""
+"""By folder, in lines; 44,080 in all."""
 LONGEST = 600
 """Lines of a module."""
 
