@@ -68,7 +68,7 @@ def test_every_helper_function_that_is_called_is_written(dialect: Dialect) -> No
     types = "|".join(dialect.types.values())
     # What is written for one type, or for one number of lanes, is called like any other.
     written = {key for key in dialect.helpers if key in wanted}
-    others = [re.sub(rf"_(x\d+|{types})$", "", k) for k in dialect.helpers if k not in written]
+    others = [re.sub(rf"_(x\d+|({types})\d*)$", "", k) for k in dialect.helpers if k not in written]
     assert written.union(others) == wanted
 
 

@@ -27,7 +27,7 @@ var<private> zero_bits: u32;
 // The same number, which no compiler sees through: neither what gave it nor what takes it is
 // computed otherwise than written.
 fn pin(x: f32) -> f32 {
-    return bitcast<f32>(bitcast<u32>(x) | zero_bits);
+    return bitcast<f32>(bitcast<u32>(x) + zero_bits);
 }
 
 // Rounds to the nearest f16, ties to even, as storing it would; NaN stays NaN.
