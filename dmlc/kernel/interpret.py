@@ -162,7 +162,10 @@ class Launch:
         """Runs the kernel, and returns the value of its last local."""
         if self._items.all.size:
             self._run_items(self._make_body(self._kernel.body))
-        return self._frame[-1] if self._frame else np.zeros(0)
+        made = self._frame[-1] if self._frame else np.zeros(0)
+        # Its closures refer to each other, and so live on for a while.
+        self._frame.clear()
+        return made
 
     def _run_items(self, body: _Step) -> None:
         """Runs the kernel's body for all work items."""

@@ -231,7 +231,7 @@ def _lay_out(
 def _report_group(name: str, group: Group, call: Call, timing: Timing | None) -> GroupReport:
     return GroupReport(
         name,
-        tuple(str(node.target) for node in group.members),
+        tuple(str(n.target) for n in group.members if n.target is not operator.getitem),
         len(call.program.kernels),
         sum(map(_bytes_of, group.inputs)),
         sum(map(_bytes_of, group.outputs)),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
+from dmlc.codegen.trace import FUNCTIONS
 from dmlc.kernel import nodes as k
 from dmlc.kernel.interpret import KernelFault, Memory, run_kernel, run_kernels
 from dmlc.pipeline import make_kernels
@@ -233,3 +236,18 @@ def test_what_no_kernel_writes() -> None:
     fused, _ = make_kernels(function)
     with pytest.raises(KernelFault, match="has elements that no kernel writes"):
         run_kernels(fused, (), make_inputs(function, 3))
+
+
+def test_a_launch_lets_go_of_its_values() -> None:
+    """Though its closures live on until cycles are collected: there are 40 locals in a sine."""
+    x = np.linspace(-9, 9, 50_000, dtype=np.float32)
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        FUNCTIONS["sin"].evaluate(x)
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert left < 12 * x.nbytes
