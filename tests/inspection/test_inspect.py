@@ -40,11 +40,12 @@ def only(found: Inspection) -> tuple[InspectedKernel, Compiled]:
 
 
 SEEDS: list[tuple[str, tuple[str, ...], str, int, float, float]] = [
-    # name, tensors, type, bytes a load, bytes in flight, instructions an element
-    ("directml.ACTIVATION_RELU", ("InputTensor",), "FLOAT32", 16, 64, 9),
+    # name, tensors, type, bytes a load, bytes in flight, instructions an element: of a ReLU two are
+    # the test that NaN stays
+    ("directml.ACTIVATION_RELU", ("InputTensor",), "FLOAT32", 16, 64, 8),
     (RELU_GRAD, ("InputTensor", "InputGradientTensor"), "FLOAT32", 16, 128, 6),
     (RELU_GRAD, ("InputTensor", "InputGradientTensor"), "FLOAT16", 16, 128, 10),
-    ("onednn.ReLU", ("src",), "FLOAT32", 16, 64, 6),
+    ("onednn.ReLU", ("src",), "FLOAT32", 16, 64, 8),
     ("onednn.ReLUBackward", ("src", "diff_dst"), "FLOAT32", 16, 128, 6),
 ]
 
