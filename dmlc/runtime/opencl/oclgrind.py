@@ -108,23 +108,29 @@ class _Simulator:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def ask(self, question: object) -> tuple[str, str]:
-        """Oclgrind's log of a run, and why there is none."""
+        """Oclgrind's log of a run, and why there is none. A process that stops is started again
+        once: its compiler crashes now and then."""
         with self._lock:
-            process = self._process or self._start()
-            if process.stdin is None or process.stdout is None:
-                raise AssertionError("the process has no pipes")
-            try:
-                pickle.dump(question, process.stdin)
-                process.stdin.flush()
-                ready, _, _ = select.select([process.stdout], [], [], SECONDS)
-                answer = pickle.load(process.stdout) if ready else None
-            except (EOFError, BrokenPipeError):
-                self.stop()
-                return "", "Oclgrind itself stopped"
-            if answer is None or answer[0]:
-                # It falls silent after so many objections: the next program gets a new one.
-                self.stop()
-            return answer or ("", f"it takes more than {SECONDS:.0f} seconds")
+            found = self._ask(question) or self._ask(question)
+            return found or ("", "Oclgrind itself stopped")
+
+    def _ask(self, question: object) -> tuple[str, str] | None:
+        """The same; None if the process stopped."""
+        process = self._process or self._start()
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError("the process has no pipes")
+        try:
+            pickle.dump(question, process.stdin)
+            process.stdin.flush()
+            ready, _, _ = select.select([process.stdout], [], [], SECONDS)
+            answer = pickle.load(process.stdout) if ready else None
+        except (EOFError, BrokenPipeError):
+            self.stop()
+            return None
+        if answer is None or answer[0]:
+            # It falls silent after so many objections: the next program gets a new one.
+            self.stop()
+        return answer or ("", f"it takes more than {SECONDS:.0f} seconds")
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = find_oclgrind()

@@ -183,6 +183,16 @@ def test_a_run_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_objections(handmade.add_one((8,), None, "i"), A, {}) == []
 
 
+def test_a_process_that_stops_is_started_again() -> None:
+    program = handmade.add_one((8,), None, "i")
+    assert find_objections(program, A, {}) == []
+    process = oclgrind._simulator._process  # pyright: ignore[reportPrivateUsage]
+    assert process is not None
+    process.kill()
+    process.wait()
+    assert find_objections(program, A, {}) == []
+
+
 def test_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     oclgrind._simulator.stop()  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setenv("PATH", "/nowhere")
