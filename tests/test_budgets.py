@@ -14,13 +14,13 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 BUDGETS = {
     "index": 305,
     "ir": 5_255,
-    "kernel": 7_555,
+    "kernel": 7_560,
     "transform": 11_710,
     "loops": 10_610,
     "schedules": 3_030,
     "lowering": 5_615,
 }
-"""By folder, in lines; 44,080 in all."""
+"""By folder, in lines; 44,085 in all."""
 LONGEST = 600
 """Lines of a module."""
 
