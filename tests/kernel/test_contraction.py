@@ -21,7 +21,6 @@ from dmlc.pipeline import find_fusion, make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
 from dmlc.testing.bounds import bound_errors
-from dmlc.testing.mutate import list_mutants
 from tests.goldens import make_inputs
 from tests.kernel.lowering import interpret, run
 from tests.products import (
@@ -33,6 +32,7 @@ from tests.products import (
     expect_some_finite,
     fill_beside_infinities,
 )
+from tests.testing.mutate import list_mutants
 
 PROFILES = (("hlsl", "gpu"), ("opencl", "gpu"), ("opencl", "cpu"))
 

@@ -14,9 +14,9 @@ from dmlc.pipeline import make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
 from dmlc.source import InternalError
-from dmlc.testing.mutate import KINDS, list_mutants
 from tests.goldens import find_wrong, make_inputs, read_case
 from tests.kernel.lowering import run
+from tests.testing.mutate import KINDS, list_mutants
 
 COUNT = 33001
 """More than one group of every profile has."""

@@ -28,10 +28,10 @@ from dmlc.pipeline import make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
 from dmlc.source import DmlcError, InternalError
-from dmlc.testing.mutate_nests import KINDS, list_mutants
 from tests.attention import ONLINE, Attention
 from tests.goldens import read_case
 from tests.products import Product
+from tests.schedules.mutate_nests import KINDS, list_mutants
 
 VERIFIER, KERNEL, LOWERING = "the verifier", "the kernel's verifier", "lowering"
 FAULT, RESULT, SAME, OTHER = "the interpreter", "a wrong result", "the same code", "nothing"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmlc.testing.mutate_nests import KINDS
+from tests.schedules.mutate_nests import KINDS
 from tests.schedules.nest_mutants import CASES, OTHER, SAME, VERIFIER, find
 
 FREE = {

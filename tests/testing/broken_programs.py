@@ -27,9 +27,9 @@ from dmlc.pipeline import USUAL, Steps
 from dmlc.source import DmlcError
 from dmlc.testing.case import Call, Case, judge, make_output
 from dmlc.testing.fill import KINDS, fill
-from dmlc.testing.mutants import Finder, Program, Trial
-from dmlc.testing.mutate import Mutant, draw_mutants
 from dmlc.testing.variants import lower_in_parts
+from tests.testing.mutants import Finder, Program, Trial
+from tests.testing.mutate import Mutant, draw_mutants
 
 MANY = 2000
 """Elements from which on a call is given ordinary values and ties alone."""

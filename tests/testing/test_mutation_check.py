@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dmlc.testing.mutants import Finder, find_difference
 from tests.testing.broken_programs import KNOWN, PROGRAMS, SUBJECTS, make_trial, try_all
+from tests.testing.mutants import Finder, find_difference
 
 ROOT = Path(__file__).resolve().parents[2]
 

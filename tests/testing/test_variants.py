@@ -27,7 +27,6 @@ from dmlc.testing import case, variants
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.case import Call, Case, judge, run_case
 from dmlc.testing.fill import fill
-from dmlc.testing.mutate import Mutant, list_mutants
 from dmlc.testing.permute import draw_orders, invert, permute_axes
 from dmlc.testing.schedules import DrawnSchedule, fuse_plainly
 from dmlc.testing.variants import (
@@ -41,6 +40,7 @@ from dmlc.testing.variants import (
     try_variants,
 )
 from dmlc.transform.fuse import Group, keep_apart
+from tests.testing.mutate import Mutant, list_mutants
 
 WINDOWS = {
     "DimensionCount": 2, "Strides": [1, 1], "WindowSize": [3, 3],

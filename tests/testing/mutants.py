@@ -34,7 +34,7 @@ from dmlc.pipeline import USUAL, Steps, make_kernels
 from dmlc.scalars import Array
 from dmlc.source import InternalError
 from dmlc.testing.case import Case, judge
-from dmlc.testing.mutate import Mutant
+from tests.testing.mutate import Mutant
 
 Statements: TypeAlias = tuple[k.Statement, ...]
 
