@@ -319,7 +319,7 @@ def evaluate_positions(
     """
     body = stage.body
     if over is None:
-        reached = (body.instructions[value] for value in reach_back(body, wanted))
+        reached = (body.instructions[value] for value in reach_back(body.instructions, wanted))
         over = order_indices(i for i in reached if isinstance(i, Index))
     axes: dict[Index, Array] = {}
     for axis, index in enumerate(over):
@@ -342,7 +342,7 @@ def evaluate_values(
     """Index-only values, element by element, where each index takes the values in `axes`."""
     made: dict[int, Array] = {}
     with np.errstate(all="ignore"):
-        for value in reach_back(body, wanted):
+        for value in reach_back(body.instructions, wanted):
             instruction = body.instructions[value]
             given = [made[o] for o in operands(instruction)]
             if isinstance(instruction, Load) and instruction.tensor in tables:
@@ -354,7 +354,9 @@ def evaluate_values(
     return [made[value] for value in wanted]
 
 
-def reach_back(body: Body, wanted: Sequence[int], given: Container[int] = ()) -> list[int]:
+def reach_back(
+    values: Sequence[Instruction], wanted: Iterable[int], given: Container[int] = ()
+) -> list[int]:
     """Numbers of the values that `wanted` are computed from, themselves included, ascending. Values
     in `given` and their operands are left out."""
     found: set[int] = set()
@@ -363,7 +365,7 @@ def reach_back(body: Body, wanted: Sequence[int], given: Container[int] = ()) ->
         value = pending.pop()
         if value not in found and value not in given:
             found.add(value)
-            pending += operands(body.instructions[value])
+            pending += operands(values[value])
     return sorted(found)
 
 

@@ -285,6 +285,13 @@ class Body:
             made.append(instruction)
         return Body(tuple(made), number[result], None if guard is None else number[guard])
 
+    def map(self, change: Callable[[Instruction], Instruction]) -> Body:
+        """Body with every instruction changed, each of which keeps its operands; the same object if
+        none changes."""
+        made = tuple(map(change, self.instructions))
+        is_same = all(map(operator.is_, made, self.instructions))
+        return self if is_same else Body.make(made, self.result, self.guard)
+
     @property
     def dtype(self) -> DataType:
         """The type of the result."""

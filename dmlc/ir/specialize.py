@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.ir.function import Function
 from dmlc.ir.nodes import (
-    Body,
     Constant,
     Extent,
     Instruction,
@@ -121,19 +120,15 @@ def _change_stage(
     if reduction is not None:
         axes = tuple((label, change(extent)) for label, extent in reduction.axes)
         reduction = dataclasses.replace(reduction, axes=axes)
-    body = stage.body
-    made: list[Instruction] = []
-    for instruction in body.instructions:
+
+    def settle(instruction: Instruction) -> Instruction:
         match instruction:
             case Symbol():
-                made.append(compute(instruction))
+                return compute(instruction)
             case Step(steps=steps):
-                made.append(Step(change(steps)))
+                return Step(change(steps))
             case _:
-                made.append(instruction)
-    return dataclasses.replace(
-        stage,
-        extents=tuple(map(change, stage.extents)),
-        body=Body.make(made, body.result, body.guard),
-        reduction=reduction,
-    )
+                return instruction
+
+    extents, body = tuple(map(change, stage.extents)), stage.body.map(settle)
+    return dataclasses.replace(stage, extents=extents, body=body, reduction=reduction)

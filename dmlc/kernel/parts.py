@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from dmlc.ir import Function, Load, Stage, Table
+from dmlc.ir import Function, Stage, Table
 from dmlc.ir.naming import take_name
 from dmlc.kernel import nodes as k
 from dmlc.kernel.rows import name_memory
 from dmlc.transform.fuse import Fusion
 from dmlc.transform.loops import Part
+from dmlc.transform.simplify import redirect_loads
 
 Lowered = tuple[Part, Fusion, tuple[tuple[k.Kernel, ...], ...]]
 """A part of a function, its fusion, and the kernels of each of its groups."""
@@ -57,12 +58,8 @@ def _name_tensors(
 
 def _name_stage(function: Function, part: Part, stage: Stage, names: Mapping[str, str]) -> Stage:
     """Stage under its unique name, with the extents of its whole tensor."""
-    instructions = tuple(
-        Load(names[i.tensor], i.indices, i.dtype) if isinstance(i, Load) else i
-        for i in stage.body.instructions
-    )
-    body = dataclasses.replace(stage.body, instructions=instructions)
     one_step = part.function.one_step
     whole = function.stage(stage.name) if one_step and stage.name in one_step.rows else None
     extents = stage.extents if whole is None else whole.extents
-    return dataclasses.replace(stage, name=names[stage.name], extents=extents, body=body)
+    made = redirect_loads(stage, names)
+    return dataclasses.replace(made, name=names[stage.name], extents=extents)

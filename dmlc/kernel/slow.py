@@ -27,8 +27,7 @@ from dmlc.scalars import Array
 from dmlc.sizes import holds
 from dmlc.source import Diagnostic, Note
 from dmlc.transform.inverse_index import Choice, find_choice
-from dmlc.transform.prefixes import list_prefixes
-from dmlc.transform.scans import find_scan
+from dmlc.transform.scans import find_scan, list_prefixes
 
 FEW_THREADS = 1024
 MANY_STEPS = 1 << 20

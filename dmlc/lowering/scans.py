@@ -20,7 +20,7 @@ from dmlc.lowering.texts import Texts, find_source, show
 from dmlc.sizes import Measure, divide_up, estimate, is_multiple, multiply
 from dmlc.source import InternalError
 from dmlc.transform.fuse import Group
-from dmlc.transform.prefixes import Prefix, find_prefix
+from dmlc.transform.scans import Scan, find_prefix
 
 _TEMPLATE = "scan.group.j2"
 _MOST_HELD = 16
@@ -37,7 +37,7 @@ _BUSY = 2
 chunks."""
 
 
-def find_group_prefix(function: ir.Function, group: Group) -> Prefix | None:
+def find_group_prefix(function: ir.Function, group: Group) -> Scan | None:
     """Scan that a group is; None if it is none."""
     stage = None if group.ranks is None else function.stage(group.ranks)
     return None if stage is None else find_prefix(stage)

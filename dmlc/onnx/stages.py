@@ -334,11 +334,9 @@ def _is_matrix_product(terms: Sequence[str], whole: str) -> bool:
 
 def _fix(body: Body, places: Mapping[Index, int]) -> Body:
     """A body at one place of some indices."""
-    made: list[Instruction] = [
-        Constant(DataType.INDEX, places[i]) if isinstance(i, Index) and i in places else i
-        for i in body.instructions
-    ]
-    return Body.make(made, body.result, body.guard)
+    return body.map(
+        lambda i: Constant(DataType.INDEX, places[i]) if isinstance(i, Index) and i in places else i
+    )
 
 
 def _known_extent(stage: Stage, index: Index) -> int:

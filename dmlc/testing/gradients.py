@@ -67,8 +67,7 @@ def _widen_tensor(tensor: _Tensor, least: DataType) -> _Tensor:
 
 
 def _widen_body(body: Body, least: DataType) -> Body:
-    made = [_widen_instruction(i, least) for i in body.instructions]
-    return Body.make(made, body.result, body.guard)
+    return body.map(lambda instruction: _widen_instruction(instruction, least))
 
 
 def _widen_instruction(instruction: Instruction, least: DataType) -> Instruction:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from dmlc.ir import (
     Apply,
@@ -21,11 +21,9 @@ from dmlc.ir import (
     Tensor,
     operands,
     value_type,
-    with_operands,
 )
 from dmlc.ir.below import Proof
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import reach_back
 from dmlc.scalars import DataType
 from dmlc.source import Span
 from dmlc.transform.derivatives import Adjoint, Condition, list_leading
@@ -130,18 +128,6 @@ def choose(builder: BodyBuilder, conditions: Sequence[Condition], value: int) ->
         return value
     zero = builder.add(Constant(builder.type_of(value), 0.0))
     return builder.select(condition, value, zero)
-
-
-def copy_values(
-    body: Body, wanted: Sequence[int], replaced: Mapping[int, int], builder: BodyBuilder
-) -> dict[int, int]:
-    """Copies values of a body into another, some of them `replaced`; returns their new numbers."""
-    numbers = dict(replaced)
-    for value in reach_back(body, wanted, replaced):
-        instruction = body.instructions[value]
-        given = tuple(numbers[o] for o in operands(instruction))
-        numbers[value] = builder.add(with_operands(instruction, given))
-    return numbers
 
 
 def drop_certain(

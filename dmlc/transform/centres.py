@@ -14,16 +14,15 @@ from dmlc.ir import (
     Body,
     Constant,
     Index,
-    Instruction,
     Load,
     Reduction,
     Stage,
     Table,
     Tensor,
     operands,
-    with_operands,
 )
 from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.index import reach_back
 from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
 from dmlc.ir.ranges import table_ranges
@@ -92,22 +91,11 @@ def find_places(stage: Stage, whole: Tensor) -> Places | None:
         if stage.extent(index) == whole.extents[axis]:
             inner.add(axis)
     used = {load.indices[axis] for axis in range(len(load.indices)) if axis not in inner}
-    needed = _reach(body.instructions, used)
+    needed = reach_back(body.instructions, used)
     return Places(
         stage, body, load.indices,
         frozenset(axis for axis in inner if load.indices[axis] not in needed),
     )  # fmt: skip
-
-
-def _reach(instructions: Sequence[Instruction], roots: set[int]) -> set[int]:
-    """Values that some values depend on, with these."""
-    seen, pending = set(roots), list(roots)
-    while pending:
-        for operand in operands(instructions[pending.pop()]):
-            if operand not in seen:
-                seen.add(operand)
-                pending.append(operand)
-    return seen
 
 
 class Pieces:
@@ -248,22 +236,11 @@ class _Parting:
             )
             inside = builder.apply("add", first, builder.reduced(cut.split))
             moved[self._axes[cut.split]] = inside
-        needed, pending = {root}, [root]
-        while pending:
-            number = pending.pop()
-            for operand in operands(made[number]) if number not in moved else ():
-                if operand not in needed:
-                    needed.add(operand)
-                    pending.append(operand)
-        for number in sorted(needed):
-            instruction = made[number]
-            if number in moved:
-                continue
-            if isinstance(instruction, Index):
-                raise _NoPiecesError
-            given = tuple(moved[operand] for operand in operands(instruction))
-            moved[number] = builder.add(with_operands(instruction, given))
-        return builder.make(moved[root])
+        needed = reach_back(made, [root], moved)
+        if any(isinstance(made[number], Index) for number in needed):
+            raise _NoPiecesError
+        numbers = builder.copy(Body(tuple(made), root), moved, needed={*needed, *moved})
+        return builder.make(numbers[root])
 
     # Terms -----------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ from dmlc.ir import (
     verify,
 )
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import find_index_only, part_conditions
+from dmlc.ir.index import find_index_only, part_conditions, reach_back
 from dmlc.ir.naming import take_name
 from dmlc.scalars import AdjointRule, DataType
 from dmlc.sizes import find_symbols
@@ -45,7 +45,6 @@ from dmlc.source import DmlcError, Span, UnknownNameError, unknown_name
 from dmlc.transform.adjoints import (
     add_adjoints,
     choose,
-    copy_values,
     drop_certain,
     find_moving,
     is_stopped,
@@ -435,7 +434,8 @@ class _Reverse:
         made = BodyBuilder()
         readers = find_readers(reader, load, tensor.extents, chosen, made)
         wanted = [total.value, *(c for c, _ in chosen), *(number for _, number in readers.left)]
-        numbers = copy_values(body, wanted, readers.positions, made)
+        needed = {*readers.positions, *reach_back(body.instructions, wanted, readers.positions)}
+        numbers = made.copy(body, readers.positions, needed=needed)
         conditions = list(readers.conditions)
         for axis, number in readers.left:
             conditions.append(made.apply("eq", numbers[number], made.add(Index(axis))))

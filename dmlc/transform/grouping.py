@@ -20,8 +20,8 @@ from dmlc.transform.cost import Budget, is_product
 from dmlc.transform.crossing import cross
 from dmlc.transform.online import Online, OnlineGroup, find_online
 from dmlc.transform.passes import Draft, Streams
-from dmlc.transform.prefixes import list_prefixes
 from dmlc.transform.ranked import list_rows
+from dmlc.transform.scans import list_prefixes
 
 _MOST_TRIED = 16
 """Largest number of candidate groups tried for one stage."""

@@ -105,18 +105,16 @@ def drop_short_loops(function: Function) -> Function:
     short = [loop for loop in function.loops if tensors[loop.stages[0]].extents[0] in (0, 1)]
     if not short:
         return function
-    none = {delay.name for loop in short for delay in loop.delays}
-    stages: list[Stage] = []
-    for stage in function.stages:
-        body = stage.body
-        values = [
-            _zero(i.dtype) if isinstance(i, Load) and i.tensor in none else i
-            for i in body.instructions
-        ]
-        body = Body.make(values, body.result, body.guard)
-        stages.append(dataclasses.replace(stage, body=body))
+    zeros = {delay.name: _zero(delay.dtype) for loop in short for delay in loop.delays}
+    stages = tuple(_replace_loads(stage, zeros) for stage in function.stages)
     loops = tuple(loop for loop in function.loops if loop not in short)
-    return dataclasses.replace(function, stages=tuple(stages), loops=loops)
+    return dataclasses.replace(function, stages=stages, loops=loops)
+
+
+def _replace_loads(stage: Stage, constants: Mapping[str, Constant]) -> Stage:
+    """Stage with constants in place of the loads of some tensors."""
+    body = stage.body.map(lambda i: constants.get(i.tensor, i) if isinstance(i, Load) else i)
+    return stage if body is stage.body else dataclasses.replace(stage, body=body)
 
 
 def _spread_constants(function: Function) -> Function:
@@ -132,15 +130,8 @@ def _spread_constants(function: Function) -> Function:
                     constants[name] = value
             case _:
                 pass
-    made: list[Stage] = []
-    for stage in (s for s in function.stages if s.name not in constants):
-        body = stage.body
-        values = [
-            constants.get(i.tensor, i) if isinstance(i, Load) else i for i in body.instructions
-        ]
-        changed = Body.make(values, body.result, body.guard)
-        made.append(stage if changed == body else dataclasses.replace(stage, body=changed))
-    return dataclasses.replace(function, stages=tuple(made)) if constants else function
+    left = (stage for stage in function.stages if stage.name not in constants)
+    return function.with_stages(_replace_loads(stage, constants) for stage in left)
 
 
 def _lay_rows(function: Function) -> Function:

@@ -29,7 +29,7 @@ from dmlc.ir import (
     operands,
     with_operands,
 )
-from dmlc.ir.index import find_affine, find_dependencies
+from dmlc.ir.index import find_affine, find_dependencies, reach_back
 from dmlc.scalars import DataType
 from dmlc.transform.cost import Budget
 from dmlc.transform.passes import Axes, Member, Pass
@@ -485,15 +485,7 @@ def _is_weighted(
 
 def _reaches(body: Body, root: int, wanted: set[int]) -> bool:
     """Whether a value depends on one of `wanted`."""
-    pending, seen = [root], {root}
-    while pending:
-        number = pending.pop()
-        if number in wanted:
-            return True
-        fresh = [o for o in operands(body.instructions[number]) if o not in seen]
-        seen.update(fresh)
-        pending += fresh
-    return False
+    return not wanted.isdisjoint(reach_back(body.instructions, [root]))
 
 
 def _find_along(

@@ -99,7 +99,7 @@ def _descends(body: Body, point: Index, own: Index, there: int, here: int) -> bo
     k, a, i, b = np.ix_(places, numbers, places, numbers)
     indices: Mapping[Index, Array] = {point: k, own: i}
     known: dict[int, Array] = {there: a, here: b}
-    for value in reach_back(body, [body.guard], known):
+    for value in reach_back(body.instructions, [body.guard], known):
         instruction = body.instructions[value]
         if isinstance(instruction, Index) and instruction not in indices:
             return None

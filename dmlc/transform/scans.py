@@ -12,7 +12,7 @@ backwards (`k >= i`, as in gradients of prefix sums), or strided. In a sum, fact
 depend on the point are moved out of the scan.
 
 Where kernels scan `whole` rows (`lowering.scans`), as those of GPUs do, one stage stays a scan by
-definition, and others read its elements.
+definition, and others read its elements. `find_prefix` recognizes it.
 
 Sizes alone determine the blocks, and a block is reduced sequentially: results are bit-identical in
 every run and on every device. Windows, with two moving ends, are not scans.
@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import TypeAlias
 
 from dmlc.index.affine import Affine, solve
 from dmlc.ir import (
@@ -32,9 +33,11 @@ from dmlc.ir import (
     Extent,
     Function,
     Index,
+    Load,
     Reduction,
     Select,
     Stage,
+    reads_own_place,
 )
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, part_conditions
@@ -106,6 +109,27 @@ class Scan:
     """Conditions on the element alone."""
 
     @property
+    def axis(self) -> int:
+        """Domain axis along which the last index moves, if that is one axis, as in whole rows."""
+        return self.last.factors[0][0].axis
+
+    @property
+    def is_inclusive(self) -> bool:
+        """Whether an element's own value is included, in a scan of whole rows."""
+        return self.last.constant == 0
+
+    def place(self, builder: BodyBuilder) -> Body:
+        """Body of the scanned value of whole rows, for a stage of the same domain."""
+        body = self.stage.body
+        numbers = builder.copy(body, places={self.point: builder.add(Index(self.axis))})
+        return builder.make(numbers[body.result])
+
+    def part_extents(self) -> tuple[tuple[Extent, ...], tuple[Extent, ...], tuple[Extent, ...]]:
+        """Extents of the axes before that of the rows, of that axis, and after it."""
+        extents, axis = self.stage.extents, self.axis
+        return extents[:axis], extents[axis : axis + 1], extents[axis + 1 :]
+
+    @property
     def has_rows(self) -> bool:
         """Whether it is a plain inclusive or exclusive scan of whole rows."""
         stage, read = self.stage, Term(self.stage.body.result)
@@ -143,7 +167,7 @@ def find_scan(stage: Stage) -> Scan | None:
     return next((scan for scan in scans if scan is not None), None)
 
 
-def settle_extents(stage: Stage) -> Stage:
+def _settle_extents(stage: Stage) -> Stage:
     """Stage with numbers, taken as large, for its open sizes."""
     if not find_symbols(stage.sizes):
         return stage
@@ -273,13 +297,14 @@ def _write(scan: Scan, names: dict[str, None], whole: bool) -> list[Stage]:
     stage, body = scan.stage, scan.stage.body
     dtype, combiner = body.dtype, stage.combiner or ""
     made: list[Stage] = []
-    levels: list[_Level | _Rows] = []
+    readers: list[_Read] = []
     sizes = tuple(_measure(stage, index) for index in scan.outer)
     row = _ScanAxis(stage.name, combiner, dtype, scan.goes_back, sizes, _find_axis(scan), names)
     for term in scan.terms:
         source = _write_points(scan, term, take_name(f"{stage.name}_points", names))
-        levels.append(_scan_rows(row, source) if whole else _make_levels(row, source))
-        made += [source, *levels[-1].stages]
+        stages, read = _scan_rows(row, source) if whole else _scan_blocks(row, source)
+        made += [source, *stages]
+        readers.append(read)
     builder = BodyBuilder()
     numbers = builder.copy(body)
     nothing = builder.nothing(combiner, dtype)
@@ -295,8 +320,8 @@ def _write(scan: Scan, names: dict[str, None], whole: bool) -> list[Stage]:
         conditions += [builder.apply("le", place, end)] if scan.goes_back else []
         place = builder.apply("min", place, end)
     totals: list[int] = []
-    for term, level in zip(scan.terms, levels, strict=True):
-        found = level.read(builder, outer, place)
+    for term, read in zip(scan.terms, readers, strict=True):
+        found = read(builder, outer, place)
         for name, value in term.steps:
             match name:
                 case "neg":
@@ -371,64 +396,31 @@ class _ScanAxis:
         return [builder.add(Index(n if n < self.axis else n + own)) for n in axes]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Rows:
-    """Scan of whole rows, as one stage."""
-
-    row: _ScanAxis
-    stages: tuple[Stage]
-
-    def read(self, builder: BodyBuilder, outer: Sequence[int], place: int) -> int:
-        """Scan's value up to, or from, an index."""
-        return builder.load(self.stages[0], *self.row.insert(outer, place))
+_Read: TypeAlias = Callable[[BodyBuilder, Sequence[int], int], int]
+"""Writes the scan's value up to, or from, an index, at indices along the outer axes."""
 
 
-def _scan_rows(row: _ScanAxis, source: Stage) -> _Rows:
-    count = source.extents[row.axis]
-    count = count if isinstance(count, int) else 0
+def _scan_rows(row: _ScanAxis, source: Stage) -> tuple[list[Stage], _Read]:
+    """Scan of whole rows of a stage's points, as one stage, and its reader."""
+    count = _measure(source, Index(row.axis))
     builder = BodyBuilder()
     outer, point = row.write_outer(builder, 1), builder.add(Index(0, reduced=True))
     value = builder.load(source, *row.insert(outer, point))
     reaches = builder.apply("ge" if row.goes_back else "le", point, builder.add(Index(row.axis)))
     reduction = Reduction(row.combiner, ((0, count),))
-    return _Rows(row, (row.stage("scan", (count,), builder.make(value, reaches), reduction),))
+    scan = row.stage("scan", (count,), builder.make(value, reaches), reduction)
+    return [scan], lambda builder, outer, place: builder.load(scan, *row.insert(outer, place))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Level:
-    """Scan within blocks, and the total before each block."""
-
-    row: _ScanAxis
-    stages: tuple[Stage, ...]
-    """All stages of this level and those above."""
-    blocks: Stage
-    """Scan within each block, by block and element."""
-    size: int
-    """Elements of a block."""
-    filled: int
-    """Padding elements of the first block: in a backward scan, the last block is full."""
-    before: Stage | None
-    """Total of the blocks before each block; None if there is only one."""
-
-    def read(self, builder: BodyBuilder, outer: Sequence[int], place: int) -> int:
-        """Scan's value up to, or from, an index."""
-        row = self.row
-        place = builder.apply("add", place, builder.constant(self.filled))
-        size = builder.constant(self.size)
-        if self.before is None:
-            return builder.load(self.blocks, *row.insert(outer, builder.constant(0), place))
-        block, own = builder.apply("div", place, size), builder.apply("mod", place, size)
-        found = builder.load(self.blocks, *row.insert(outer, block, own))
-        before = builder.load(self.before, *row.insert(outer, block))
-        return builder.apply(COMBINERS[row.combiner].operation.name, before, found)
-
-
-def _make_levels(row: _ScanAxis, source: Stage, last: int | None = None) -> _Level:
-    """Levels of a scan of a stage's points; with `last`, of that element of each of its blocks."""
-    count = source.extents[row.axis]
-    count = count if isinstance(count, int) else 0
+def _scan_blocks(
+    row: _ScanAxis, source: Stage, last: int | None = None
+) -> tuple[list[Stage], _Read]:
+    """Scan of a stage's points within blocks, the scan of the blocks' totals, and the reader of
+    both; with `last`, of that element of each of its blocks."""
+    count = _measure(source, Index(row.axis))
     size = min(count, _BLOCK if last is None else _UPPER_BLOCK)
     number = -(-count // size)
+    # In a backward scan, the last block is full, and the first one has padding.
     filled = number * size - count if row.goes_back else 0
     builder = BodyBuilder()
     outer = row.write_outer(builder, 2)
@@ -447,12 +439,73 @@ def _make_levels(row: _ScanAxis, source: Stage, last: int | None = None) -> _Lev
     reduction = Reduction(row.combiner, ((0, size),))
     blocks = row.stage("block", (number, size), builder.make(value, reaches), reduction)
     if number == 1:
-        return _Level(row, (blocks,), blocks, size, filled, None)
-    upper = _make_levels(row, blocks, 0 if row.goes_back else size - 1)
+
+        def read_only(builder: BodyBuilder, outer: Sequence[int], place: int) -> int:
+            place = builder.apply("add", place, builder.constant(filled))
+            return builder.load(blocks, *row.insert(outer, builder.constant(0), place))
+
+        return [blocks], read_only
+    stages, read_total = _scan_blocks(row, blocks, 0 if row.goes_back else size - 1)
     builder = BodyBuilder()
     outer, block = row.write_outer(builder, 1), builder.add(Index(row.axis))
     nearest, has_more = find_before(builder, block, number, row.goes_back)
     nothing = builder.nothing(row.combiner, row.dtype)
-    total = builder.select(has_more, upper.read(builder, outer, nearest), nothing)
+    total = builder.select(has_more, read_total(builder, outer, nearest), nothing)
     before = row.stage("before", (number,), builder.make(total))
-    return _Level(row, (blocks, *upper.stages, before), blocks, size, filled, before)
+
+    def read(builder: BodyBuilder, outer: Sequence[int], place: int) -> int:
+        place = builder.apply("add", place, builder.constant(filled))
+        block, own = (builder.apply(n, place, builder.constant(size)) for n in ("div", "mod"))
+        found = builder.load(blocks, *row.insert(outer, block, own))
+        carried = builder.load(before, *row.insert(outer, block))
+        return builder.apply(COMBINERS[row.combiner].operation.name, carried, found)
+
+    return [blocks, *stages, before], read
+
+
+# Whole rows ---------------------------------------------------------------------------------
+
+
+def find_prefix(stage: Stage) -> Scan | None:
+    """Scan of whole rows that a stage is, which has kernels of its own; None if it is none, or
+    computes more. Rows of open size count as long."""
+    reduction, body = stage.reduction, stage.body
+    if reduction is None or len(reduction.axes) != 1 or body.dtype is DataType.BOOL:
+        return None
+    settled = _settle_extents(stage)
+    scan = find_scan(settled)
+    if scan is None or scan.stage is not settled or not (scan.has_rows and scan.is_worth_it):
+        return None
+    is_row = stage.extent(Index(scan.axis)) == stage.extent(scan.point)
+    return dataclasses.replace(scan, stage=stage) if is_row else None
+
+
+def list_prefixes(
+    function: Function, paired: Container[DataType] = (), *, walks: bool = False
+) -> dict[str, tuple[str, ...]]:
+    """Stages that scan their rows and are contiguous in memory; each with the stage that stores the
+    scan in another type, unless that type is in `paired`. With `walks`, only those of open sizes:
+    others are scanned in blocks."""
+    found: dict[str, tuple[str, ...]] = {}
+    for stage in function.stages:
+        if (walks and not find_symbols(stage.sizes)) or find_prefix(stage) is None:
+            continue
+        if (result := function.result(stage.name)) is None:
+            stored = _find_stored(function, stage)
+            kept = stored is not None and stored.dtype not in paired
+            found[stage.name] = (stored.name,) if stored is not None and kept else ()
+        elif result.strides is None:
+            found[stage.name] = ()
+    return found
+
+
+def _find_stored(function: Function, stage: Stage) -> Stage | None:
+    """The only reader of a stage, if it only converts it to a narrower type."""
+    readers = function.readers().get(stage.name, ())
+    reader = function.stage(readers[0]) if len(readers) == 1 else None
+    if reader is None or reader.reduction is not None or not reader.dtype.is_storage_only:
+        return None
+    load, result = reader.body.instructions[reader.body.result], function.result(reader.name)
+    same = isinstance(load, Load) and load.tensor == stage.name and reads_own_place(reader, load)
+    is_packed = result is None or result.strides is None
+    return reader if same and is_packed and reader.extents == stage.extents else None

@@ -153,9 +153,7 @@ def drop_reduction(stage: Stage) -> Stage:
         nothing = Constant(compute, 0)
     else:
         first = Constant(DataType.INDEX, 0)
-        values = stage.body.instructions
-        moved = [first if isinstance(i, Index) and i.reduced else i for i in values]
-        body = Body.make(moved, stage.body.result)
+        body = stage.body.map(lambda i: first if isinstance(i, Index) and i.reduced else i)
         return simplify_stage(dataclasses.replace(stage, body=body, reduction=None))
     return dataclasses.replace(stage, body=Body.make((nothing,), 0), reduction=None)
 
@@ -187,13 +185,12 @@ def redirect_loads(stage: Stage, replaced: Mapping[str, str]) -> Stage:
     """Stage with the loaded tensors renamed; the same object if it loads none of them."""
     if not _reads_any(stage, replaced):
         return stage
-    made = tuple(
-        dataclasses.replace(i, tensor=replaced.get(i.tensor, i.tensor))
-        if isinstance(i, Load)
-        else i
-        for i in stage.body.instructions
-    )
-    return dataclasses.replace(stage, body=dataclasses.replace(stage.body, instructions=made))
+
+    def redirect(each: Instruction) -> Instruction:
+        is_moved = isinstance(each, Load) and each.tensor in replaced
+        return dataclasses.replace(each, tensor=replaced[each.tensor]) if is_moved else each
+
+    return dataclasses.replace(stage, body=stage.body.map(redirect))
 
 
 def list_live(stages: Sequence[Stage], results: set[str]) -> tuple[Stage, ...]:

@@ -148,14 +148,13 @@ def _waits(stage: Stage, other: Stage, tensors: Mapping[str, Tensor]) -> bool:
 def _part(stage: Stage, rows: Mapping[Index, int], names: dict[str, None]) -> Iterator[Stage]:
     """Reduction along rows, and reduction over these."""
     name = take_name(f"{stage.name}_rows", names)
-    body, combiner = stage.body, stage.combiner or ""
-    moved = [Index(rows[i]) if isinstance(i, Index) and i in rows else i for i in body.instructions]
+    combiner = stage.combiner or ""
     inner, outer = (
         Reduction(combiner, tuple(a for a in stage.axes if (Index(a[0], True) in rows) is is_outer))
         for is_outer in (False, True)
     )
     domain = tuple(_measure(stage, index) for index in rows)
-    first = Body.make(moved, body.result, body.guard)
+    first = stage.body.map(lambda i: Index(rows[i]) if isinstance(i, Index) and i in rows else i)
     yield Stage(name, first.dtype, domain, first, inner, stage.span)
     load = Load(name, tuple(range(len(rows))), first.dtype)
     second = Body.make((*rows, load), len(rows))

@@ -266,12 +266,9 @@ def _list_numbers(body: Body) -> set[str]:
 
 
 def _read_narrowed(stage: Stage, narrowed: set[str]) -> Stage:
-    instructions = tuple(
-        dataclasses.replace(i, dtype=DataType.INT32)
-        if isinstance(i, Load) and i.tensor in narrowed
-        else i
-        for i in stage.body.instructions
-    )
+    def narrow(each: Instruction) -> Instruction:
+        is_narrow = isinstance(each, Load) and each.tensor in narrowed
+        return dataclasses.replace(each, dtype=DataType.INT32) if is_narrow else each
+
     dtype = DataType.INT32 if stage.name in narrowed else stage.dtype
-    body = dataclasses.replace(stage.body, instructions=instructions)
-    return dataclasses.replace(stage, dtype=dtype, body=body)
+    return dataclasses.replace(stage, dtype=dtype, body=stage.body.map(narrow))

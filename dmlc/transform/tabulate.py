@@ -240,7 +240,8 @@ def _look_up(
             return None  # A guard may prove loads in bounds, which a table would prevent.
         return tables.read_position(builder, f"{stage.name}_places", values, places)
     # Otherwise a value would be loaded from the tables that it is computed from.
-    reached = (stage.body.instructions[value] for value in reach_back(stage.body, [root]))
+    instructions = stage.body.instructions
+    reached = (instructions[value] for value in reach_back(instructions, [root]))
     found = {instruction.tensor for instruction in reached if isinstance(instruction, Load)}
     sizes = (tables.known[name].size for name in found if name in tables.known)
     worth = values.size <= max(most, min(_MOST_VALUES, sum(sizes)))

@@ -275,7 +275,7 @@ def find_positions(function: Function) -> frozenset[str]:
         places = (place for load in body.loads() for place in load.indices)
         wanted = [place for place in places if not isinstance(body.instructions[place], Index)]
         wanted += [body.result] if stage.name in found else []
-        reached = (body.instructions[value] for value in reach_back(body, wanted))
+        reached = (body.instructions[value] for value in reach_back(body.instructions, wanted))
         found.update(each.tensor for each in reached if isinstance(each, Load))
     return frozenset(found)
 
