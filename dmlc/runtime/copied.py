@@ -11,20 +11,18 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
-import math
 import threading
 import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from dmlc.program import KernelSource, Program, Role, TensorSpec
-from dmlc.runtime.arrays import Bytes, as_bytes, span
+from dmlc.program import KernelSource, Program
+from dmlc.runtime.arrays import Bytes, as_bytes
 from dmlc.runtime.executable import ArrayExecutable, Give
 from dmlc.runtime.interface import AnyDevice
 from dmlc.runtime.placement import Placement
 from dmlc.runtime.profile import Interval, refuse
 from dmlc.runtime.report import Report
-from dmlc.sizes import evaluate_size
 
 _KEPT_FRAMES = 4
 """Largest number of frames kept by an executable between runs."""
@@ -61,6 +59,7 @@ def list_windows(
 def window_elements(program: Program, buffer_bytes: int, elements: int) -> int:
     """Largest number of elements of a window of an element-wise program."""
     widest = max(t.dtype.bytes for t in program.tensors)
+    # A binding begins at a multiple of the alignment: 64 Ki elements are one of any.
     most = min(program.max_count, elements, buffer_bytes // widest)
     return most // 65536 * 65536 or most
 
@@ -68,14 +67,6 @@ def window_elements(program: Program, buffer_bytes: int, elements: int) -> int:
 def groups_of(kernel: KernelSource, window: Window) -> tuple[int, int, int]:
     """Numbers of work groups of a kernel in a window."""
     return kernel.dispatch.groups(dict(window.sizes))
-
-
-def tensor_bytes(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
-    """Size in bytes of a tensor's memory."""
-    shape = tuple(evaluate_size(e, sizes) for e in tensor.extents)
-    if tensor.strides is None or tensor.role is Role.SCRATCH:
-        return math.prod(shape) * tensor.dtype.bytes
-    return span(shape, tensor.strides) * tensor.dtype.bytes
 
 
 class Frame(Protocol):
