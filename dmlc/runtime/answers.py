@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from dmlc.runtime.arrays import Array
 from dmlc.source import DmlcError, UnavailableError, UnsupportedError
 
 _MOST_BYTES = 1 << 16
+Run: TypeAlias = Callable[[Mapping[str, Array]], dict[str, Array]]
+"""Program loaded on a device."""
 SHOWN = 3
 """Number of wrong answers described; the others are counted."""
 
@@ -53,13 +55,7 @@ class Question:
     answers: Mapping[str, Answer]
 
 
-class Loaded(Protocol):
-    """Program loaded on a device."""
-
-    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]: ...
-
-
-def ask(questions: Iterable[Question], load: Callable[[Program], Loaded]) -> tuple[str, ...]:
+def ask(questions: Iterable[Question], load: Callable[[Program], Run]) -> tuple[str, ...]:
     """Wrong answers of a device, one sentence each. An operation that the device does not support
     is not wrong. Raises `UnavailableError` for a missing tool."""
     wrong: list[str] = []

@@ -385,6 +385,13 @@ def span(shape: Shape, strides: Shape) -> int:
     return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
+def tensor_bytes(spec: TensorSpec, sizes: Mapping[str, int]) -> int:
+    """Size in bytes of a tensor's memory, from its first element to its last, for these values of
+    the program's symbols."""
+    shape = tuple(evaluate_size(extent, sizes) for extent in spec.extents)
+    return span(shape, element_strides(spec, shape)) * spec.dtype.bytes
+
+
 def repeated_axes(shape: Shape, strides: Shape) -> list[int]:
     """Axes of stride 0 with several elements."""
     return [k for k, (n, s) in enumerate(zip(shape, strides, strict=True)) if n > 1 and s == 0]

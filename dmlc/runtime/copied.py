@@ -11,20 +11,18 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
-import math
 import threading
 import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from dmlc.program import KernelSource, Program, Role, TensorSpec
-from dmlc.runtime.arrays import Array, Bytes, as_bytes, span
-from dmlc.runtime.foreign import Given
-from dmlc.runtime.interface import AnyDevice, Inputs, Outputs
-from dmlc.runtime.placement import Placement, place, read_call
-from dmlc.runtime.profile import RUNS, Profile, refuse
+from dmlc.program import KernelSource, Program
+from dmlc.runtime.arrays import Bytes, as_bytes
+from dmlc.runtime.executable import ArrayExecutable, Give
+from dmlc.runtime.interface import AnyDevice
+from dmlc.runtime.placement import Placement
+from dmlc.runtime.profile import Interval, refuse
 from dmlc.runtime.report import Report
-from dmlc.sizes import evaluate_size
 
 _KEPT_FRAMES = 4
 """Largest number of frames kept by an executable between runs."""
@@ -61,6 +59,7 @@ def list_windows(
 def window_elements(program: Program, buffer_bytes: int, elements: int) -> int:
     """Largest number of elements of a window of an element-wise program."""
     widest = max(t.dtype.bytes for t in program.tensors)
+    # A binding begins at a multiple of the alignment: 64 Ki elements are one of any.
     most = min(program.max_count, elements, buffer_bytes // widest)
     return most // 65536 * 65536 or most
 
@@ -68,14 +67,6 @@ def window_elements(program: Program, buffer_bytes: int, elements: int) -> int:
 def groups_of(kernel: KernelSource, window: Window) -> tuple[int, int, int]:
     """Numbers of work groups of a kernel in a window."""
     return kernel.dispatch.groups(dict(window.sizes))
-
-
-def tensor_bytes(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
-    """Size in bytes of a tensor's memory."""
-    shape = tuple(evaluate_size(e, sizes) for e in tensor.extents)
-    if tensor.strides is None or tensor.role is Role.SCRATCH:
-        return math.prod(shape) * tensor.dtype.bytes
-    return span(shape, tensor.strides) * tensor.dtype.bytes
 
 
 class Frame(Protocol):
@@ -91,24 +82,38 @@ class Frame(Protocol):
         ...
 
 
-class CopyingExecutable(abc.ABC):
+class Call:
+    """Run bound to its arrays: a call uploads, runs, and returns the outputs."""
+
+    def __init__(
+        self, executable: CopyingExecutable, placement: Placement, give: Give, report: Report
+    ) -> None:
+        self._executable = executable
+        self._placement = placement
+        self._windows = executable.plan(placement)
+        self._give = give
+        self.report = report
+        self.sizes: Mapping[str, int] = placement.sizes
+
+    def __call__(self) -> dict[str, Any]:
+        self._executable.run_windows(self._placement, self._windows)
+        return self._give()
+
+    def time_launches(self) -> list[Interval]:
+        """Raises `UnsupportedError`: the device has no clock for kernels."""
+        raise refuse(self.report.device)
+
+
+class CopyingExecutable(ArrayExecutable[Call]):
     """Program built for a device. Thread-safe."""
 
     def __init__(self, program: Program, device: AnyDevice, lock: threading.Lock) -> None:
-        self.program = program
+        super().__init__(program, Report(str(device)))
         self._lock = lock
         self._name = device.name
         self._item_bytes = {t.name: t.dtype.bytes for t in (*program.inputs, *program.outputs)}
-        self._input_names = tuple(t.name for t in program.inputs)
-        self._output_names = tuple(t.name for t in program.outputs)
         self.frames: dict[tuple[int, ...], Frame] = {}
         """Frames kept for later runs, by sizes."""
-        self._quiet = Report(str(device))
-        self.last_report = self._quiet
-        """Report of the latest call of any thread."""
-
-    def __repr__(self) -> str:
-        return f"<executable {self.program.name} on {self._quiet.device}>"
 
     @abc.abstractmethod
     def plan(self, placement: Placement) -> tuple[Window, ...]:
@@ -122,51 +127,13 @@ class CopyingExecutable(abc.ABC):
     def reporting(self, what: str) -> contextlib.AbstractContextManager[None]:
         """Converts the device's exceptions to a `DmlcError` that says `what` cannot be done."""
 
-    def __call__(self, inputs: Inputs, outputs: Outputs | None = None) -> dict[str, Any]:
-        """Runs the program once.
+    def run_placed(self, placement: Placement) -> None:
+        self.run_windows(placement, self.plan(placement))
 
-        `inputs` maps every input tensor's name to an array, or lists an array for each in order;
-        `outputs` may give arrays to write into, or sizes. Arrays are NumPy's or of any library that
-        shares memory, as `dmlc.run` takes them. Returns every output by name, as an array of the
-        first such library, or NumPy's; a given array is returned itself. Raises `DmlcError` for
-        arrays that do not fit the program and for errors of the device, `UnsupportedError` for
-        sizes over its limits.
-        """
-        results, self.last_report = self.run(inputs, outputs)
-        return results
+    def bind_placed(self, placement: Placement, give: Give, report: Report) -> Call:
+        return Call(self, placement, give, report)
 
-    def run(self, inputs: Inputs, outputs: Outputs | None = None) -> tuple[dict[str, Any], Report]:
-        """Runs the program, and returns the outputs with the report of this very run."""
-        call = read_call(self._input_names, inputs, outputs)
-        found, report = self.run_given(call)
-        return call.hand_over(found), report
-
-    def run_given(self, call: Given) -> tuple[dict[str, Array], Report]:
-        """Runs the program on a caller's arrays converted to NumPy's."""
-        placement = place(self.program, call, gaps=False)
-        self.run_placed(placement, self.plan(placement))
-        return self.results(placement), self.report_on(placement)
-
-    def profile(self, inputs: Inputs, outputs: Outputs | None = None, runs: int = RUNS) -> Profile:
-        """Raises `UnsupportedError`: the device has no clock for kernels."""
-        raise refuse(self._quiet.device)
-
-    def bind(self, inputs: Inputs, outputs: Outputs | None = None) -> Call:
-        """Binds a run to its arrays. The call that is returned reads the current contents of the
-        input arrays, and writes the same output arrays each time; for a library of immutable
-        arrays, new ones."""
-        call = read_call(self._input_names, inputs, outputs)
-        return Call(self, call, place(self.program, call, gaps=False))
-
-    def results(self, placement: Placement) -> dict[str, Array]:
-        """Result arrays of a run with this placement."""
-        return {name: placement.operands[name].array for name in self._output_names}
-
-    def report_on(self, placement: Placement) -> Report:
-        """Report of a run with this placement."""
-        return Report(self._quiet.device, placement.copies) if placement.copies else self._quiet
-
-    def run_placed(self, placement: Placement, windows: tuple[Window, ...]) -> None:
+    def run_windows(self, placement: Placement, windows: tuple[Window, ...]) -> None:
         """Runs the windows on the arrays of a placement."""
         if not windows:
             return
@@ -185,7 +152,7 @@ class CopyingExecutable(abc.ABC):
                 start, end = window.start, window.start + count
                 frame.run({n: m[start * self._item_bytes[n] : end * self._item_bytes[n]]
                            for n, m in memories.items()})  # fmt: skip
-        for name in self._output_names:
+        for name in self.output_names:
             operands[name].store()
 
     def _frame(self, window: Window) -> Frame:
@@ -213,18 +180,3 @@ def _give_up_oldest() -> None:
         if excess <= 0:
             return
         excess -= frames.pop(key).bytes
-
-
-class Call:
-    """Run bound to its arrays: a call uploads, runs, and returns the outputs."""
-
-    def __init__(self, executable: CopyingExecutable, call: Given, placement: Placement) -> None:
-        self._executable = executable
-        self._placement = placement
-        self._windows = executable.plan(placement)
-        self._give, copies = call.keep(executable.results(placement))
-        self.report = executable.report_on(placement).with_copies(copies)
-
-    def __call__(self) -> dict[str, Any]:
-        self._executable.run_placed(self._placement, self._windows)
-        return self._give()

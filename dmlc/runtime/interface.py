@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict, cast
 
 from dmlc.program import Program
 from dmlc.runtime.arrays import Array, Shape
+from dmlc.runtime.executable import ArrayExecutable, BoundCall
 from dmlc.runtime.floats import FloatPromises
-from dmlc.runtime.foreign import Given
-from dmlc.runtime.profile import RUNS, Profile
-from dmlc.runtime.report import Report
 from dmlc.source import DmlcError, UnavailableError, UnsupportedError
 
-Inputs: TypeAlias = Mapping[str, Any] | Sequence[Any]
-"""Arrays by name, or one per input in order: NumPy's, or any that `foreign` imports."""
-Outputs: TypeAlias = Mapping[str, Any]
-"""Arrays to write into, or sizes, by name."""
+AnyExecutable: TypeAlias = ArrayExecutable[BoundCall]
+"""Program built for a device of any runtime."""
 
 
 class CompileOptions(TypedDict, total=False):
@@ -72,29 +68,6 @@ class AnyDevice(Protocol):
 
     @property
     def compile_options(self) -> CompileOptions: ...
-
-
-class AnyExecutable(Protocol):
-    """Program built for a device. Thread-safe."""
-
-    @property
-    def program(self) -> Program: ...
-
-    def __call__(self, inputs: Inputs, outputs: Outputs | None = None) -> dict[str, Any]: ...
-
-    def run(
-        self, inputs: Inputs, outputs: Outputs | None = None
-    ) -> tuple[dict[str, Any], Report]: ...
-
-    def run_given(self, call: Given) -> tuple[dict[str, Array], Report]: ...
-
-    def bind(
-        self, inputs: Inputs, outputs: Outputs | None = None
-    ) -> Callable[[], dict[str, Any]]: ...
-
-    def profile(
-        self, inputs: Inputs, outputs: Outputs | None = None, runs: int = RUNS
-    ) -> Profile: ...
 
 
 class Watch(Protocol):

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -36,6 +37,11 @@ from dmlc.runtime.foreign import Given, receive
 from dmlc.sizes import evaluate_size
 from dmlc.source import DmlcError
 
+Inputs: TypeAlias = Mapping[str, Any] | Sequence[Any]
+"""Arrays by name, or one per input in order: NumPy's, or any that `foreign` imports."""
+Outputs: TypeAlias = Mapping[str, Any]
+"""Arrays to write into, or sizes, by name."""
+
 NO_ALIGNMENTS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -54,11 +60,7 @@ class Placement:
     copies: tuple[Copy, ...]
 
 
-def read_call(
-    names: Sequence[str],
-    inputs: Mapping[str, object] | Sequence[object],
-    outputs: Mapping[str, object] | None,
-) -> Given:
+def read_call(names: Sequence[str], inputs: Inputs, outputs: Outputs | None) -> Given:
     """Caller's arguments for a run of a program with these inputs, by name; `place` checks the
     names. Raises `DmlcError` for anything but arrays."""
     return receive(name_inputs(names, inputs), name_outputs(outputs))

@@ -40,9 +40,9 @@ from dmlc.picture import draw
 from dmlc.pipeline import compile as compile_function
 from dmlc.pipeline import explain
 from dmlc.program import Program, Role
-from dmlc.runtime.arrays import as_bytes, constant_array, is_loaded
+from dmlc.runtime.arrays import as_bytes, constant_array, is_loaded, tensor_bytes
 from dmlc.runtime.constants import fill_constants
-from dmlc.runtime.copied import Window, groups_of, tensor_bytes
+from dmlc.runtime.copied import Window, groups_of
 from dmlc.runtime.placement import Placement, place, read_call
 from dmlc.runtime.wgpu.device import DeviceType, Limits, WgpuDevice
 from dmlc.runtime.wgpu.plan import buffer_bytes, check_program, plan_windows

@@ -105,7 +105,9 @@ def test_dxc_makes_spirv_of_it(name: str) -> None:
 
 def test_results_are_right_whatever_the_device_has() -> None:
     device, inputs = vulkan.find_device(), draw_halves()
-    results, report = vulkan.load_on(compile_product(*NAMES), device).run(inputs)
+    executable = vulkan.load_on(compile_product(*NAMES), device)
+    results, report = executable.run(inputs)
+    assert executable.bind(inputs).report.matrices == report.matrices
     assert report.matrices == tuple(each.name for each in device.matrices.list_usable()[:1])
     assert ("bits depend on the device" in str(report)) is bool(report.matrices)
     (verdict,) = verify(HALVES, inputs, {}, results, floats=device.floats).values()

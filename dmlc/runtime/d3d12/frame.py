@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmlc.program import Program, Role
-from dmlc.runtime.arrays import Bytes, as_bytes, constant_array, is_loaded
+from dmlc.runtime.arrays import Bytes, as_bytes, constant_array, is_loaded, tensor_bytes
 from dmlc.runtime.constants import fill_constants
-from dmlc.runtime.copied import Window, groups_of, tensor_bytes
+from dmlc.runtime.copied import Window, groups_of
 from dmlc.runtime.d3d12.device import Context
 from dmlc.runtime.d3d12.plan import Shader, View, buffer_bytes
 

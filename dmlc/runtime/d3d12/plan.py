@@ -17,7 +17,8 @@ from dmlc.program import (
     TensorSpec,
     constant_buffer_bytes,
 )
-from dmlc.runtime.copied import Window, groups_of, list_windows, tensor_bytes
+from dmlc.runtime.arrays import tensor_bytes
+from dmlc.runtime.copied import Window, groups_of, list_windows
 from dmlc.runtime.d3d12 import device as limits
 from dmlc.runtime.d3d12.device import D3D12Device, Limit
 from dmlc.runtime.dxbc import sign

@@ -9,15 +9,14 @@ the arguments for constants and for memory between kernels, which belong to a la
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dmlc.program import Program, Role, TensorSpec
-from dmlc.runtime.arrays import constant_array, element_strides, is_loaded, span
+from dmlc.program import Program, Role
+from dmlc.runtime.arrays import constant_array, is_loaded, tensor_bytes
 from dmlc.runtime.opencl.device import Device, Memory
 from dmlc.runtime.opencl.driver import Launcher, Session
-from dmlc.sizes import evaluate_size, refuse_sizes
+from dmlc.sizes import refuse_sizes
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -31,7 +30,7 @@ def is_direct(program: Program, device: Device, sizes: Mapping[str, int]) -> boo
     if any(n > program.max_count for n in sizes.values()):
         return False
     tensors = (t for t in program.tensors if t.role is not Role.CONSTANT)
-    return all(_bytes_of(t, sizes) <= device.max_allocation for t in tensors)
+    return all(tensor_bytes(t, sizes) <= device.max_allocation for t in tensors)
 
 
 class Direct:
@@ -49,8 +48,8 @@ class Direct:
         self._tensors = {
             t.name: k for k, t in enumerate((*tensors, *program.scratch, *program.constants))
         }
-        counts = [_bytes_of(t, sizes) for t in tensors]
-        scratch = {t.name: _bytes_of(t, sizes) for t in program.scratch}
+        counts = [tensor_bytes(t, sizes) for t in tensors]
+        scratch = {t.name: tensor_bytes(t, sizes) for t in program.scratch}
         read = {b.tensor for k in program.kernels for b in k.buffers if b.read}
         flags = [
             session.access_flags(is_loaded(t) or t.name in read, t.role is Role.OUTPUT)
@@ -103,12 +102,3 @@ class Direct:
             own.append(buffer)
         launcher.keep_buffers(len(self._views), own)
         return launcher, own
-
-
-def _bytes_of(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
-    """The memory from a tensor's first element to its last."""
-    shape = tuple(evaluate_size(extent, sizes) for extent in tensor.extents)
-    reach = math.prod(shape)
-    if tensor.strides is not None:
-        reach = span(shape, element_strides(tensor, shape))
-    return reach * tensor.dtype.bytes

@@ -8,18 +8,19 @@ ones and puts it back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dmlc.program import Program, Role
 from dmlc.runtime.arrays import Array, Operand, constant_array, is_loaded
+from dmlc.runtime.executable import ArrayExecutable, Give
 from dmlc.runtime.foreign import Given
-from dmlc.runtime.interface import Inputs, Outputs, check_target
+from dmlc.runtime.interface import check_target
 from dmlc.runtime.opencl.device import Device, Memory
 from dmlc.runtime.opencl.direct import Direct, is_direct
 from dmlc.runtime.opencl.driver import Launcher, Session
-from dmlc.runtime.placement import Placement, place, read_call
-from dmlc.runtime.profile import RUNS, Interval, Profile, measure
+from dmlc.runtime.placement import Placement, place
+from dmlc.runtime.profile import Interval
 from dmlc.runtime.quick import QuickPlan, plan_quick
 from dmlc.runtime.report import Report
 from dmlc.scalars import DataType
@@ -33,30 +34,24 @@ SMALL_LAUNCH_BYTES = 9 << 20
 where one core's time for a pass over memory equals the time it takes to wake the others."""
 
 
-class Executable:
+class Executable(ArrayExecutable["Call"]):
     """A program built for a device. Safe to call from several threads at once."""
 
     def __init__(self, program: Program, session: Session) -> None:
         _check_program(program, session.device)
-        self.program = program
+        super().__init__(program, Report(str(session.device)))
         self.device: Device = session.device
         self._session = session
         inputs, outputs = program.inputs, program.outputs
         scratch = tuple(t for t in program.tensors if t.role is Role.SCRATCH)
         tensors = (*inputs, *outputs, *scratch, *program.constants)
         self._tensors = {t.name: k for k, t in enumerate(tensors)}
-        self._input_names = tuple(t.name for t in inputs)
-        self._output_names = tuple(t.name for t in outputs)
         self._access = {
             t.name: (is_loaded(t) or _is_read(program, t.name), t.role is Role.OUTPUT)
             for t in (*inputs, *outputs)
         }
         self._strided = tuple(t.name for t in outputs if is_loaded(t))
         self._free: list[list[Launcher]] = [[] for _ in range(session.unit_count)]
-        self._quiet = Report(str(session.device))
-        self.last_report = self._quiet
-        """The report of the latest call, whichever thread made it."""
-        self._quick: QuickPlan | None = None
         copied = session.device.memory is Memory.COPIED
         self._alignments = {} if copied else program.alignments
         if session.device.memory is Memory.SHARED and not self._alignments:
@@ -75,67 +70,19 @@ class Executable:
                 session.upload(launcher.queue, buffer, array)
                 self._constant_buffers.append(buffer)
 
-    def __repr__(self) -> str:
-        return f"<executable {self.program.name} on {self.device}>"
-
-    def __call__(self, inputs: Inputs, outputs: Outputs | None = None) -> dict[str, Any]:
-        """Runs the program once.
-
-        `inputs` maps every input tensor's name to an array, or lists an array for each in order;
-        `outputs` may give arrays to write into, or sizes. Arrays are NumPy's or of any library
-        that shares memory, as `dmlc.run` takes them. Returns every output by name, as an array of
-        the first such library, or NumPy's; an array that was given is returned itself.
-        Raises `DmlcError` for arrays that do not fit the program.
-        """
-        found, self.last_report = self.run(inputs, outputs)
-        return found
-
-    def run(self, inputs: Inputs, outputs: Outputs | None = None) -> tuple[dict[str, Any], Report]:
-        """The same with the report of this very run, whatever other threads do."""
-        session = self._session
-        if not session.usable:
-            session.check_usable()
-        quick = self._quick
-        arrays = None if quick is None else quick.match(inputs, outputs)
-        if quick is not None and arrays is not None:
-            return self._run_quick(quick, arrays), self._quiet
-        call = read_call(self._input_names, inputs, outputs)
-        found, report = self.run_given(call)
-        return call.hand_over(found), report
-
-    def run_given(self, call: Given) -> tuple[dict[str, Array], Report]:
-        """A run of NumPy arrays alone, as a caller's were read."""
+    def run_placed(self, placement: Placement) -> None:
         session = self._session
         session.check_usable()
-        quick = self._quick
-        arrays = None if quick is None else quick.match(call.inputs, call.outputs, call.large)
-        if quick is not None and arrays is not None:
-            return self._run_quick(quick, arrays), self._quiet
-        placement = self._place(call)
         with session.reporting(f"cannot run {self.program.name}"):
             run, launcher = self._prepare(placement)
             run.launch(launcher)
         self._free[launcher.unit].append(launcher)
-        return self._results(placement), self._report(placement)
 
-    def bind(self, inputs: Inputs, outputs: Outputs | None = None) -> Call:
-        """Fixes the arrays of a run. The call that comes back computes from what the input
-        arrays hold at that time, into the same output arrays each time; where a library's arrays
-        never change, into new ones."""
+    def bind_placed(self, placement: Placement, give: Give, report: Report) -> Call:
         self._session.check_usable()
-        call = read_call(self._input_names, inputs, outputs)
-        placement = self._place(call)
         with self._session.reporting(f"cannot run {self.program.name}"):
             run, launcher = self._prepare(placement)
-        give, copies = call.keep(self._results(placement))
-        report = self._report(placement).with_copies(copies)
         return Call(self._session, run, launcher, give, report, placement.sizes)
-
-    def profile(self, inputs: Inputs, outputs: Outputs | None = None, runs: int = RUNS) -> Profile:
-        """How long each kernel takes on these arrays: the median of so many runs, by the device's
-        clock, each launch after the one before it has ended. `print` shows it as a table.
-        Raises `UnsupportedError` where the device has no such clock."""
-        return measure(self.program, str(self.device), self.bind(inputs, outputs), runs)
 
     def direct(self, sizes: Mapping[str, int]) -> Direct | None:
         """The program with its symbols of these sizes, over addresses of memory that nobody looks
@@ -144,12 +91,13 @@ class Executable:
             return None
         return Direct(self.program, self._session, sizes, SMALL_LAUNCH_BYTES)
 
-    def _run_quick(self, quick: QuickPlan, arrays: list[Array]) -> dict[str, Array]:
-        results = dict(zip(self._output_names, arrays[len(quick.inputs) :], strict=True))
+    def run_quick(self, quick: QuickPlan, arrays: list[Array]) -> None:
+        session = self._session
+        if not session.usable:
+            session.check_usable()
         count = arrays[quick.counted].size if quick.symbol else 1
         if count == 0:
-            return results
-        session = self._session
+            return
         try:
             make, context = session.make_buffer, session.context
             buffers = [
@@ -170,9 +118,8 @@ class Executable:
             free.append(launcher)
         except session.driver_error as problem:
             raise session.translate(f"cannot run {self.program.name}", problem) from problem
-        return results
 
-    def _place(self, call: Given) -> Placement:
+    def place(self, call: Given) -> Placement:
         gaps = self.device.memory is Memory.SHARED
         return place(self.program, call, gaps=gaps, alignments=self._alignments)
 
@@ -197,12 +144,6 @@ class Executable:
         """The unit for a launch that works on `size` bytes."""
         small = size * self.program.effort <= SMALL_LAUNCH_BYTES
         return len(self._free) - 1 if small else 0
-
-    def _results(self, placement: Placement) -> dict[str, Array]:
-        return {name: placement.operands[name].array for name in self._output_names}
-
-    def _report(self, placement: Placement) -> Report:
-        return Report(self._quiet.device, placement.copies) if placement.copies else self._quiet
 
 
 def _check_program(program: Program, device: Device) -> None:
@@ -310,7 +251,7 @@ class Call:
         session: Session,
         run: _Run,
         launcher: Launcher,
-        give: Callable[[], dict[str, Any]],
+        give: Give,
         report: Report,
         sizes: Mapping[str, int],
     ) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from dmlc.freedoms import Freedom, draw_bits, draw_key
 from dmlc.program import Program, Role, TensorSpec
-from dmlc.runtime.arrays import Array, Bytes, constant_array, is_loaded
-from dmlc.runtime.copied import CopyingExecutable, Window, list_windows, tensor_bytes
+from dmlc.runtime.arrays import Array, Bytes, constant_array, is_loaded, tensor_bytes
+from dmlc.runtime.copied import CopyingExecutable, Window, list_windows
 from dmlc.runtime.hlsl import list_special
 from dmlc.runtime.interface import check_target
 from dmlc.runtime.placement import Placement

@@ -12,18 +12,18 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmlc.program import KernelSource, Program
 from dmlc.progress import track
-from dmlc.runtime.arrays import Array, Copy
+from dmlc.runtime.arrays import Array
+from dmlc.runtime.executable import ArrayExecutable, Give
 from dmlc.runtime.floats import FloatPromises
-from dmlc.runtime.foreign import Given
 from dmlc.runtime.hlsl import CompiledKernel, compile_kernels
-from dmlc.runtime.interface import Inputs, Outputs, check_target
-from dmlc.runtime.placement import Placement, place, read_call
-from dmlc.runtime.profile import RUNS, Interval, Profile, measure, refuse
+from dmlc.runtime.interface import check_target
+from dmlc.runtime.placement import Placement
+from dmlc.runtime.profile import Interval, refuse
 from dmlc.runtime.quick import QuickPlan, plan_quick
 from dmlc.runtime.renaming import find_equal
 from dmlc.runtime.report import Report
@@ -133,102 +133,40 @@ def _compile(program: Program, floats: FloatPromises) -> list[tuple[KernelSource
     return [built[number] for number in numbers]
 
 
-class Executable:
+class Executable(ArrayExecutable["Call"]):
     """A program built for a device. Safe to call from several threads at once."""
 
     def __init__(self, program: Program, context: Context, options: Options) -> None:
         check_target(program, "hlsl", "Vulkan devices")
         self.options = options
         self.device: VulkanDevice = context.device
-        self.program = program = program.choose(self.device.matrices)
+        program = program.choose(self.device.matrices)
         self._compiled = _compile(program, self.device.floats)
         check_kernels(program, [made for _, made in self._compiled], self.device)
-        self.input_names = tuple(t.name for t in program.inputs)
-        self.output_names = tuple(t.name for t in program.outputs)
+        report = Report(str(self.device), matrices=tuple(i.name for i in program.matrices))
+        super().__init__(program, report, plan_quick(program, self.device.limits.allocation))
         self._names = (*self.input_names, *self.output_names)
         shares = self.device.type.shares_memory
         self._staged = not shares if options.staged is None else options.staged
         self._lends = options.lend and not self._staged and self.device.import_alignment is not None
-        self._quick = plan_quick(program, self.device.limits.allocation)
         self._plans: dict[tuple[int, ...], Plan] = {}
-        self._quiet = Report(str(self.device), matrices=tuple(i.name for i in program.matrices))
-        self.last_report = self._quiet
-        """The report of the latest call, whichever thread made it."""
         self._built = _Built(session_of(context), self._compiled)
 
-    def __repr__(self) -> str:
-        return f"<executable {self.program.name} on {self.device}>"
-
-    def __call__(self, inputs: Inputs, outputs: Outputs | None = None) -> dict[str, Any]:
-        """Runs the program once.
-
-        `inputs` maps every input tensor's name to an array, or lists an array for each in order;
-        `outputs` may give arrays to write into, or sizes. Arrays are NumPy's or of any library
-        that shares memory, as `dmlc.run` takes them. Returns every output by name, as an array of
-        the first such library, or NumPy's; an array that was given is returned itself.
-        Raises `DmlcError` for arrays that do not fit the program, `UnsupportedError` for sizes
-        over the device's limits.
-        """
-        results, self.last_report = self.run(inputs, outputs)
-        return results
-
-    def run(self, inputs: Inputs, outputs: Outputs | None = None) -> tuple[dict[str, Any], Report]:
-        """The same with the report of this very run, whatever other threads do."""
-        quick = self._quick
-        arrays = None if quick is None else quick.match(inputs, outputs)
-        if quick is not None and arrays is not None:
-            return self._run_quick(quick, arrays)
-        call = read_call(self.input_names, inputs, outputs)
-        found, report = self.run_given(call)
-        return call.hand_over(found), report
-
-    def run_given(self, call: Given) -> tuple[dict[str, Array], Report]:
-        """A run of NumPy arrays alone, as a caller's were read."""
-        quick = self._quick
-        arrays = None if quick is None else quick.match(call.inputs, call.outputs, call.large)
-        if quick is not None and arrays is not None:
-            return self._run_quick(quick, arrays)
-        placement = self._place(call)
+    def run_placed(self, placement: Placement) -> float | None:
         for name in self._names:
             placement.operands[name].load()
         memories = {name: placement.operands[name].memory for name in self._names}
         seconds = self._run(placement.sizes, memories)
         for name in self.output_names:
             placement.operands[name].store()
-        return self._results(placement), self._report(placement.copies, seconds)
+        return seconds
 
-    def bind(self, inputs: Inputs, outputs: Outputs | None = None) -> Call:
-        """Fixes the arrays of a run. The call that comes back computes from what the input
-        arrays hold at that time, into the same output arrays each time; where a library's arrays
-        never change, into new ones."""
-        call = read_call(self.input_names, inputs, outputs)
-        placement = self._place(call)
-        give, copies = call.keep(self._results(placement))
-        return Call(self, placement, give, copies)
-
-    def profile(self, inputs: Inputs, outputs: Outputs | None = None, runs: int = RUNS) -> Profile:
-        """How long each kernel takes on these arrays: the median of so many runs, by the device's
-        clock, each launch after the one before it has ended. `print` shows it as a table.
-        Raises `UnsupportedError` where the device has no such clock."""
-        return measure(self.program, str(self.device), self.bind(inputs, outputs), runs)
-
-    def _run_quick(self, quick: QuickPlan, arrays: list[Array]) -> tuple[dict[str, Array], Report]:
+    def run_quick(self, quick: QuickPlan, arrays: list[Array]) -> float | None:
         sizes = {quick.symbol: arrays[quick.counted].size} if quick.symbol else {}
-        memories = dict(zip(self._names, arrays, strict=True))
-        seconds = self._run(sizes, memories)
-        results = arrays[len(self.input_names) :]
-        return dict(zip(self.output_names, results, strict=True)), self._report((), seconds)
+        return self._run(sizes, dict(zip(self._names, arrays, strict=True)))
 
-    def _place(self, call: Given) -> Placement:
-        return place(self.program, call, gaps=False)
-
-    def _results(self, placement: Placement) -> dict[str, Array]:
-        return {name: placement.operands[name].array for name in self.output_names}
-
-    def _report(self, copies: tuple[Copy, ...], seconds: float | None) -> Report:
-        if not copies and seconds is None:
-            return self._quiet
-        return dataclasses.replace(self._quiet, copies=copies, seconds=seconds)
+    def bind_placed(self, placement: Placement, give: Give, report: Report) -> Call:
+        return Call(self, placement, give, report)
 
     def _run(self, sizes: Mapping[str, int], memories: Mapping[str, Array]) -> float | None:
         plan = self._plan(sizes)
@@ -310,11 +248,12 @@ class Call:
         self,
         executable: Executable,
         placement: Placement,
-        give: Callable[[], dict[str, Any]],
-        copies: tuple[Copy, ...],
+        give: Give,
+        report: Report,
     ) -> None:
         self._executable = executable
         self._give = give
+        self.report = report
         copied = {n: o for n, o in placement.operands.items() if o.reason is not None}
         self._operands = [copied[n] for n in executable.input_names if n in copied]
         self._outputs = [copied[n] for n in executable.output_names if n in copied]
@@ -328,7 +267,6 @@ class Call:
         """A frame for as many turns as were timed last."""
         self._each: Frame | None = None
         """A frame that times each launch."""
-        self.report = Report(str(executable.device), (*placement.copies, *copies))
 
     def _prepare(self) -> None:
         frame = self._executable.fix(self._placement)

@@ -10,19 +10,12 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from dmlc.program import (
-    KernelSource,
-    Program,
-    Role,
-    TensorSpec,
-    constant_buffer_bytes,
-    list_sharing,
-)
-from dmlc.runtime.arrays import span
+from dmlc.program import KernelSource, Program, constant_buffer_bytes, list_sharing
+from dmlc.runtime.arrays import tensor_bytes
 from dmlc.runtime.constants import fill_constants
+from dmlc.runtime.copied import list_windows
 from dmlc.runtime.hlsl import CompiledKernel
 from dmlc.runtime.vulkan.device import VulkanDevice
-from dmlc.sizes import evaluate_size
 from dmlc.source import UnsupportedError
 
 INDEX_LIMIT = 1 << 32
@@ -99,15 +92,14 @@ def make_plan(program: Program, sizes: Mapping[str, int], device: VulkanDevice) 
     `UnsupportedError` if a run exceeds a limit of the device, which the message names.
     """
     limits = device.limits
-    symbol = program.symbols[0] if program.elementwise else None
     bytes_of: dict[str, int] = {}
     for tensor in program.tensors:
-        count = _memory_elements(tensor, sizes)
-        size = count * tensor.dtype.bytes
+        size = tensor_bytes(tensor, sizes)
+        count = size // tensor.dtype.bytes
         what = f"the tensor {tensor.name} takes {size:,} bytes"
         _refuse(size > limits.allocation, device, what,
                 "maxMemoryAllocationSize", f"{limits.allocation:,}")  # fmt: skip
-        if symbol is None:
+        if not program.elementwise:
             _refuse(size > limits.storage_range, device, what,
                     "maxStorageBufferRange", f"{limits.storage_range:,}")  # fmt: skip
             _refuse(count > INDEX_LIMIT, device, f"the tensor {tensor.name} has {count:,} elements",
@@ -116,26 +108,13 @@ def make_plan(program: Program, sizes: Mapping[str, int], device: VulkanDevice) 
     whole = program.scratch_bytes
     _refuse(whole > limits.allocation, device, f"all memory between kernels takes {whole:,} bytes",
             "maxMemoryAllocationSize", f"{limits.allocation:,}")  # fmt: skip
-    if symbol is None:
-        return Plan(bytes_of, _launch_all(program, sizes, device, None, _Touched(program)))
     launches: list[Launch] = []
-    total, step = sizes[symbol], window_elements(program, device)
-    for start in range(0, total, step):
-        count = min(step, total - start)
-        window = None if count == total else (start, count)
+    windows = list_windows(program, sizes, limits.storage_range, INDEX_LIMIT)
+    for each in windows:
+        window = None if len(windows) == 1 else (each.start, next(iter(each.sizes.values())))
         # Windows have no element in common, so none waits for the one before it.
-        launches += _launch_all(program, {symbol: count}, device, window, _Touched(program))
+        launches += _launch_all(program, each.sizes, device, window, _Touched(program))
     return Plan(bytes_of, tuple(launches))
-
-
-def window_elements(program: Program, device: VulkanDevice) -> int:
-    """The most elements that one binding of each of the program's tensors can reach, such that
-    the next window may begin after them."""
-    most = min(program.max_count, INDEX_LIMIT)
-    for tensor in program.tensors:
-        most = min(most, device.limits.storage_range // tensor.dtype.bytes)
-    # A binding begins at a multiple of the alignment; 64 KiB of elements is one of any.
-    return most // 65536 * 65536 or most
 
 
 def _launch_all(
@@ -160,13 +139,6 @@ def _launch_all(
         constants = fill_constants(kernel, {**sizes, **step})
         launches.append(Launch(number, groups, window, constants, waits))
     return tuple(launches)
-
-
-def _memory_elements(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
-    shape = tuple(evaluate_size(e, sizes) for e in tensor.extents)
-    if tensor.strides is None or tensor.role is Role.SCRATCH:
-        return math.prod(shape)
-    return span(shape, tensor.strides)
 
 
 class _Touched:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from dmlc.program import KernelSource, Program, Role
-from dmlc.runtime.arrays import Bytes, as_bytes, constant_array, is_loaded
+from dmlc.runtime.arrays import Bytes, as_bytes, constant_array, is_loaded, tensor_bytes
 from dmlc.runtime.constants import fill_constants
-from dmlc.runtime.copied import Window, groups_of, tensor_bytes
+from dmlc.runtime.copied import Window, groups_of
 from dmlc.runtime.wgpu.device import Context, reporting
 from dmlc.runtime.wgpu.plan import buffer_bytes
 

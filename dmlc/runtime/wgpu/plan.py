@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 
 from dmlc.program import KernelSource, Program, constant_buffer_bytes
-from dmlc.runtime.copied import Window, groups_of, list_windows, tensor_bytes
+from dmlc.runtime.arrays import tensor_bytes
+from dmlc.runtime.copied import Window, groups_of, list_windows
 from dmlc.runtime.interface import check_target
 from dmlc.runtime.wgpu.device import WgpuDevice
 from dmlc.source import UnsupportedError

@@ -7,14 +7,15 @@ import dataclasses
 import pytest
 
 from dmlc.program import Program, Role, ScalarBinding, TensorSpec
+from dmlc.runtime.copied import window_elements
 from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
 from dmlc.runtime.vulkan.device import DeviceType, Limits, VulkanDevice
 from dmlc.runtime.vulkan.plan import (
+    INDEX_LIMIT,
     Launch,
     check_kernels,
     fill_constants,
     make_plan,
-    window_elements,
 )
 from dmlc.source import UnsupportedError
 from tests.runtime.handmade_hlsl import F16, F32, add_one, relu_grad, square_then_double
@@ -216,11 +217,11 @@ def test_an_element_wise_program_runs_window_by_window() -> None:
 
 
 def test_windows_are_bounded_by_the_program_and_begin_where_bindings_may() -> None:
-    assert window_elements(relu_grad(F16), DEVICE) == 1 << 26
-    assert window_elements(relu_grad(), device(storage_range=1 << 20)) == 1 << 18
-    assert window_elements(relu_grad(), device(storage_range=(1 << 20) - 4)) == 3 << 16
+    assert window_elements(relu_grad(F16), 1 << 27, INDEX_LIMIT) == 1 << 26
+    assert window_elements(relu_grad(), 1 << 20, INDEX_LIMIT) == 1 << 18
+    assert window_elements(relu_grad(), (1 << 20) - 4, INDEX_LIMIT) == 3 << 16
     few = dataclasses.replace(relu_grad(), max_count=1000)
-    assert window_elements(few, DEVICE) == 1000
+    assert window_elements(few, 1 << 27, INDEX_LIMIT) == 1000
 
 
 def test_a_strided_tensor_takes_the_memory_that_it_spans() -> None:
