@@ -14,6 +14,7 @@ import dataclasses
 import math
 from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from dmlc import ir
 from dmlc.ir.index import read_comparison
@@ -81,10 +82,14 @@ class Phase:
         default_factory=dict[int, tuple[bool, ...]], init=False, compare=False, repr=False
     )
     """Cache of `find_moving`."""
-    vectorized: list[object] = dataclasses.field(
-        default_factory=list[object], init=False, compare=False, repr=False
+    vectorized: dict[tuple[int, ...], tuple[Any, ...]] = dataclasses.field(
+        default_factory=dict[tuple[int, ...], tuple[Any, ...]],
+        init=False,
+        compare=False,
+        repr=False,
     )
-    """Cache of `vectorize.vectorize_reads`, for work that begins with it."""
+    """Cache of `vectorize.vectorize_reads`, for work that begins with it: rules ask before the
+    primitive does."""
 
     def settle(self, taken: Taken) -> Phase:
         """Phase with numbers for open sizes (see `Space.settle`), as an assumption for choosing

@@ -84,38 +84,13 @@ def vectorize_reads(
     """Vectorized range of several phases over the same outputs, each given with the axis of these;
     None if it is less than half of them. With `aligned`, vectors start at multiples of their
     length, and do not overlap."""
-    first, axes = work[0][0], tuple(axis for _, axis in work)
-    others = tuple(phase for phase, _ in work[1:])
-    for each in first.vectorized:
-        if isinstance(each, Answer) and each.fits(function, others, axes, aligned):
-            return each.found
-    found = _vectorize_reads(function, work, aligned=aligned)
-    first.vectorized.append(Answer(function, others, axes, aligned, found))
-    return found
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """Arguments of `vectorize_reads`, without the first phase, and its result: rules ask it before
-    the primitive does."""
-
-    function: ir.Function
-    others: tuple[Phase, ...]
-    axes: tuple[int, ...]
-    aligned: bool
-    found: Vectorization | None
-
-    def fits(
-        self,
-        function: ir.Function,
-        others: Sequence[Phase],
-        axes: tuple[int, ...],
-        aligned: bool,
-    ) -> bool:
-        """Whether the arguments are equal numbers and the same objects."""
-        if self.function is not function or (self.axes, self.aligned) != (axes, aligned):
-            return False
-        return all(one is two for one, two in zip(self.others, others, strict=True))
+    first, *others = work
+    key = (id(function), aligned, *(number for phase, axis in work for number in (id(phase), axis)))
+    if key not in first[0].vectorized:
+        found = _vectorize_reads(function, work, aligned=aligned)
+        # What the key names is kept, so that it stays the only one of that identity.
+        first[0].vectorized[key] = found, function, others
+    return first[0].vectorized[key][0]
 
 
 def _vectorize_reads(

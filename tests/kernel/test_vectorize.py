@@ -14,8 +14,9 @@ from dmlc.ir.index import IndexFacts
 from dmlc.ir.repeat import Repeat
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import CPU
-from dmlc.loops import vectorize
+from dmlc.loops import primitives, vectorize
 from dmlc.pipeline import make_kernels, rewrite
+from dmlc.schedules import cpu
 from dmlc.transform.fuse import fuse
 from tests.kernel.lowering import lower_fusion, run
 from tests.kernel.statements import list_parts, walk
@@ -224,13 +225,15 @@ def test_vectors_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(len(given))
         return find(*given)
 
-    def fit_nothing(*given: object) -> bool:
-        return False
+    def find_anew(function: ir.Function, work: Any, **how: bool) -> Any:
+        work[0][0].vectorized.clear()
+        return vectorize.vectorize_reads(function, work, **how)
 
     pool = make_pool(40, 3, 1, 1)
     monkeypatch.setattr(vectorize, "IndexFacts", count)
     first = lower(pool)
     once = len(asked)
-    monkeypatch.setattr(vectorize.Answer, "fits", fit_nothing)
+    for owner in (cpu, primitives):
+        monkeypatch.setattr(owner, "vectorize_reads", find_anew)
     assert lower(pool) == first
     assert len(asked) > 2 * once
