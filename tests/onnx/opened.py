@@ -1,5 +1,5 @@
-"""`python -m tests.onnx.opened 7 9`: ONNX's own node tests with sizes opened at random, by the seeds
-7 and 8: what an import of them comes to.
+"""`python -m tests.onnx.opened 7 9`: ONNX's own node tests with sizes opened at random, by seeds 7
+and 8: what an import of them comes to.
 
 What raises anything but `DmlcError`, or gives other values than ONNX does, is a finding, and then
 the exit status is 1.
