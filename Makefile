@@ -46,12 +46,13 @@ coverage: $(STAMPS)/test ## run a sample of the suite, which must reach 90% of t
 	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers --sample 2 \
 		--cov=dmlc --cov-report=term:skip-covered --cov-fail-under=90
 
-fuzz: $(STAMPS)/test ## draw other cases than the suite does, ROUNDS=3 times; run random programs, for MINUTES=10; from SEED
+fuzz: $(STAMPS)/test ## draw other cases than the suite does, ROUNDS=3 times; open sizes of ONNX's tests; run random programs, for MINUTES=10; from SEED
 	@set -e; for seed in $$(seq $(SEED) $$(($(SEED) + $(or $(ROUNDS),3) - 1))); do \
 		echo "tests of random cases, with --hypothesis-seed=$$seed"; \
 		$(BIN)/python -m pytest -n auto --dist worksteal $(TESTS) --ignore=tests/peers -m hypothesis \
 			--hypothesis-profile=random --hypothesis-seed=$$seed; \
 	done
+	$(BIN)/python -m tests.onnx.opened $(SEED) $$(($(SEED) + 1))
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) --seed $(SEED)
 
 mutants: $(STAMPS)/test ## break kernels everywhere, or at MOST=3 places each; name what nothing finds

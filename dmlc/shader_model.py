@@ -23,7 +23,7 @@ _NATIVE_16BIT = re.compile(r"\b(?:float|int|uint)16_t[1-4]?\b")
 def needs_16bit_types(source: str) -> bool:
     """Whether HLSL uses 16-bit types. With native ones enabled, the compiler requires 16-bit
     arithmetic of every device that runs the shader, whether it is used or not."""
-    return _NATIVE_16BIT.search(source) is not None
+    return "16_t" in source and _NATIVE_16BIT.search(source) is not None
 
 
 _NEEDS = {
@@ -67,7 +67,7 @@ def spirv_arguments(source: str, entry_point: str, shader_model: str) -> list[st
     return made
 
 
-_MATRICES = re.compile(r"\bvk::SpirvOpaqueType<4456,")
+_MATRIX = "vk::SpirvOpaqueType<4456,"
 _MEMORY_MODEL = "-Oconfig=-O,--upgrade-memory-model"
 """Usual optimizations, followed by a pass of SPIRV-Tools: matrices require Vulkan's memory model,
 and DXC by itself writes modules for that of GLSL."""
@@ -75,7 +75,7 @@ and DXC by itself writes modules for that of GLSL."""
 
 def uses_matrices(source: str) -> bool:
     """Whether HLSL has matrix instructions, so that it is for Vulkan only."""
-    return _MATRICES.search(source) is not None
+    return _MATRIX in source
 
 
 def is_signed(container: bytes) -> bool:

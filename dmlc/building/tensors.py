@@ -12,7 +12,7 @@ from dmlc.building.functions import FunctionBuilder, Operand, Point, Scalar, Ten
 from dmlc.ir import Extent
 from dmlc.scalars import DataType, is_positional
 from dmlc.sizes import Measure, as_extent, find_least, measure, multiply
-from dmlc.source import DmlcError
+from dmlc.source import DmlcError, counted
 
 
 def show_extents(extents: Sequence[Extent]) -> str:
@@ -432,7 +432,13 @@ def gather_elements(
     builder: FunctionBuilder, name: str, tensor: Tensor, positions: Tensor, axis: int
 ) -> Tensor:
     """Elements of a tensor, in the sizes of `positions`, which has their indices along an axis as
-    `gather` takes them; their indices along the others are those in `positions`."""
+    `gather` takes them; their indices along the others are those in `positions`. Raises `DmlcError`
+    for positions of other axes."""
+    if positions.rank != tensor.rank:
+        raise DmlcError(
+            f"{positions.name} has {counted(positions.rank, 'axis', 'axes')}, and {tensor.name} "
+            f"has {tensor.rank}: they must have as many"
+        )
     (place,) = normalize_axes([axis], tensor.rank)
 
     def element(at: Point) -> Scalar:

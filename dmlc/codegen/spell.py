@@ -432,6 +432,8 @@ def choose_breaks(line: str, indent: str) -> tuple[tuple[int, int, int], tuple[s
     depth, templates, begin = 0, 0, len(line) - len(line.lstrip())
     found: dict[int, int] = {}
     for match in _BREAKS.finditer(line, begin):
+        if match.start() > _WIDTH + 1:
+            break  # What ends here or later is too long for a line.
         text = match[0]
         if text == "<" or (text == ">" and templates):
             templates += 1 if text == "<" else -1

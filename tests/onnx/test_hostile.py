@@ -195,6 +195,7 @@ def test_windows_over_other_axes_than_there_are() -> None:
         (node("Einsum", "x x", equation="i,i->j"), "is no equation of 2 tensors"),
         (node("GatherND", "x i", batch_dims=-7), "its batch_dims is -7"),
         (node("Cast", "x", to=0), "which no tensor can hold|ONNX does not take it"),
+        (node("GatherElements", "x i"), "i has 2 axes, and x has 1: they must have as many"),
     ],
 )
 def test_a_node_is_held_to_its_schema(made: onnx.NodeProto, words: str) -> None:

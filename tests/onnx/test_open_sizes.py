@@ -179,6 +179,14 @@ CASES = {
             one = Constant <value_ints = [1]> () count = Shape <end = 1> (x)
             times = Concat <axis = 0> (one, count)
             y = Tile (x, times) }""", LINES),
+    "sizes in another order": Case("""
+        g (float[N, T] x) => (float[a, b] y) {
+            shape = Shape (x) column = Constant <value_ints = [2, 1]> ()
+            rows = Reshape (shape, column) row = Transpose (rows)
+            back = Constant <value = int64[1, 2] {1, 0}> ()
+            turned = GatherElements <axis = 1> (row, back)
+            zero = Constant <value_ints = [0]> () sizes = Squeeze (turned, zero)
+            zeros = ConstantOfShape (sizes) wide = Transpose (x) y = Add (wide, zeros) }""", LINES),
     "conditions of sizes": Case("""
         g (float[N, T] x) => (float[a, b] y) {
             zero = Constant <value_int = 0> () shape = Shape (x) count = Gather (shape, zero)

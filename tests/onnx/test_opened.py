@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from tests.onnx import opened
 from tests.onnx.node_cases import collect, read_excluded
 from tests.onnx.opened import Outcome, try_opened
 
@@ -21,3 +23,21 @@ def test_sizes_opened_at_random() -> None:
     assert [name for name, outcome in found.items() if outcome is Outcome.WRONG] == []
     right = sum(outcome is Outcome.RIGHT for outcome in found.values())
     assert right > len(cases) * 0.7
+
+
+def test_findings_are_counted_and_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def try_one(case: object, seed: int) -> Outcome:
+        if case == "broken":
+            raise ValueError("no DmlcError")
+        return Outcome.WRONG if seed else Outcome.RIGHT
+
+    monkeypatch.setattr(opened, "try_opened", try_one)
+    cases = {"one": "sound", "other": "broken"}
+    counts = opened.try_all(cases, range(2), 60)
+    assert counts == {"RIGHT": 1, "WRONG": 1, "FAILED": 2}
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["other, seed 0: ValueError: no DmlcError", "one, seed 1: wrong",
+                       "other, seed 1: ValueError: no DmlcError"]  # fmt: skip
+    assert opened.try_all(cases, range(2), -1).total() == 0

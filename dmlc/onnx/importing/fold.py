@@ -1,7 +1,7 @@
 """What a node gives whose inputs are all known while a model is imported.
 
-ONNX's own reference computes it. Sizes that are left open are objects, and a few operators on
-these are computed as NumPy does it: those that shapes are made with.
+ONNX's own reference computes it. Sizes that are left open are objects: what moves these moves
+their numbers, and a few operators compute with them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from onnx.reference import ReferenceEvaluator
 
 from dmlc.onnx.importing import products, recurrent, resampling, windows
 from dmlc.onnx.importing.names import number_type
-from dmlc.onnx.importing.schema import count_bytes
+from dmlc.onnx.importing.nodes import is_sizes
+from dmlc.onnx.importing.schema import count_bytes, find_schema, list_kinds
 from dmlc.scalars import Array
 from dmlc.sizes import Measure, Size, divide_down, divide_exactly, find_least
 from dmlc.source import DmlcError
@@ -51,7 +52,7 @@ def measure_results(
     """How many bytes the outputs of a node of known inputs take at most, None where that cannot be
     said before they are computed."""
     given = [array for array in inputs if array is not None]
-    if any(array.dtype == np.dtype(object) for array in given):
+    if any(map(is_sizes, given)):
         # Sizes: a sum of products is larger than a number.
         return 256 * sum(array.size for array in given)
     sizes = [count_bytes(kind) for kind in types]
@@ -87,9 +88,12 @@ def can_fold(
 ) -> bool:
     """Whether a node of these inputs is folded. Sizes that are left open become numbers in the
     function where they are computed with as such."""
-    if any(array is not None and array.dtype == np.dtype(object) for array in inputs):
+    if any(map(is_sizes, inputs)):
         to = attributes.get("to", onnx.TensorProto.INT64)
-        return op_type in _SIZES and to in (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+        return op_type in {*_SIZES, *_MOVING} and to in (
+            onnx.TensorProto.INT32,
+            onnx.TensorProto.INT64,
+        )
     return op_type not in _IMPURE
 
 
@@ -103,11 +107,24 @@ def fold(
 ) -> list[Array] | None:
     """The outputs of a node of known inputs; None where that depends on what sizes are that are
     left open. Raises `DmlcError` where there are none."""
-    if any(array is not None and array.dtype == object for array in inputs):
-        try:
-            return _fold_sizes(proto, inputs, attributes)
-        except _UndecidedError:
-            return None
+    if not any(map(is_sizes, inputs)):
+        return _evaluate(proto, inputs, protos, version, domain)
+    try:
+        if proto.op_type in _SIZES:
+            return [_settle(_fold_sizes(proto.op_type, inputs, attributes))]
+        return _move_sizes(proto, inputs, protos, version, domain)
+    except _UndecidedError:
+        return None
+
+
+def _evaluate(
+    proto: onnx.NodeProto,
+    inputs: Sequence[Array | None],
+    protos: Sequence[onnx.AttributeProto],
+    version: int,
+    domain: str,
+) -> list[Array]:
+    """What ONNX's reference gives of a node of numbers."""
     names = [f"i{number}" if array is not None else "" for number, array in enumerate(inputs)]
     outputs = [f"o{number}" if name else "" for number, name in enumerate(proto.output)]
     node = helper.make_node(proto.op_type, names, outputs, domain=domain)
@@ -148,16 +165,42 @@ class _UndecidedError(Exception):
 
 
 def _fold_sizes(
-    proto: onnx.NodeProto, inputs: Sequence[Array | None], attributes: Mapping[str, object]
-) -> list[Array]:
-    """The same of sizes that are left open."""
+    op_type: str, inputs: Sequence[Array | None], attributes: Mapping[str, object]
+) -> Array:
+    """What a node computes with sizes that are left open."""
     try:
-        made = _SIZES[proto.op_type](_Call(inputs, attributes, len(proto.output)))
+        return _SIZES[op_type](_Call(inputs, attributes))
     except (IndexError, TypeError, ValueError, ZeroDivisionError) as error:
         # As NumPy says it of arrays of sizes.
         raise DmlcError(f"its inputs are sizes, and computing it fails: {error}") from None
-    found = made if isinstance(made, list) else [made]
-    return [_settle(array) for array in found]
+
+
+def _move_sizes(
+    proto: onnx.NodeProto,
+    inputs: Sequence[Array | None],
+    protos: Sequence[onnx.AttributeProto],
+    version: int,
+    domain: str,
+) -> list[Array]:
+    """What a node gives that moves sizes: ONNX's reference moves their numbers in a list. They are
+    the inputs that have the type of the first output."""
+    known = find_schema(proto.op_type, version, domain)
+    moved = known.outputs[0].type_str
+    sizes: list[object] = []
+    numbered: list[Array | None] = []
+    for array, kind in zip(inputs, list_kinds(known, len(inputs)), strict=True):
+        if array is not None and kind == moved:
+            numbers = np.arange(len(sizes), len(sizes) + array.size)
+            sizes += array.ravel().tolist()
+            array = numbers.reshape(array.shape)
+        elif is_sizes(array):
+            raise _UndecidedError
+        numbered.append(array)
+    held = _as_objects(sizes)
+    return [
+        _settle(held[places.ravel()].reshape(places.shape))
+        for places in _evaluate(proto, numbered, protos, version, domain)
+    ]
 
 
 def _settle(array: Array) -> Array:
@@ -169,11 +212,10 @@ def _settle(array: Array) -> Array:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Call:
-    """A node on sizes that are left open: its inputs, its attributes, how many outputs it has."""
+    """A node that computes with sizes that are left open: its inputs, and its attributes."""
 
     inputs: Sequence[Array | None]
     attributes: Mapping[str, object]
-    outputs: int
 
     def array(self, number: int) -> Array:
         """An input, of numbers or of sizes."""
@@ -274,41 +316,6 @@ def _absolute(size: Measure) -> Measure:
     return size if _is_at_most(0, size) else size * -1
 
 
-def _where(call: _Call) -> Array:
-    if call.array(0).dtype != np.dtype(np.bool_):
-        raise _UndecidedError
-    return np.where(call.array(0), call.array(1), call.array(2))
-
-
-def _slice(call: _Call) -> Array:
-    data = call.array(0)
-    starts, ends = call.numbers(1, "starts") or [], call.numbers(2, "ends") or []
-    axes, steps = call.numbers(3, "axes") or range(len(starts)), call.numbers(4)
-    parts = [slice(None)] * data.ndim
-    rows = zip(axes, starts, ends, steps or [1] * len(starts), strict=True)
-    for axis, start, end, step in rows:
-        parts[axis] = slice(*slice(start, end, step).indices(data.shape[axis]))
-        if step < 0 and parts[axis].stop < 0:
-            parts[axis] = slice(parts[axis].start, None, step)
-    return data[tuple(parts)]
-
-
-def _gather(call: _Call) -> Array:
-    axis = int(cast("int", call.attributes.get("axis", 0)))
-    if call.array(1).dtype == object:
-        raise _UndecidedError
-    return _as_objects(np.take(call.array(0), call.array(1).astype(np.int64), axis))
-
-
-def _split(call: _Call) -> list[Array]:
-    data, axis = call.array(0), int(cast("int", call.attributes.get("axis", 0)))
-    lengths = call.numbers(1, "split")
-    if lengths is None:
-        each = -(-data.shape[axis] // call.outputs)
-        lengths = [each] * call.outputs
-    return np.split(data, np.cumsum(lengths)[:-1].tolist(), axis)
-
-
 def _reduction(combine: Callable[[Any, Any], Any]) -> Callable[[_Call], Array]:
     """What sizes come to along one axis, or all."""
 
@@ -316,47 +323,24 @@ def _reduction(combine: Callable[[Any, Any], Any]) -> Callable[[_Call], Array]:
         data, axes = call.array(0), call.numbers(1, "axes")
         if data.ndim != 1 or axes not in (None, [], [0], [-1]) or not data.size:
             raise _UndecidedError
-        made = _as_objects(functools.reduce(combine, data.tolist()))
-        return made.reshape((1,)) if call.attributes.get("keepdims", 1) else made
+        made = _as_objects([functools.reduce(combine, data.tolist())])
+        return made if call.attributes.get("keepdims", 1) else made.reshape(())
 
     return fold_all
 
 
-def _as_objects(made: object) -> Array:
-    """Result of object arithmetic as an array: of a single element, NumPy returns the bare
-    object."""
-    if isinstance(made, np.ndarray):
-        return cast("Array", made)
-    held: Any = np.empty((), object)
-    held[()] = made
+def _as_objects(values: Sequence[object]) -> Array:
+    held: Any = np.empty(len(values), object)
+    held[:] = values
     return held
 
 
-def _concatenate(call: _Call) -> Array:
-    arrays = [call.array(k) for k in range(len(call.inputs))]
-    return np.concatenate(arrays, int(cast("int", call.attributes.get("axis", 0))))
-
-
-def _reshape(call: _Call) -> Array:
-    wanted, data = call.numbers(1, "shape") or [], call.array(0)
-    if not call.attributes.get("allowzero"):
-        wanted = [data.shape[axis] if size == 0 else size for axis, size in enumerate(wanted)]
-    return data.reshape(wanted)
-
-
-def _squeeze(call: _Call) -> Array:
-    axes = call.numbers(1, "axes")
-    return _as_objects(call.array(0).squeeze(None if axes is None else tuple(axes)))
-
-
-_SIZES: Mapping[str, Callable[[_Call], Array | list[Array]]] = {
+_SIZES: Mapping[str, Callable[[_Call], Array]] = {
     "Abs": _map(_absolute),
     "Add": _map(operator.add),
     "Cast": lambda call: call.array(0),
-    "Concat": _concatenate,
     "Div": _map(_divide),
     "Equal": _map(_is_equal, np.bool_),
-    "Gather": _gather,
     "Greater": _map(_is_above, np.bool_),
     "GreaterOrEqual": _map(_is_at_least, np.bool_),
     "Less": _map(_is_below, np.bool_),
@@ -370,12 +354,11 @@ _SIZES: Mapping[str, Callable[[_Call], Array | list[Array]]] = {
     "ReduceMin": _reduction(_smaller),
     "ReduceProd": _reduction(operator.mul),
     "ReduceSum": _reduction(operator.add),
-    "Reshape": _reshape,
-    "Slice": _slice,
-    "Split": _split,
-    "Squeeze": _squeeze,
     "Sub": _map(operator.sub),
-    "Unsqueeze": lambda call: np.expand_dims(call.array(0), tuple(call.numbers(1, "axes") or (0,))),
-    "Where": _where,
 }
-"""Operators on sizes that are left open."""
+"""The operators that compute with sizes that are left open."""
+_MOVING = (
+    "Concat", "Flatten", "Gather", "GatherElements", "GatherND", "Reshape", "Slice", "Split",
+    "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where",
+)  # fmt: skip
+"""Those that move them."""

@@ -131,14 +131,19 @@ def infer(
 def list_narrow(schema: Any, inputs: Sequence[Value | None]) -> frozenset[int]:
     """The inputs that are sizes left open, where the operator takes one type for them and for an
     input of INT32. All other sizes are of INT64."""
-    formal = [kind.type_str for kind in schema.inputs]
-    kinds = [formal[min(number, len(formal) - 1)] for number in range(len(inputs))]
+    kinds = list_kinds(schema, len(inputs))
     sizes = [number for number, value in enumerate(inputs) if is_sizes(value)]
     narrow = {
         kinds[number] for number, value in enumerate(inputs)
         if sizes and number not in sizes and describe_type(value).tensor_type.elem_type == _INT32
     }  # fmt: skip
     return frozenset(number for number in sizes if kinds[number] in narrow)
+
+
+def list_kinds(schema: Any, count: int) -> list[str]:
+    """The types of so many inputs, by their names in the schema."""
+    formal = [kind.type_str for kind in schema.inputs]
+    return [formal[min(number, len(formal) - 1)] for number in range(count)]
 
 
 def _check_counts(
