@@ -3,16 +3,17 @@
 Nothing is run and nothing timed: kernels are compiled offline for one GPU, and times are those of
 the model. With `--write` the table goes into `docs/reference/gpu.md`. `gpu_kernels.json` keeps the
 figures of an earlier state of the compiler, which stand before today's; `--record` keeps today's.
+`--products` shows the table of matrix products instead, of GPUs of two vendors.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import pathlib
-import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dmlc
@@ -20,11 +21,13 @@ from benchmarks import gpu_scan
 from dmlc.inspection import InspectedKernel, Inspection
 
 GPU = "gfx1100"
+PRODUCT_GPUS = (GPU, "sm_90")
+LAYOUTS = ("NN", "NT", "TN", "TT")
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _PAGE = _ROOT / "docs" / "reference" / "gpu.md"
 _RECORD = pathlib.Path(__file__).with_suffix(".json")
-_TABLE = re.compile(r"(<!-- table: benchmarks\.gpu_kernels -->\n).*?(^<!-- end -->$)", re.M | re.S)
+_NAME, _PRODUCTS_NAME = "benchmarks.gpu_kernels", "benchmarks.gpu_kernels --products"
 
 Figures = dict[str, Any]
 
@@ -111,9 +114,14 @@ def _convolution() -> Any:
     )  # fmt: skip
 
 
-def _gemm() -> Any:
-    whole = (1, 1, 1024, 1024)
-    return _bind("directml.GEMM", {}, ATensor=whole, BTensor=whole)
+def _gemm(size: int = 1024, layout: str = "NN") -> Any:
+    """Square matrices; `T` in a layout stands for a transposed operand."""
+    given = {
+        name: "TRANSPOSE" if letter == "T" else "NONE"
+        for name, letter in zip(("TransA", "TransB"), layout, strict=True)
+    }
+    whole = (1, 1, size, size)
+    return _bind("directml.GEMM", given, ATensor=whole, BTensor=whole)
 
 
 def _sum() -> Any:
@@ -258,13 +266,55 @@ def _show(number: float | None) -> str:
     return f"{number:,.0f}" if number >= 20 else f"{number:.3g}"
 
 
+def show_products(sizes: Sequence[int] = (1024, 2048, 4096)) -> str:
+    """Matrix products of each layout as a table in Markdown, as compiled for each GPU."""
+    lines = [
+        "| product | GPU | groups | registers, spilled | instructions a multiply-add "
+        "| multiply-adds | H100, us | H100 | 4070 | 8 CUs |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for layout, size, gpu in itertools.product(LAYOUTS, sizes, PRODUCT_GPUS):
+        name = f"{layout} {size:,}"
+        print(name, gpu, file=sys.stderr)
+        found = dmlc.inspect(_gemm(size, layout), [gpu])
+        groups, _, _, registers, _, _, time, _, *shares = _cells(measure(found))
+        (compiled,) = found.kernels[0].compiled
+        point, fmas = compiled.instructions_per_point, compiled.fma_share
+        fused = "?" if fmas is None else f"{fmas:.0%}"
+        cells = [name, gpu, groups, registers, _show(point), fused, time, *shares]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _write(name: str, table: str) -> None:
+    """Replaces a table of the page."""
+    page = _PAGE.read_text(encoding="utf-8")
+    before, mark, after = page.partition(f"<!-- table: {name} -->\n")
+    _, end, rest = after.partition("<!-- end -->\n")
+    if not end:
+        raise ValueError(f"{_PAGE} has no table {name}")
+    _PAGE.write_text(f"{before}{mark}\n{table}\n{end}{rest}", encoding="utf-8")
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m benchmarks.gpu_kernels")
     parser.add_argument("--row", action="append", metavar="PART", help="only rows with this")
     parser.add_argument("--write", action="store_true", help="write the table into its page")
     parser.add_argument("--record", action="store_true", help="keep the figures as those before")
     parser.add_argument("--gpu", default=GPU, help=f"what to compile for [default: {GPU}]")
+    parser.add_argument(
+        "--products", action="store_true",
+        help=f"the table of matrix products instead, for {' and '.join(PRODUCT_GPUS)}",
+    )  # fmt: skip
     given = parser.parse_args(arguments)
+    if given.products:
+        if given.row or given.record or given.gpu != GPU:
+            parser.error("--products goes with --write alone")
+        table = show_products()
+        print(table, end="")
+        if given.write:
+            _write(_PRODUCTS_NAME, table)
+        return 0
     if (given.row or given.gpu != GPU) and (given.write or given.record):
         parser.error(f"--write and --record are for all rows, on {GPU}")
     chosen = [n for n in SHOWN if not given.row or any(part in n for part in given.row)]
@@ -280,9 +330,7 @@ def main(arguments: list[str] | None = None) -> int:
     table = show(rows, before)
     print(table, end="")
     if given.write:
-        page = _PAGE.read_text(encoding="utf-8")
-        page = _TABLE.sub(lambda m: f"{m[1]}\n{table}\n{m[2]}", page)
-        _PAGE.write_text(page, encoding="utf-8")
+        _write(_NAME, table)
     return 0
 
 

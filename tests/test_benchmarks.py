@@ -167,6 +167,17 @@ def test_every_benchmark_is_asked_for_once() -> None:
     assert task.torch is None
 
 
+def test_a_product_has_a_row_of_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_kernels, "PRODUCT_GPUS", (gpu_kernels.GPU,))
+    monkeypatch.setattr(gpu_kernels, "LAYOUTS", ("NT",))
+    head, _, row = gpu_kernels.show_products([64]).splitlines()
+    names, cells = (line.strip("| ").split(" | ") for line in (head, row))
+    found = dict(zip(names, cells, strict=True))
+    assert (found["product"], found["GPU"]) == ("NT 64", "gfx1100")
+    assert float(found["instructions a multiply-add"]) > 1
+    assert 0 < int(found["multiply-adds"].strip("%")) < 100
+
+
 def test_a_row_of_the_scan_has_its_own_numbers_and_its_peer() -> None:
     asked: list[object] = []
     row = gpu_scan.Row(

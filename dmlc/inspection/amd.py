@@ -11,6 +11,7 @@ _LINE = re.compile(r"^\s+(?P<name>[a-z]\w*)(?P<operands>[^;]*)(?:;|$)")
 _VECTOR = re.compile(r"(?:buffer|tbuffer|global|flat)_(?P<what>load|store)_(?P<width>\w+)")
 _SCRATCH = re.compile(r"scratch_(?:load|store)_(?P<width>\w+)")
 _UNIFORM = re.compile(r"s_buffer_load_(?P<width>\w+)")
+_FMA = re.compile(r"v_(?:dual_|pk_)?fma(?:c|ak|mk|_mix(?:lo|hi)?)?_f\d+")
 _LEFT = re.compile(r"vmcnt\((\d+)\)")
 _TARGET = re.compile(r"\bBB\d+\b")
 _BYTES = {"ubyte": 1, "sbyte": 1, "byte": 1, "ushort": 2, "sshort": 2, "short": 2, "dword": 4}
@@ -70,6 +71,8 @@ def _classify(name: str, operands: str, queued: bool) -> Instruction:
         return Instruction(
             name, InstructionClass.BRANCH, target=None if target is None else target[0]
         )
+    if _FMA.match(name):
+        return Instruction(name, InstructionClass.FMA)
     return Instruction(name, InstructionClass.OTHER)
 
 

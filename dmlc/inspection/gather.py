@@ -158,11 +158,12 @@ def _describe_all(launches: Sequence[Launch], machines: Sequence[MachineKernel])
 def _describe(launch: Launch, machine: MachineKernel, caches: Sequence[Cache]) -> Compiled:
     steps, listing = launch.steps, machine.listing
     whole, times = weigh_stretches(steps.body, listing)
-    run = None
+    run = share = None
     if times is not None:
         run = sum(
             (len(s.instructions) - s.count(InstructionClass.HINT)) * n for s, n in times.items()
         )
+        share = sum(s.count(InstructionClass.FMA) * n for s, n in times.items()) / run
     everything = None if run is None else run * steps.threads
     flights = _find_flights(whole, times, min(machine.wave, steps.group_size))
     demand = launch.make_demand(machine.registers, machine.shared_bytes, everything, flights)
@@ -179,6 +180,7 @@ def _describe(launch: Launch, machine: MachineKernel, caches: Sequence[Cache]) -
         instructions_per_thread=run,
         instructions_per_output=None if everything is None else everything / launch.outputs,
         instructions_per_point=None if everything is None else everything / launch.points,
+        fma_share=share,
         loads=listing.count_widths(InstructionClass.LOAD),
         uniform_loads=listing.count_widths(InstructionClass.UNIFORM_LOAD),
         stores=listing.count_widths(InstructionClass.STORE),

@@ -28,6 +28,7 @@ class InstructionClass(enum.Enum):
     HINT = "hint"
     """Hint that the scheduler consumes without issuing it to a unit."""
     BRANCH = "branch"
+    FMA = "fused multiply-add"
     OTHER = "other"
 
 

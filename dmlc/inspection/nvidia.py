@@ -16,6 +16,7 @@ _REGISTER = re.compile(r"\bR(\d+)(\.64)?\b")
 _FAR = ("LDG", "LD")
 _NEAR = ("LDS", "STS", "ATOMS", "LDSM")
 _OWN = ("LDL", "STL")
+_FMA = ("FFMA", "HFMA2", "DFMA")
 
 
 def read_listing(text: str) -> Listing:
@@ -62,6 +63,9 @@ def _classify(name: str, operands: str) -> Instruction:
         return Instruction(
             name, InstructionClass.BRANCH, target=None if target is None else target[1]
         )
+    # One that names no register but its result's moves a constant.
+    if family in _FMA and len(numbers) > 1:
+        return Instruction(name, InstructionClass.FMA, reads=reads)
     return Instruction(name, InstructionClass.OTHER, reads=reads)
 
 

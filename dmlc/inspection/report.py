@@ -43,6 +43,8 @@ class Compiled:
     be matched."""
     instructions_per_output: float | None
     instructions_per_point: float | None
+    fma_share: float | None
+    """Fraction of the executed instructions that are fused multiply-adds."""
     loads: dict[int, int]
     """Load instructions, by bytes per thread."""
     uniform_loads: dict[int, int]
@@ -240,7 +242,8 @@ def _tell_compiled(compiled: Compiled) -> list[str]:
         run = (
             f"a thread runs {_short(compiled.instructions_per_thread)}: "
             f"{_short(compiled.instructions_per_output)} an output, "
-            f"{_short(compiled.instructions_per_point)} a point"
+            f"{_short(compiled.instructions_per_point)} a point, "
+            f"{100 * (compiled.fma_share or 0):.0f}% multiply-adds"
         )
     moves = [f"{_widths(compiled.loads)} loads"]
     if compiled.uniform_loads:

@@ -338,6 +338,7 @@ def test_the_command_tells_people(command: Dmlc) -> None:
         "2 reads an output",
     ]
     assert "none spilled" in done.out
+    assert " a point, 0% multiply-adds" in done.out
     assert "8 x 16 B loads" in done.out
     assert "all of ACTIVATION_RELU_GRAD as compiled for gfx1100, modelled" in lines
     assert "buffer_load_b128" not in done.out

@@ -85,6 +85,10 @@ def test_a_gpu_without_a_listing_is_refused() -> None:
         ("ds_store_2addr_stride64_b32 v3, v2, v1 offset1:4", InstructionClass.SHARED, 0),
         ("s_barrier", InstructionClass.BARRIER, 0),
         ("v_add_f32_e32 v2, v2, v5", InstructionClass.OTHER, 0),
+        ("v_fmac_f32_e32 v2, v2, v5", InstructionClass.FMA, 0),
+        ("v_pk_fma_f16 v2, v2, v5, v2", InstructionClass.FMA, 0),
+        ("v_fma_mixlo_f16 v2, v2, v5, v2", InstructionClass.FMA, 0),
+        ("v_mad_u32_u24 v2, v2, v5, v2", InstructionClass.OTHER, 0),
     ],
 )
 def test_instructions_fall_into_classes(line: str, kind: InstructionClass, size: int) -> None:

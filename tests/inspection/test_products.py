@@ -67,6 +67,7 @@ def test_a_large_product_takes_little_but_its_sums(
     compiled = inspect(product.make())
     assert compiled.instructions_per_point is not None
     assert compiled.instructions_per_point <= by_mesa(1.15, 1.3)
+    assert compiled.fma_share == pytest.approx(1 / compiled.instructions_per_point, abs=0.01)
     assert compiled.registers is not None
     # Two groups of 256 lie beside each other.
     assert compiled.registers <= by_mesa(120, 128)

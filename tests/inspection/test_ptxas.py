@@ -73,6 +73,8 @@ def test_loops_of_a_recorded_kernel_are_those_of_ours() -> None:
         ("BAR.SYNC.DEFER_BLOCKING 0x0", InstructionClass.BARRIER, 0),
         ("LDC.64 R2, c[0x0][0x220]", InstructionClass.OTHER, 0),
         ("FADD R0, R11, R0", InstructionClass.OTHER, 0),
+        ("FFMA R0, R11.reuse, R4, R0", InstructionClass.FMA, 0),
+        ("HFMA2.MMA R21, -RZ, RZ, 0, 0", InstructionClass.OTHER, 0),
     ],
 )
 def test_instructions_fall_into_classes(line: str, kind: InstructionClass, size: int) -> None:
