@@ -84,15 +84,15 @@ class Step:
 
     def _decide(self, inputs: Sequence[Any]) -> None:
         if not any(report.groups for report in self._own):
-            self.compiled = self._module
+            self.compiled = self._module.forward
             return
-        timing = _time_step([self.compiled, self._module], inputs)
+        timing = _time_step([self.compiled, self._module.forward], inputs)
         if timing is None:
             return
         for report in self._own:
             self._reports[self._reports.index(report)] = report.hold_against_eager(timing)
         if timing.own > timing.eager:
-            self.compiled = self._module
+            self.compiled = self._module.forward
 
 
 def _wants_gradient(inputs: Sequence[Any]) -> bool:
