@@ -9,7 +9,6 @@ PyTorch's own operators.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from torch.utils._pytree import tree_leaves
 
 from dmlc.devices import DEFAULT
 from dmlc.parameters import expect_flag, expect_text
-from dmlc.source import DmlcError, counted, unknown_name
+from dmlc.source import DmlcError, unknown_name
 from dmlc.torch.call import GPU, Call, find_device, make_calls
 from dmlc.torch.copying import Copier
 from dmlc.torch.decompositions import list_decompositions, list_definitions
@@ -33,54 +32,14 @@ from dmlc.torch.groups import Group, make_group, settled_strides, tensors_of, va
 from dmlc.torch.internals import traced_as
 from dmlc.torch.partition import LEAST_ELEMENTS, Partition
 from dmlc.torch.products import MOST_WORK
+from dmlc.torch.reports import GraphReport, GroupReport
+from dmlc.torch.steps import Step, needs_gradient, run_step
 from dmlc.torch.timing import Timing, time_group
 
 NAME = "dmlc"
 """What `torch.compile` knows the backend by."""
 
 Run = Callable[..., Any]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class GroupReport:
-    """What became of some nodes that are computed together."""
-
-    name: str
-    operators: tuple[str, ...]
-    kernels: int
-    read: int
-    """Bytes of the tensors that it reads."""
-    written: int
-    timing: Timing | None = None
-    """How long it took when it was compiled, if it was measured."""
-
-    def __str__(self) -> str:
-        taken = "" if self.timing is None else f", {self.timing}"
-        return (
-            f"{self.name}: {counted(len(self.operators), 'operator')} in "
-            f"{counted(self.kernels, 'kernel')}, "
-            f"{self.read:,} bytes read, {self.written:,} written{taken}\n"
-            f"    {' '.join(self.operators)}"
-        )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class GraphReport:
-    """What became of a graph: the groups, and what stayed with eager, with the reasons."""
-
-    name: str
-    groups: tuple[GroupReport, ...]
-    eager: tuple[tuple[str, str], ...]
-    """An operator, and why it was not taken."""
-    slower: tuple[GroupReport, ...] = ()
-    """The groups that eager was faster at, and that it computes for that reason."""
-
-    def __str__(self) -> str:
-        lines = [f"{self.name}: {counted(len(self.groups), 'group')}"]
-        lines += [f"  {group}" for group in self.groups]
-        lines += [f"  eager is faster: {group}" for group in self.slower]
-        lines += [f"  eager: {name}: {reason}" for name, reason in self.eager]
-        return "\n".join(lines)
 
 
 def compile_graph(
@@ -337,50 +296,46 @@ class Backend:
         if device != DEFAULT:
             find_device(device)
         self.reports: list[GraphReport] = []
-        self._compile = aot_autograd(
-            fw_compiler=self._compiler("forward"),
-            bw_compiler=self._compiler("backward"),
+
+    def __call__(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
+        step = Step(module, self.reports, self._measure)
+        compile_both = aot_autograd(
+            fw_compiler=self._compiler("forward", step),
+            bw_compiler=self._compiler("backward", step),
             decompositions=list_decompositions(),
             partition_fn=min_cut_rematerialization_partition,
         )
-
-    def __call__(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
         with traced_as(list_definitions()):
-            return self._compile(module, inputs)
+            step.compiled = compile_both(module, inputs)
+        return step
 
-    def _compiler(self, name: str) -> Callable[[GraphModule, Sequence[Any]], Any]:
+    def _compiler(self, name: str, step: Step) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_one(module: GraphModule, inputs: Sequence[Any]) -> Any:
             if _has_symbols(module):
+                step.leave_open()
                 run = Specializer(
                     name, module, self.reports, self._least,
                     device=self._device, measure=self._measure,
                 )  # fmt: skip
                 return Boxed(run)
             compiled, report = compile_graph(name, module, self._least, self._device, self._measure)
-            self.reports.append(report)
+            step.add(module.graph, report)
             return compiled
 
         return compile_one
 
 
 def report(model: Callable[..., Any], *inputs: Any, measure: bool = True) -> list[GraphReport]:
-    """Runs a model and its gradient once, and says what the backend makes of them: the graphs,
-    forward and backward, their groups, and what stays with eager and why. `measure` is that of
-    `Backend`. No gradient is added to that of a parameter or an input."""
+    """Runs a model and its gradient once, or twice to measure them, and says what the backend
+    makes of them: the graphs, forward and backward, their groups, and what stays with eager and
+    why. `measure` is that of `Backend`. No gradient is added to that of a parameter or an input."""
     backend = Backend(measure=measure)
     run: Callable[..., Any] = cast(Any, torch).compile(model, backend=backend)
-    results: list[Any] = tree_leaves(run(*inputs))
     parameters = model.parameters() if isinstance(model, torch.nn.Module) else ()
-    sources = [x for x in (*parameters, *tree_leaves(inputs)) if _has_gradient(x)]
-    wanted = [y for y in results if _has_gradient(y)]
-    if sources and wanted:
-        ones = [torch.ones_like(y) for y in wanted]
-        torch.autograd.grad(wanted, sources, ones, allow_unused=True)
+    sources = [x for x in (*parameters, *tree_leaves(inputs)) if needs_gradient(x)]
+    for _ in range(2 if measure else 1):
+        run_step(run, inputs, sources)
     return backend.reports
-
-
-def _has_gradient(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 @functools.cache

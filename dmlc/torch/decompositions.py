@@ -32,7 +32,8 @@ _TAKEN_APART = (
     # Moving elements.
     aten.select_backward, aten.slice_backward, aten.stack, aten.tril, aten.triu, aten.pixel_shuffle,
     aten.pixel_unshuffle, aten.roll, aten.zero, aten.t, aten.transpose, aten.unbind, aten.split,
-    aten.eye, aten.diag_embed, aten.detach,
+    aten.split_with_sizes, aten.unsafe_split, aten.unsafe_split_with_sizes, aten.eye,
+    aten.diag_embed, aten.detach,
 )  # fmt: skip
 
 _KEPT_WHOLE = (
@@ -50,6 +51,12 @@ _KEPT_WHOLE = (
     aten.hardswish_backward, aten.elu, aten.elu_backward, aten.softplus, aten.softplus_backward,
     aten.mish, aten.mish_backward, aten.log_sigmoid_forward, aten.log_sigmoid_backward,
     aten._prelu_kernel, aten._prelu_kernel_backward, aten.glu, aten.glu_backward,
+    aten.leaky_relu, aten.hardtanh,
+    # Arithmetic and products.
+    aten.clamp_min, aten.clamp_max, aten.logical_not, aten.logical_and, aten.logical_or,
+    aten.logical_xor, aten.addmm, aten.baddbmm,
+    # Moving elements.
+    aten.embedding, aten.select_scatter,
     # Losses.
     aten.nll_loss_forward, aten.nll_loss_backward, aten.nll_loss2d_forward,
     aten.nll_loss2d_backward, aten.mse_loss, aten.mse_loss_backward, aten.smooth_l1_loss,

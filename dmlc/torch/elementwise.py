@@ -121,10 +121,6 @@ def _subtract(site: Site, one: Operand, other: Operand, *, alpha: float = 1) -> 
     return _sum(site, one, other, alpha, "sub")
 
 
-def _subtract_from(site: Site, one: Operand, other: Operand, alpha: float = 1) -> Tensor:
-    return _sum(site, other, one, alpha, "sub")
-
-
 def _sum(site: Site, one: Operand, other: Operand, alpha: float, operation: str) -> Tensor:
     dtype = site.dtype.compute
 
@@ -199,10 +195,6 @@ def _clamp(
     return site.compute(element)
 
 
-def _clamp_max(site: Site, one: Operand, high: Operand) -> Tensor:
-    return _clamp(site, one, None, high)
-
-
 def _choose(site: Site, condition: Tensor, then: Operand, otherwise: Operand) -> Tensor:
     dtype = site.dtype.compute
 
@@ -243,14 +235,6 @@ def _iota(site: Site, _: int, *, start: Any, step: Any, **__: object) -> Tensor:
     return site.compute(lambda at: at.indices[0] * step + start)
 
 
-def _leak(site: Site, one: Tensor, slope: float = 0.01) -> Tensor:
-    def element(at: Point) -> Scalar:
-        x = site.read(at, one, site.dtype.compute)
-        return (x > 0).select(x, x * slope)
-
-    return site.compute(element)
-
-
 def _copy(site: Site, _: Tensor, source: Tensor, *__: object) -> Tensor:
     return _convert(site, source)
 
@@ -284,18 +268,6 @@ def _reciprocal(x: Scalar) -> Scalar:
     return 1 / x
 
 
-def _logical(formula: Formula, count: int) -> Rule:
-    """A rule that computes with truth values."""
-
-    def rule(site: Site, *operands: Operand) -> Tensor:
-        _expect(operands, count)
-        return site.compute(
-            lambda at: formula(*(site.read(at, o, DataType.BOOL) for o in operands))
-        )
-
-    return rule
-
-
 aten, prims = torch.ops.aten, torch.ops.prims
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -313,7 +285,6 @@ def _make_rules() -> dict[Any, Rule]:
     both: dict[str, Rule] = {
         "add": _add,
         "sub": _subtract,
-        "rsub": _subtract_from,
         "mul": by_result(apply("mul"), 2),
         "div": _divide,
         "bitwise_and": by_result(_and, 2),
@@ -327,7 +298,6 @@ def _make_rules() -> dict[Any, Rule]:
         aten.div.Tensor_mode: _divide,
         aten.reciprocal.default: by_result(_reciprocal, 1),
         aten.relu.default: by_result(_relu, 1),
-        aten.leaky_relu.default: _leak,
         aten.sign.default: by_result(_sign, 1),
         aten.isnan.default: by_operands(apply("isnan"), 1),
         aten.isinf.default: by_operands(apply("isinf"), 1),
@@ -339,17 +309,8 @@ def _make_rules() -> dict[Any, Rule]:
         aten.pow.Scalar: _raise_to,
         aten.clamp.default: _clamp,
         aten.clamp.Tensor: _clamp,
-        aten.clamp_min.default: _clamp,
-        aten.clamp_min.Tensor: _clamp,
-        aten.clamp_max.default: _clamp_max,
-        aten.clamp_max.Tensor: _clamp_max,
-        aten.hardtanh.default: _clamp,
         aten.where.self: _choose,
         aten.bitwise_not.default: by_result(_not, 1),
-        aten.logical_not.default: _logical(_not, 1),
-        aten.logical_and.default: _logical(_and, 2),
-        aten.logical_or.default: _logical(_or, 2),
-        aten.logical_xor.default: _logical(_xor, 2),
         aten._to_copy.default: _convert,
         aten.clone.default: _convert,
         aten.copy.default: _copy,

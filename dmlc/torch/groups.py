@@ -67,9 +67,6 @@ def tensors_of(node: Node) -> list[torch.Tensor]:
 
 def is_view(node: Node) -> bool:
     """Whether a node only says where elements of another are."""
-    if node.target is operator.getitem:
-        (source, *_) = node.all_input_nodes
-        return source.target in VIEWS
     return node.op == "call_function" and node.target in VIEWS
 
 

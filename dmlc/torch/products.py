@@ -17,7 +17,7 @@ import torch
 from torch.fx import Node
 
 from dmlc.building import tensors as tensor_operations
-from dmlc.building.functions import Point, Scalar, Tensor
+from dmlc.building.functions import Tensor
 from dmlc.source import UnsupportedError
 from dmlc.torch.elementwise import Rule, Site
 
@@ -93,28 +93,9 @@ def _multiply(site: Site, one: Tensor, other: Tensor) -> Tensor:
     return tensor_operations.matrix_multiply(site.builder, site.name, one, other)
 
 
-def _multiply_and_add(
-    site: Site, added: Tensor, one: Tensor, other: Tensor, *, beta: float = 1, alpha: float = 1
-) -> Tensor:
-    product = _multiply(site, one, other)
-    held = site.dtype.compute
-
-    def element(at: Point) -> Scalar:
-        found = at.read(product, *at.indices).cast(held)
-        found = found if alpha == 1 else found * alpha
-        if beta == 0:
-            return found
-        more = site.read(at, added, held)
-        return found + (more if beta == 1 else more * beta)
-
-    return site.compute(element)
-
-
 PRODUCTS: Mapping[Any, Rule] = MappingProxyType({
     aten.mm.default: _multiply,
     aten.bmm.default: _multiply,
     aten.mv.default: _multiply,
-    aten.addmm.default: _multiply_and_add,
-    aten.baddbmm.default: _multiply_and_add,
 })  # fmt: skip
-"""The rule of each matrix product."""
+"""The rule of each matrix product that adds nothing to it."""

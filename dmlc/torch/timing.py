@@ -92,15 +92,15 @@ def make_eager(group: Group) -> Callable[..., tuple[torch.Tensor, ...]]:
     return GraphModule({}, graph).forward
 
 
-def measure(runs: Sequence[Callable[[], object]]) -> list[float]:
+def measure(runs: Sequence[Callable[[], object]], enough: float = _ENOUGH) -> list[float]:
     """The usual time of each, in seconds. They take turns, so that a load on the machine meets all
-    of them."""
+    of them, and none is run again after `enough` seconds."""
     side = torch.ones(_SIDE, _SIDE)
     made = torch.empty_like(side)
     found: list[list[float]] = [[] for _ in runs]
     start = time.perf_counter()
     for number in range(_ROUNDS):
-        if number >= _LEAST_ROUNDS and time.perf_counter() - start > _ENOUGH:
+        if number >= _LEAST_ROUNDS and time.perf_counter() - start > enough:
             break
         for run, times in zip(runs, found, strict=True):
             torch.mm(side, side, out=made)

@@ -35,13 +35,6 @@ def _permute(site: Site, one: Tensor, order: Sequence[int]) -> Tensor:
     return tensor_operations.transpose(site.builder, site.name, one, turned)
 
 
-def _transpose(site: Site, one: Tensor, first: int = 0, second: int = 1) -> Tensor:
-    order = list(range(one.rank))
-    if one.rank > 1:
-        order[first], order[second] = order[second % one.rank], order[first % one.rank]
-    return tensor_operations.transpose(site.builder, site.name, one, order)
-
-
 def _expand(site: Site, one: Tensor, *_: object, **__: object) -> Tensor:
     return tensor_operations.expand(site.builder, site.name, one, site.extents)
 
@@ -74,34 +67,6 @@ def _select(site: Site, one: Tensor, axis: int, index: int) -> Tensor:
         return at.read(one, *own[:axis], place, *own[axis:])
 
     return site.builder.compute(site.name, site.extents, element, one.dtype)
-
-
-def _unbind(site: Site, one: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
-    axis %= one.rank
-    extents = tuple(e for k, e in enumerate(one.extents) if k != axis)
-    part = Site(site.builder, site.name, one.dtype, _fixed(extents))
-    return tuple(_select(part, one, axis, index) for index in range(_size(one, axis)))
-
-
-def _split_sizes(
-    site: Site, one: Tensor, sizes: Sequence[int], axis: int = 0
-) -> tuple[Tensor, ...]:
-    axis %= one.rank
-    parts: list[Tensor] = []
-    start = 0
-    for size in sizes:
-        extents = [*_fixed(one.extents)]
-        extents[axis] = size
-        part = Site(site.builder, site.name, one.dtype, tuple(extents))
-        parts.append(_slice(part, one, axis, start, start + size))
-        start += size
-    return tuple(parts)
-
-
-def _split(site: Site, one: Tensor, size: int, axis: int = 0) -> tuple[Tensor, ...]:
-    whole = _size(one, axis % one.rank)
-    sizes = [min(size, whole - start) for start in range(0, whole, size)]
-    return _split_sizes(site, one, sizes, axis)
 
 
 def _size(tensor: Tensor, axis: int) -> int:
@@ -190,10 +155,6 @@ def _gather(site: Site, one: Tensor, axis: int, index: Tensor, sparse: bool = Fa
     if one.rank == 0:
         raise UnsupportedError("a tensor without axes is not gathered from")
     return tensor_operations.gather_elements(site.builder, site.name, one, index, axis)
-
-
-def _embed(site: Site, weights: Tensor, index: Tensor, *_: object) -> Tensor:
-    return tensor_operations.gather(site.builder, site.name, weights, index, 0)
 
 
 def _index_select(site: Site, one: Tensor, axis: int, index: Tensor) -> Tensor:
@@ -338,18 +299,6 @@ def _slice_scatter(
         moved = tensor_operations.clamp(place if step == 1 else place / step, at.size(count))
         other = at.read(source, *own[:axis], moved, *own[axis + 1 :]).cast(site.dtype.compute)
         return inside.select(other, at.read(one, *own))
-
-    return site.builder.compute(site.name, site.extents, element, one.dtype)
-
-
-def _select_scatter(site: Site, one: Tensor, source: Tensor, axis: int, index: int) -> Tensor:
-    axis %= one.rank
-    place = index % _size(one, axis)
-
-    def element(at: Point) -> Scalar:
-        own = list(at.indices)
-        other = at.read(source, *own[:axis], *own[axis + 1 :]).cast(site.dtype.compute)
-        return own[axis].equals(place).select(other, at.read(one, *own))
 
     return site.builder.compute(site.name, site.extents, element, one.dtype)
 
@@ -526,19 +475,11 @@ VIEWS: Mapping[Any, Rule] = MappingProxyType({
     aten.squeeze.dim: _reshape,
     aten.squeeze.dims: _reshape,
     aten.permute.default: _permute,
-    aten.transpose.int: _transpose,
-    aten.t.default: _transpose,
     aten.expand.default: _expand,
     aten.slice.Tensor: _slice,
     aten.select.int: _select,
-    aten.unbind.int: _unbind,
-    aten.split.Tensor: _split,
-    aten.split_with_sizes.default: _split_sizes,
-    aten.unsafe_split.Tensor: _split,
-    aten.unsafe_split_with_sizes.default: _split_sizes,
     aten.as_strided.default: _as_strided,
     aten.alias.default: _same,
-    aten.detach.default: _same,
     aten.lift_fresh_copy.default: _same,
 })  # fmt: skip
 """The rule of each operator that only says where elements are: it goes with those who read it."""
@@ -548,7 +489,6 @@ WHOLE: Mapping[Any, Rule] = MappingProxyType({
     aten.constant_pad_nd.default: _pad,
     aten.flip.default: _flip,
     aten.gather.default: _gather,
-    aten.embedding.default: _embed,
     aten.index_select.default: _index_select,
     aten.index.Tensor: _index,
     aten._unsafe_index.Tensor: _index,
@@ -557,7 +497,6 @@ WHOLE: Mapping[Any, Rule] = MappingProxyType({
     aten.embedding_dense_backward.default: _embed_backward,
     aten.scatter.value: _scatter,
     aten.slice_scatter.default: _slice_scatter,
-    aten.select_scatter.default: _select_scatter,
     aten.sum.default: _reducing("sum"),
     aten.sum.dim_IntList: _reducing("sum"),
     aten.prod.default: _reducing("product"),

@@ -6,7 +6,7 @@ says what a place has to do with it: the compiler makes short loops of that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -75,52 +75,48 @@ def _pool_average(
     counts_padding: bool = True,
     divisor: int | None = None,
 ) -> Tensor:
-    width = _pair(window, window)
-    step, offset = _pair(stride, width), _pair(padding, [0])
-    size, outer, held = _sizes(one), one.rank - 2, one.dtype.compute
-
-    def first(at: Point, k: int) -> Scalar:
-        return at.indices[outer + k] * step[k] - offset[k]
-
-    windows = _windows(window, stride, padding, [1])
+    windows, held = _windows(window, stride, padding, [1]), one.dtype.compute
     total = pool(site.builder, site.name, "sum", one, windows, site.extents[-2:], held)
+    return _divide(site, total, windows, _sizes(one), counts_padding, divisor, site.dtype)
+
+
+def _divide(
+    site: Site,
+    one: Tensor,
+    windows: Windows,
+    size: Sequence[int],
+    counts_padding: bool,
+    divisor: int | None,
+    dtype: DataType,
+) -> Tensor:
+    """A tensor with an element per window, each divided by how many places of a plane of this size
+    its window is the average of."""
+    outer = one.rank - 2
+
+    def count(at: Point, k: int) -> Scalar:
+        around = windows.before[k]
+        start = at.indices[outer + k] * windows.strides[k] - around
+        end = (start + windows.kernel[k]).apply("min", size[k] + around)
+        if not counts_padding:
+            start, end = start.apply("max", 0), end.apply("min", size[k])
+        return end - start
 
     def element(at: Point) -> Scalar:
-        found = at.read(total, *at.indices)
-        if divisor:
-            return found / divisor
-        return found / (
-            _count_places(first(at, 0), width[0], size[0], offset[0], counts_padding)
-            * _count_places(first(at, 1), width[1], size[1], offset[1], counts_padding)
-        ).cast(held)
+        found = at.read(one, *at.indices)
+        return found / (divisor or (count(at, 0) * count(at, 1)).cast(found.dtype))
 
-    return site.compute(element)
+    return site.builder.compute(site.name, one.extents, element, dtype)
 
 
-def _count_places(
-    start: Scalar, width: int, size: int, offset: int, counts_padding: bool
-) -> Scalar:
-    """How many places of an axis a window is the average of."""
-    end = (start + width).apply("min", size + offset)
-    if not counts_padding:
-        start, end = start.apply("max", 0), end.apply("min", size)
-    return end - start
-
-
-def _grow_max(
+def _spread(
     site: Site,
+    windows: Windows,
     gradient: Tensor,
-    one: Tensor,
-    window: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    positions: Tensor,
+    select: Callable[[Point, Scalar], Scalar] = lambda _, found: found,
 ) -> Tensor:
-    """Each window's gradient to the place that its position names."""
-    windows, size = _windows(window, stride, padding, dilation), _sizes(one)
-    outer = one.rank - 2
+    """To each place what `select` leaves of the gradients of the windows that cover it, added
+    up."""
+    outer = gradient.rank - 2
 
     def covers(at: Point) -> Scalar:
         """Whether a place is one of a window's elements."""
@@ -135,14 +131,33 @@ def _grow_max(
         return found
 
     def part(at: Point) -> Scalar:
-        read = (*at.indices[:outer], *at.reduced)
-        own = at.indices[outer] * size[1] + at.indices[outer + 1]
-        named = at.read(positions, *read).cast(DataType.INDEX)
-        return named.equals(own).select(at.read(gradient, *read), 0)
+        return select(at, at.read(gradient, *at.indices[:outer], *at.reduced))
 
     return site.builder.reduce(
         site.name, "sum", site.extents, _sizes(gradient), part, site.dtype, covers
     )
+
+
+def _grow_max(
+    site: Site,
+    gradient: Tensor,
+    one: Tensor,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+    positions: Tensor,
+) -> Tensor:
+    """Each window's gradient to the place that its position names."""
+    columns, outer = _sizes(one)[1], one.rank - 2
+
+    def select(at: Point, found: Scalar) -> Scalar:
+        own = at.indices[outer] * columns + at.indices[outer + 1]
+        named = at.read(positions, *at.indices[:outer], *at.reduced).cast(DataType.INDEX)
+        return named.equals(own).select(found, 0)
+
+    return _spread(site, _windows(window, stride, padding, dilation), gradient, select)
 
 
 def _grow_average(
@@ -157,32 +172,9 @@ def _grow_average(
     divisor: int | None,
 ) -> Tensor:
     """To each place its part of the gradient of every window that covers it."""
-    width = _pair(window, window)
-    step, offset = _pair(stride, width), _pair(padding, [0])
-    size, outer = _sizes(one), one.rank - 2
-
-    def first(at: Point, k: int) -> Scalar:
-        return at.reduced[k] * step[k] - offset[k]
-
-    def covers(at: Point) -> Scalar:
-        found = [
-            (at.indices[outer + k] >= first(at, k))
-            & (at.indices[outer + k] < first(at, k) + width[k])
-            for k in range(2)
-        ]
-        return found[0] & found[1]
-
-    def count(at: Point, k: int) -> Scalar:
-        found = _count_places(first(at, k), width[k], size[k], offset[k], counts_padding)
-        return found.cast(gradient.dtype.compute)
-
-    def part(at: Point) -> Scalar:
-        read = at.read(gradient, *at.indices[:outer], *at.reduced)
-        return read / divisor if divisor else read / (count(at, 0) * count(at, 1))
-
-    return site.builder.reduce(
-        site.name, "sum", site.extents, _sizes(gradient), part, site.dtype, covers
-    )
+    windows, held = _windows(window, stride, padding, [1]), gradient.dtype.compute
+    parts = _divide(site, gradient, windows, _sizes(one), counts_padding, divisor, held)
+    return _spread(site, windows, parts)
 
 
 aten = torch.ops.aten

@@ -1,0 +1,132 @@
+"""A traced graph with its gradient, held against eager on the inputs of a call.
+
+Each group that stays is faster than eager. The graph around them may be slower all the same: its
+operators that are left to eager are called from Python one by one, and their results are new
+tensors where eager adds to those that it has. So the whole is measured as well, once its gradient
+is compiled, and eager computes a graph that it is faster at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule
+from torch.utils._pytree import tree_leaves
+
+from dmlc.torch.reports import GraphReport
+from dmlc.torch.timing import Timing, measure
+
+Run = Callable[..., Any]
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+_REPEATABLE = ("aten", "prims")
+"""The namespaces of operators that compute their results and do nothing else."""
+
+_ENOUGH = 1.5
+"""Seconds after which a step is not run again."""
+
+
+def needs_gradient(value: object) -> bool:
+    """Whether a value is a tensor that gradients are computed for."""
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def run_step(run: Run, inputs: Sequence[Any], sources: Sequence[torch.Tensor]) -> None:
+    """Calls a function, and computes the gradient of its results with respect to `sources`, which
+    is added to none of them."""
+    wanted = [y for y in tree_leaves(run(*inputs)) if needs_gradient(y)]
+    if sources and wanted:
+        ones = [torch.ones_like(y) for y in wanted]
+        torch.autograd.grad(wanted, sources, ones, allow_unused=True)
+
+
+def is_repeatable(graph: Graph) -> bool:
+    """Whether to run a graph again changes nothing but its results, its inputs, and the state of
+    the random numbers."""
+    operators = (n.target for n in graph.nodes if isinstance(n.target, torch._ops.OpOverload))
+    return all(each.namespace in _REPEATABLE for each in operators)
+
+
+class Step:
+    """A traced module, and what it was compiled to. A call runs the latter. Once the graphs that a
+    call needs are compiled, those of the gradient included, one call more measures both on copies
+    of its inputs first: if eager is faster, or if no group stayed, the module runs from then on.
+    Graphs whose sizes are open, that call operators of other libraries, or whose inputs share
+    memory, are not measured."""
+
+    def __init__(self, module: GraphModule, reports: list[GraphReport], measured: bool) -> None:
+        self._module = module
+        self._reports = reports
+        """The reports of all modules, which a measurement is noted in."""
+        self._own: list[GraphReport] = []
+        self._pending = measured and not (*module.parameters(), *module.buffers())
+        self.compiled: Run = module
+
+    def add(self, graph: Graph, report: GraphReport) -> None:
+        """Notes a graph whose sizes are numbers, which the module was compiled to."""
+        self._own.append(report)
+        self._reports.append(report)
+        self._pending = self._pending and is_repeatable(graph)
+
+    def leave_open(self) -> None:
+        """Notes a graph whose sizes are open."""
+        self._pending = False
+
+    def __call__(self, *inputs: Any) -> Any:
+        if self._pending and len(self._own) == 1 + _wants_gradient(inputs):
+            self._pending = False
+            self._decide(inputs)
+        return self.compiled(*inputs)
+
+    def _decide(self, inputs: Sequence[Any]) -> None:
+        if not any(report.groups for report in self._own):
+            self.compiled = self._module.forward
+            return
+        timing = _time_step([self.compiled, self._module.forward], inputs)
+        if timing is None:
+            return
+        for report in self._own:
+            self._reports[self._reports.index(report)] = report.hold_against_eager(timing)
+        if timing.own > timing.eager:
+            self.compiled = self._module.forward
+
+
+def _wants_gradient(inputs: Sequence[Any]) -> bool:
+    return torch.is_grad_enabled() and any(map(needs_gradient, inputs))
+
+
+def _time_step(runs: Sequence[Run], inputs: Sequence[Any]) -> Timing | None:
+    """How long a step takes with dmlc and in eager mode. None where copies of the inputs do not
+    stand for them: they share memory, or are more than tensors of the CPU, or eager refuses to
+    write to a copy."""
+    tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
+    if any(type(x) not in _PLAIN or x.layout is not torch.strided for x in tensors):
+        return None
+    if any(x.device.type != "cpu" for x in tensors) or _share_memory(tensors):
+        return None
+    given = [_copy(x) if isinstance(x, torch.Tensor) else x for x in inputs]
+    sources = [x for x in given if needs_gradient(x)] if torch.is_grad_enabled() else []
+    with torch.random.fork_rng(devices=()):
+        steps = [lambda run=run: run_step(run, given, sources) for run in runs]
+        with contextlib.suppress(RuntimeError):
+            for step in steps:
+                step()
+            return Timing(*measure(steps, _ENOUGH))
+    return None
+
+
+def _share_memory(tensors: Sequence[torch.Tensor]) -> bool:
+    places = [x.untyped_storage().data_ptr() for x in tensors if x.numel()]
+    return len(set(places)) < len(places)
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same layout over a copy of its memory."""
+    memory = tensor.untyped_storage().clone()
+    made = torch.empty(0, dtype=tensor.dtype)
+    made.set_(memory, tensor.storage_offset(), tensor.shape, tensor.stride())
+    return made.requires_grad_(tensor.requires_grad)
