@@ -9,6 +9,7 @@ from itertools import chain
 
 from dmlc.ir.nodes import Delay, Extent, Loop, OneStep, Parameter, Result, Stage, Table, Tensor
 from dmlc.ir.print import print_sizes, print_stage, print_strides, print_table
+from dmlc.lazy import kept
 from dmlc.parameters import expect
 from dmlc.scalars import Array
 from dmlc.sizes import as_extent, find_symbols, pack_strides
@@ -22,7 +23,7 @@ from dmlc.source import (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Function:
     """Computation of result tensors from parameter tensors. Every result is a stage: to return a
     parameter unchanged takes a stage that copies it."""
@@ -48,28 +49,6 @@ class Function:
     inherited: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """Run-time sizes of the function that this one is a part of: its stages may compute with them
     though no parameter of its own has them."""
-    _tensors: dict[str, Tensor] = dataclasses.field(
-        default_factory=dict[str, "Tensor"], init=False, compare=False, repr=False
-    )
-    """Cache of `tensors`."""
-    _symbols: list[tuple[str, ...]] = dataclasses.field(
-        default_factory=list[tuple[str, ...]], init=False, compare=False, repr=False
-    )
-    """Cache of `symbols`."""
-    _arrays: dict[str, Array] = dataclasses.field(
-        default_factory=dict[str, Array], init=False, compare=False, repr=False
-    )
-    """Cache of `arrays`."""
-    _readers: dict[str, tuple[str, ...]] = dataclasses.field(
-        default_factory=dict[str, tuple[str, ...]], init=False, compare=False, repr=False
-    )
-    """Cache of `readers`."""
-    _order: dict[str, int] = dataclasses.field(
-        default_factory=dict[str, int], init=False, compare=False, repr=False
-    )
-    _results: dict[str, Result] = dataclasses.field(
-        default_factory=dict[str, Result], init=False, compare=False, repr=False
-    )
     marks: set[str] = dataclasses.field(
         default_factory=set[str], init=False, compare=False, repr=False
     )
@@ -92,16 +71,17 @@ class Function:
         return found if isinstance(found, Stage) else None
 
     def result(self, name: str) -> Result | None:
-        if not self._results:
-            self._results.update({r.name: r for r in self.results})
-        return self._results.get(name)
+        return self._find_results().get(name)
 
+    @kept
+    def _find_results(self) -> Mapping[str, Result]:
+        return {result.name: result for result in self.results}
+
+    @kept
     def symbols(self) -> tuple[str, ...]:
         """Symbols of its run-time sizes, in order of first use."""
-        if not self._symbols:
-            sizes = [*(p.extents for p in self.parameters), *(s.sizes for s in self.stages)]
-            self._symbols.append(find_symbols(chain.from_iterable(sizes)))
-        return self._symbols[0]
+        sizes = [*(p.extents for p in self.parameters), *(s.sizes for s in self.stages)]
+        return find_symbols(chain.from_iterable(sizes))
 
     def run_symbol(self) -> str | None:
         """The symbol that is the element count of every tensor of run-time size, if each of these
@@ -124,19 +104,16 @@ class Function:
             for each in (*self.tensors()[name].extents, *self.strides(name))
         )
 
+    @kept
     def tensors(self) -> Mapping[str, Tensor]:
         """Tensors that a load can name: parameters, tables, delays and stages, by name."""
-        if not self._tensors:
-            self._tensors.update(
-                {t.name: t for t in (*self.parameters, *self.tables, *self.delays(), *self.stages)}
-            )
-        return self._tensors
+        every = (*self.parameters, *self.tables, *self.delays(), *self.stages)
+        return {tensor.name: tensor for tensor in every}
 
+    @kept
     def arrays(self) -> Mapping[str, Array]:
         """Elements of its tables, by name."""
-        if not self._arrays:
-            self._arrays.update({table.name: table.array() for table in self.tables})
-        return self._arrays
+        return {table.name: table.array() for table in self.tables}
 
     def delays(self) -> tuple[Delay, ...]:
         """Delays of all its loops."""
@@ -166,23 +143,25 @@ class Function:
 
     def sort_tensors(self, names: Iterable[str]) -> list[str]:
         """Tensor names in the function's order. Raises `UnknownNameError`."""
-        if not self._order:
-            self._order.update({name: number for number, name in enumerate(self.tensors())})
+        order = self._find_order()
         try:
-            return sorted(names, key=self._order.__getitem__)
+            return sorted(names, key=order.__getitem__)
         except KeyError as error:
-            unknown = unknown_name("tensor", str(error.args[0]), self._order)
+            unknown = unknown_name("tensor", str(error.args[0]), order)
             raise UnknownNameError(unknown) from None
 
+    @kept
+    def _find_order(self) -> Mapping[str, int]:
+        return {name: number for number, name in enumerate(self.tensors())}
+
+    @kept
     def readers(self) -> Mapping[str, tuple[str, ...]]:
         """Names of the stages that read each tensor, in order, for tensors that are read."""
-        if not self._readers:
-            found: dict[str, dict[str, None]] = {}
-            for stage in self.stages:
-                for load in stage.body.loads():
-                    found.setdefault(load.tensor, {})[stage.name] = None
-            self._readers.update({name: tuple(stages) for name, stages in found.items()})
-        return self._readers
+        found: dict[str, dict[str, None]] = {}
+        for stage in self.stages:
+            for load in stage.body.loads():
+                found.setdefault(load.tensor, {})[stage.name] = None
+        return {name: tuple(stages) for name, stages in found.items()}
 
     def refuse_loops(self, why: str) -> None:
         """Raises `UnsupportedError` if some stages are computed step by step; `why` is a clause

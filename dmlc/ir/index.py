@@ -39,6 +39,7 @@ from dmlc.ir.nodes import (
     value_type,
 )
 from dmlc.ir.repeat import Repeat, find_repeats
+from dmlc.lazy import kept
 from dmlc.parameters import expect
 from dmlc.scalars import COMBINERS, Array, DataType, convert
 from dmlc.source import InternalError
@@ -196,23 +197,33 @@ def find_index_only(
 ) -> tuple[bool, ...]:
     """Whether each value of a body depends on indices, constants and elements of `tables` alone;
     with `open_sizes`, also on sizes known at run time."""
-    is_plain = not tables or not any(load.tensor in tables for load in body.loads())
-    if is_plain and open_sizes in body.index_only:
-        return body.index_only[open_sizes]
+    if tables and any(load.tensor in tables for load in body.loads()):
+        return _find_index_only(body, tables, open_sizes)
+    return _find_open(body) if open_sizes else _find_closed(body)
+
+
+@kept
+def _find_open(body: Body) -> tuple[bool, ...]:
+    return _find_index_only(body, (), True)
+
+
+@kept
+def _find_closed(body: Body) -> tuple[bool, ...]:
+    return _find_index_only(body, (), False)
+
+
+def _find_index_only(body: Body, tables: Container[str], open_sizes: bool) -> tuple[bool, ...]:
     found: list[bool] = []
     for instruction in body.instructions:
         loads = isinstance(instruction, Load) and instruction.tensor not in tables
         known = not loads and (open_sizes or not isinstance(instruction, Symbol | Step))
         found.append(known and all(map(found.__getitem__, operands(instruction))))
-    if is_plain:
-        body.index_only[open_sizes] = tuple(found)
     return tuple(found)
 
 
+@kept
 def find_dependencies(body: Body) -> tuple[tuple[Index, ...], ...]:
     """Indices that each value of a body depends on, in the order of `order_indices`."""
-    if body.dependencies:
-        return body.dependencies[0]
     found: list[tuple[Index, ...]] = []
     for instruction in body.instructions:
         if isinstance(instruction, Index):
@@ -223,8 +234,7 @@ def find_dependencies(body: Body) -> tuple[tuple[Index, ...], ...]:
             found.append(given[0] if given else ())
         else:
             found.append(order_indices(index for indices in given for index in indices))
-    body.dependencies.append(tuple(found))
-    return body.dependencies[0]
+    return tuple(found)
 
 
 def order_indices(indices: Iterable[Index]) -> tuple[Index, ...]:

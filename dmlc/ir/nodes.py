@@ -22,6 +22,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from dmlc.lazy import kept
 from dmlc.parameters import expect, wrong_kind
 from dmlc.scalars import (
     COMBINERS,
@@ -221,7 +222,7 @@ def value_type(instruction: Instruction) -> DataType:
         raise wrong_kind("instruction", "an instruction of the IR", instruction) from None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Body:
     """A scalar computation as flat SSA. Value `k` is the result of instruction `k`.
 
@@ -235,18 +236,6 @@ class Body:
     result: int
     guard: int | None = None
     """BOOL value: points where it is false take no part in the reduction."""
-    _loads: list[tuple[Load, ...]] = dataclasses.field(
-        default_factory=list[tuple[Load, ...]], init=False, compare=False, repr=False
-    )
-    """Cache of `loads`."""
-    index_only: dict[bool, tuple[bool, ...]] = dataclasses.field(
-        default_factory=dict[bool, tuple[bool, ...]], init=False, compare=False, repr=False
-    )
-    """Cache of `index.find_index_only` without tables, by `open_sizes`."""
-    dependencies: list[tuple[tuple[Index, ...], ...]] = dataclasses.field(
-        default_factory=list[tuple[tuple[Index, ...], ...]], init=False, compare=False, repr=False
-    )
-    """Cache of `index.find_dependencies`."""
 
     @staticmethod
     def make(instructions: Sequence[Instruction], result: int, guard: int | None = None) -> Body:
@@ -297,10 +286,9 @@ class Body:
         """The type of the result."""
         return value_type(self.instructions[self.result])
 
+    @kept
     def loads(self) -> tuple[Load, ...]:
-        if not self._loads:
-            self._loads.append(tuple([i for i in self.instructions if isinstance(i, Load)]))
-        return self._loads[0]
+        return tuple([i for i in self.instructions if isinstance(i, Load)])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -380,6 +368,11 @@ class Stage:
             return dict(self.axes).get(index.axis)
         return self.extents[index.axis] if 0 <= index.axis < len(self.extents) else None
 
+    def size(self, index: Index, unknown: int = 1) -> int:
+        """Size of the axis of an index; `unknown` if it is known at run time only."""
+        extent = self.extent(index)
+        return extent if isinstance(extent, int) else unknown
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parameter:
@@ -393,7 +386,7 @@ class Parameter:
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Table:
     """Constant tensor of a compute type, packed: `values` with the last axis fastest. Passes make
     tables of values that depend on indices alone. Tables are equal as constants are, bit by bit."""
@@ -403,22 +396,18 @@ class Table:
     extents: tuple[int, ...]
     values: tuple[bool | int | float, ...]
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
-    _array: list[Array] = dataclasses.field(
-        default_factory=list[Array], init=False, compare=False, repr=False
-    )
-    """Cache of `array`."""
 
     @property
     def strides(self) -> None:
         """None: a table is packed. (Every tensor node has strides.)"""
         return None
 
+    @kept
     def array(self) -> Array:
         """Values as a read-only array of the table's extents."""
-        if not self._array:
-            self._array.append(np.array(self.values, self.dtype.dtype).reshape(self.extents))
-            self._array[0].flags.writeable = False
-        return self._array[0]
+        made = np.array(self.values, self.dtype.dtype).reshape(self.extents)
+        made.flags.writeable = False
+        return made
 
     def constants(self) -> tuple[Constant, ...]:
         """Values as literals."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.names import Names
-from dmlc.kernel.rewrite import map_all, map_operands
+from dmlc.kernel.rewrite import map_all, map_operands, name_values
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import Measure, evaluate_size, parse_size
 from dmlc.sizes import multiply as multiply_sizes
@@ -160,15 +160,9 @@ def name_sizes(
 
 def bind_sizes(kernel: k.Kernel, sizes: Mapping[str, int]) -> k.Kernel:
     """Kernel with numbers for its run-time sizes."""
-    values = {scalar: index(evaluate_size(value, sizes)) for scalar, value in kernel.scalars}
-
-    def change(expression: k.Expression) -> k.Expression:
-        if isinstance(expression, k.Scalar) and expression in values:
-            return values[expression]
-        return map_operands(expression, change)
-
+    values = {scalar.name: index(evaluate_size(value, sizes)) for scalar, value in kernel.scalars}
     launch = dataclasses.replace(kernel.launch, count=evaluate_size(kernel.launch.count, sizes))
-    body = map_all(kernel.body, change)
+    body = map_all(kernel.body, name_values(values))
     buffers = tuple(
         b if b.count is None else dataclasses.replace(b, count=evaluate_size(b.count, sizes))
         for b in kernel.buffers

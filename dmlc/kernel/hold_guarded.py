@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import widen, zero_of
 from dmlc.kernel.rewrite import (
     drop_unused,
     find_defined,
     map_all,
     map_operands,
+    name_values,
     walk,
     walk_statements,
 )
@@ -62,11 +64,16 @@ def hold_guarded(kernel: k.Kernel) -> k.Kernel:
                 taken[let.local.name], then[place] = held[key], None
             elif uses[key] > 1 and alone:
                 held[key] = let.local
-                body.append(k.Variable(let.local, _make_zero(let.local.type)))
+                body.append(
+                    k.Variable(
+                        let.local, widen(zero_of(let.local.type.dtype), let.local.type.lanes)
+                    )
+                )
                 then[place] = k.Assign(let.local, let.value)
         kept_statements = (then.get(n, s) for n, s in enumerate(statement.then))
         inside = tuple(s for s in kept_statements if s is not None)
-        body.append(dataclasses.replace(statement, then=_replace(inside, taken)))
+        inside = map_all(inside, name_values(taken)) if taken else inside
+        body.append(dataclasses.replace(statement, then=inside))
     return dataclasses.replace(kernel, body=tuple(drop_unused(body))) if held else kernel
 
 
@@ -89,21 +96,3 @@ def _is_known(expression: k.Expression, names: set[str]) -> bool:
     parts = list(walk(expression))
     locals_ = {part.name for part in parts if isinstance(part, k.Local)}
     return locals_ <= names and not any(isinstance(part, k.LoadLocal) for part in parts)
-
-
-def _make_zero(kind: k.Type) -> k.Expression:
-    zero = k.Literal(k.Type(kind.dtype), 0.0 if kind.dtype.is_float else 0)
-    return zero if kind.lanes == 1 else k.Broadcast(zero, kind)
-
-
-def _replace(
-    statements: tuple[k.Statement, ...], values: Mapping[str, k.Expression]
-) -> tuple[k.Statement, ...]:
-    """Statements with values for some locals."""
-
-    def change(expression: k.Expression) -> k.Expression:
-        if isinstance(expression, k.Local):
-            return values.get(expression.name, expression)
-        return map_operands(expression, change)
-
-    return map_all(statements, change) if values else statements

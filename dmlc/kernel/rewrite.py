@@ -197,13 +197,20 @@ def rename_memory(node: Node, names: Mapping[str, str]) -> Node:
     return dataclasses.replace(cast("Any", node), **changed) if changed else node
 
 
-def substitute(statement: k.Statement, old: k.Local, new: k.Expression) -> k.Statement:
-    """Statement with an expression in place of a local, in nested statements too."""
+def name_values(values: Mapping[str, k.Expression]) -> Change:
+    """Change of an expression that puts values in place of locals and scalars, by their names."""
 
     def change(expression: k.Expression) -> k.Expression:
-        return new if expression == old else map_operands(expression, change)
+        if isinstance(expression, k.Local | k.Scalar):
+            return values.get(expression.name, expression)
+        return map_operands(expression, change)
 
-    return map_all((statement,), change)[0]
+    return change
+
+
+def substitute(statement: k.Statement, old: k.Local, new: k.Expression) -> k.Statement:
+    """Statement with an expression in place of a local, in nested statements too."""
+    return map_all((statement,), name_values({old.name: new}))[0]
 
 
 def inline_single(
@@ -214,14 +221,10 @@ def inline_single(
     stores to an array; and elements of arrays, where a local is computed from them before anything
     is stored. `known` are values from outside."""
     known, made = dict(known), list[k.Statement]()
+    change = name_values(known)
     uses = Counter(_list_names(walk_parts(*walk_statements(statements))))
     here, near = set(_list_names(walk_parts(*statements))), set(_list_names(_walk_near(statements)))
     assigned = {s.local.name for s in walk_statements(statements) if isinstance(s, k.Assign)}
-
-    def change(expression: k.Expression) -> k.Expression:
-        if isinstance(expression, k.Local):
-            return known.get(expression.name, expression)
-        return map_operands(expression, change)
 
     def is_inlined(let: k.Let, after: Sequence[k.Statement]) -> bool:
         name = let.local.name

@@ -185,13 +185,12 @@ def _warn_of_choice(stage: ir.Stage, choice: Choice, needed: float) -> Diagnosti
 
 def count_points(stage: ir.Stage) -> int:
     """Number of points of a stage's domain, times points reduced per element."""
-    return math.prod(e for e in stage.extents if isinstance(e, int)) * count_reduced(stage)
+    return math.prod(map(stage.size, stage.indices))
 
 
 def count_reduced(stage: ir.Stage) -> int:
     """Number of points reduced per element of a stage."""
-    axes = () if stage.reduction is None else stage.reduction.axes
-    return math.prod(extent for _, extent in axes if isinstance(extent, int))
+    return math.prod(stage.size(index) for index in stage.indices if index.reduced)
 
 
 def find_density(function: ir.Function, stage: ir.Stage) -> float:

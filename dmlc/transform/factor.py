@@ -432,11 +432,10 @@ def _is_less_work(facts: IndexFacts, parts: _Parts) -> bool:
 
 def _count_terms(facts: IndexFacts, index: Index, conditions: Sequence[int]) -> int:
     """Largest number of values of a reduced index that the conditions on it alone admit."""
-    extent = facts.stage.extent(index)
     own = [c for c in conditions if facts.known[c] and _list_reduced(facts, c) == [index]]
     passing = facts.find_passing(own) if own else None
     if passing is None:
-        return extent if isinstance(extent, int) else 1
+        return facts.stage.size(index)
     # A reduced index stands after those of the domain.
     return int(passing.sum(axis=-1).max())
 

@@ -41,7 +41,7 @@ from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import are_sound
 from dmlc.scalars import Array, DataType
-from dmlc.transform.keys import Key, find_place, find_point_keys, guard_choices
+from dmlc.transform.keys import Key, add_places, find_point_keys, guard_choices
 from dmlc.transform.sort import LEAST_ROW, NUMBER, find_starts, rank_rows
 
 _MOST_ELEMENTS = int(np.iinfo(NUMBER.dtype).max)
@@ -96,8 +96,7 @@ class Choice:
     """Further conditions on a point alone; a point that fails one belongs to no element."""
 
     def count(self, indices: Sequence[Index]) -> int:
-        extents = (self.stage.extent(index) for index in indices)
-        return math.prod(e for e in extents if isinstance(e, int))
+        return math.prod(map(self.stage.size, indices))
 
     @property
     def elements(self) -> int:
@@ -183,12 +182,8 @@ def _make_keys(choice: Choice, name: str) -> Stage:
     moved = {index: builder.add(Index(axis)) for axis, index in enumerate(choice.batch)}
     moved |= _part(choice, builder, number)
     numbers = builder.copy(body, places=moved)
-    total, conditions = builder.constant(0), list[int]()
     strides = packed_strides(tuple(key.places for key in choice.keys))
-    for key, stride in zip(choice.keys, strides, strict=True):
-        place, inside = find_place(builder, numbers[key.value], key)
-        total = builder.apply("add", total, builder.apply("mul", place, builder.constant(stride)))
-        conditions += inside
+    total, conditions = add_places(builder, choice.keys, numbers, strides)
     conditions += (numbers[condition] for condition in choice.conditions)
     outside = builder.constant(choice.elements, NUMBER)
     found = builder.add(Cast(total, NUMBER))

@@ -122,6 +122,19 @@ def _find_first(facts: IndexFacts, place: int) -> int | float | None:
     return first if rises and float(first).is_integer() else None
 
 
+def add_places(
+    builder: BodyBuilder, keys: Sequence[Key], numbers: Sequence[int], strides: Sequence[int]
+) -> tuple[int, list[int]]:
+    """Linear index of the element that some keys give together, and the conditions that it is in
+    bounds. `numbers` are those of their stage's values in this body."""
+    total, conditions = builder.constant(0), list[int]()
+    for key, stride in zip(keys, strides, strict=True):
+        place, inside = find_place(builder, numbers[key.value], key)
+        total = builder.apply("add", total, builder.apply("mul", place, builder.constant(stride)))
+        conditions += inside
+    return total, conditions
+
+
 def find_place(builder: BodyBuilder, value: int, key: Key) -> tuple[int, list[int]]:
     """Index along its axis that a value gives, and the conditions that it is in bounds."""
     dtype = value_type(builder.instructions[value])

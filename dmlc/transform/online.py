@@ -32,7 +32,7 @@ from dmlc.ir import (
 from dmlc.ir.index import find_affine, find_dependencies, reach_back
 from dmlc.scalars import DataType
 from dmlc.transform.cost import Budget
-from dmlc.transform.passes import Axes, Member, Pass
+from dmlc.transform.passes import Axes, Member, Pass, map_load
 from dmlc.transform.traffic import count_bytes
 
 KEYS = 8
@@ -127,7 +127,7 @@ def place_derived(
             continue
         if load.tensor not in places:
             return None
-        own = _map_load(stage.body, load, places[load.tensor])
+        own = map_load(stage.body, load, places[load.tensor])
         if own is None or any(axes.get(i, d) != d for i, d in own.items()):
             return None
         axes |= own
@@ -139,21 +139,6 @@ def place_derived(
     whole = set(range(found.rows)) <= set(axes.values())
     even = whole and _reads_evenly(function, stage, axes, found.along)
     return Member(stage.name, tuple(axes.items())) if even else None
-
-
-def _map_load(body: Body, load: Load, places: Mapping[Index, int]) -> Axes | None:
-    """Dimension of each index by which a load reads a tensor with these axes; None if it reads at
-    other points."""
-    found: Axes = {}
-    for axis, number in enumerate(load.indices):
-        dimension = places.get(Index(axis))
-        if dimension is None:
-            continue  # An axis of size 1 has one index.
-        index = body.instructions[number]
-        if not isinstance(index, Index) or index in found:
-            return None
-        found[index] = dimension
-    return found
 
 
 def free_weights(found: Sequence[Online], function: Function) -> set[str]:
@@ -402,7 +387,7 @@ def _place_sum(
     found: Axes = {key: len(places)}
     for load in stage.body.loads():
         if load.tensor == largest.name:
-            made = _map_load(stage.body, load, places)
+            made = map_load(stage.body, load, places)
             if made is None or any(found.setdefault(i, d) != d for i, d in made.items()):
                 return None
     if sorted(found.values()) != list(range(len(places) + 1)):

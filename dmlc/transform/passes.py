@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir import Apply, Extent, Function, Index, Load, Stage
+from dmlc.ir import Apply, Body, Extent, Function, Index, Load, Stage
 from dmlc.ir.places import find_along
 from dmlc.scalars import ROUNDINGS
 from dmlc.sizes import estimate, find_least, measure
@@ -369,18 +369,25 @@ class Draft:
         if source.reduction is None or source.dtype.is_storage_only:
             return None
         axes = self.opened[self.homes[source.name]].axes[source.name]
-        found: Axes = {}
-        for axis, number in enumerate(load.indices):
-            dimension = axes.get(Index(axis))
-            if dimension is None:
-                continue  # An axis of size 1 has one index.
-            index = stage.body.instructions[number]
-            if not isinstance(index, Index) or index in found:
-                return None
-            if stage.extent(index) != self.parallel[dimension]:
-                return None
-            found[index] = dimension
+        found = map_load(stage.body, load, axes)
+        if found is None or any(stage.extent(i) != self.parallel[d] for i, d in found.items()):
+            return None
         return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def map_load(body: Body, load: Load, axes: Mapping[Index, int]) -> Axes | None:
+    """Dimension of each index by which a load reads a tensor with these axes; None if it reads at
+    other points."""
+    found: Axes = {}
+    for axis, number in enumerate(load.indices):
+        dimension = axes.get(Index(axis))
+        if dimension is None:
+            continue  # An axis of size 1 has one index.
+        index = body.instructions[number]
+        if not isinstance(index, Index) or index in found:
+            return None
+        found[index] = dimension
+    return found
 
 
 def _list_long(stage: Stage) -> tuple[Extent, ...]:

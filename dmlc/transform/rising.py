@@ -58,7 +58,7 @@ def _find_rising(stage: Stage) -> int | None:
     term = scan.terms[0]
     one = scan.stage.body.instructions[term.value]
     counts = stage.combiner == "sum" and not term.steps
-    points = math.prod(e for _, e in stage.axes if isinstance(e, int))
+    points = math.prod(stage.size(index) for index in stage.indices if index.reduced)
     is_one = isinstance(one, Constant) and one.dtype.is_integer and one.value == 1
     if not counts or not is_one or points >= _MOST_POINTS or stage.dtype.bytes < 4:
         return None

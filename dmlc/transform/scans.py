@@ -136,7 +136,7 @@ class Scan:
         is_plain = self.terms == (read,) and not (self.conditions or self.element_conditions)
         match self.last.factors:
             case ((index, 1),) if self.last.constant in (0, 1 if self.goes_back else -1):
-                same = _measure(stage, index) == _measure(stage, self.point)
+                same = stage.size(index) == stage.size(self.point)
             case _:
                 return False
         rest = len(stage.indices) - 2
@@ -145,9 +145,9 @@ class Scan:
     @property
     def is_worth_it(self) -> bool:
         """Whether the reduction is long, and much shorter in blocks."""
-        elements = math.prod(_measure(self.stage, i) for i in self.stage.indices if not i.reduced)
-        scans = math.prod(_measure(self.stage, index) for index in self.outer)
-        dense = elements * _measure(self.stage, self.point)
+        elements = math.prod(self.stage.size(i) for i in self.stage.indices if not i.reduced)
+        scans = math.prod(self.stage.size(index) for index in self.outer)
+        dense = elements * self.stage.size(self.point)
         short = elements + len(self.terms) * scans * self.count * _BLOCK
         return dense >= max(_LEAST_STEPS, _GAIN * short)
 
@@ -156,7 +156,7 @@ def find_scan(stage: Stage) -> Scan | None:
     """Scan of a stage; None if it is none, or has open sizes."""
     if stage.reduction is None or stage.is_positional:
         return None
-    if not all(_measure(stage, index) for index in stage.indices) or stage.body.guard is None:
+    if not all(stage.size(index, 0) for index in stage.indices) or stage.body.guard is None:
         return None
     stage = guard_choices(stage)
     if not stage.body.loads():
@@ -181,12 +181,6 @@ def _settle_extents(stage: Stage) -> Stage:
         reduction = dataclasses.replace(reduction, axes=axes)
     extents = tuple(map(settle, stage.extents))
     return dataclasses.replace(stage, extents=extents, reduction=reduction)
-
-
-def _measure(stage: Stage, index: Index) -> int:
-    """Size of an axis; 0 if known at run time only."""
-    extent = stage.extent(index)
-    return extent if isinstance(extent, int) else 0
 
 
 def _find_last(facts: IndexFacts, condition: int) -> tuple[Index, Affine[Index], bool] | None:
@@ -236,7 +230,7 @@ def _find_points(
 
 def _find_ends(stage: Stage, form: Affine[Index]) -> tuple[int, int]:
     """Smallest and largest value of an affine form."""
-    return form.interval(lambda index: (0, _measure(stage, index) - 1))
+    return form.interval(lambda index: (0, stage.size(index) - 1))
 
 
 # Terms --------------------------------------------------------------------------------------
@@ -298,7 +292,7 @@ def _write(scan: Scan, names: dict[str, None], whole: bool) -> list[Stage]:
     dtype, combiner = body.dtype, stage.combiner or ""
     made: list[Stage] = []
     readers: list[_Read] = []
-    sizes = tuple(_measure(stage, index) for index in scan.outer)
+    sizes = tuple(stage.size(index) for index in scan.outer)
     row = _ScanAxis(stage.name, combiner, dtype, scan.goes_back, sizes, _find_axis(scan), names)
     for term in scan.terms:
         source = _write_points(scan, term, take_name(f"{stage.name}_points", names))
@@ -355,7 +349,7 @@ def _write_points(scan: Scan, term: Term, name: str) -> Stage:
     value = numbers[term.value]
     conditions = [numbers[c] for c in (*scan.conditions, *term.conditions)]
     others = tuple(a for a in stage.axes if a[0] != scan.point.axis)
-    extents: list[Extent] = [_measure(stage, index) for index in scan.outer]
+    extents: list[Extent] = [stage.size(index) for index in scan.outer]
     extents.insert(axis, scan.count)
     if others:
         made = builder.make(value, builder.join(conditions))
@@ -402,7 +396,7 @@ _Read: TypeAlias = Callable[[BodyBuilder, Sequence[int], int], int]
 
 def _scan_rows(row: _ScanAxis, source: Stage) -> tuple[list[Stage], _Read]:
     """Scan of whole rows of a stage's points, as one stage, and its reader."""
-    count = _measure(source, Index(row.axis))
+    count = source.size(Index(row.axis))
     builder = BodyBuilder()
     outer, point = row.write_outer(builder, 1), builder.add(Index(0, reduced=True))
     value = builder.load(source, *row.insert(outer, point))
@@ -417,7 +411,7 @@ def _scan_blocks(
 ) -> tuple[list[Stage], _Read]:
     """Scan of a stage's points within blocks, the scan of the blocks' totals, and the reader of
     both; with `last`, of that element of each of its blocks."""
-    count = _measure(source, Index(row.axis))
+    count = source.size(Index(row.axis))
     size = min(count, _BLOCK if last is None else _UPPER_BLOCK)
     number = -(-count // size)
     # In a backward scan, the last block is full, and the first one has padding.

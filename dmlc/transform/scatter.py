@@ -23,7 +23,7 @@ from dmlc.ir.naming import take_name
 from dmlc.ir.verify import are_sound
 from dmlc.scalars import DataType
 from dmlc.transform.inverse_index import Choice, find_choice
-from dmlc.transform.keys import find_place
+from dmlc.transform.keys import add_places
 from dmlc.transform.ranked import list_ordered
 
 PLACE = DataType.INT32
@@ -213,14 +213,10 @@ def _make_walk(choice: Choice, steps: Sequence[int]) -> Walk | None:
         return builder, builder.copy(body, places=moved)
 
     builder, numbers = begin()
-    total, conditions = builder.constant(0), [numbers[condition] for condition in left]
-    for key in choice.keys:
-        place, inside = find_place(builder, numbers[key.value], key)
-        step = builder.constant(steps[key.index.axis])
-        total = builder.apply("add", total, builder.apply("mul", place, step))
-        conditions += inside
+    strides = [steps[key.index.axis] for key in choice.keys]
+    total, inside = add_places(builder, choice.keys, numbers, strides)
     found = builder.add(Cast(total, PLACE))
-    for condition in conditions:
+    for condition in (*(numbers[condition] for condition in left), *inside):
         found = builder.add(Select(condition, found, builder.constant(-1, PLACE), PLACE))
     place = Stage(f"{stage.name}#place", PLACE, domain, builder.make(found))
     builder, numbers = begin()

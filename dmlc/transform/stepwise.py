@@ -118,15 +118,10 @@ def _match(
         return None
     if list(rows.values()) != sorted(rows.values(), key=lambda index: index.axis):
         return None
-    row, many = (math.prod(_measure(stage, i) for i in indices) for indices in (inner, rows))
+    row, many = (math.prod(map(stage.size, indices)) for indices in (inner, rows))
     if row < _LEAST_ROW or many < _LEAST_ROWS:
         return None
     return {index: number for number, index in enumerate(rows)}
-
-
-def _measure(stage: Stage, index: Index) -> int:
-    extent = stage.extent(index)
-    return extent if isinstance(extent, int) else 1
 
 
 def _waits(stage: Stage, other: Stage, tensors: Mapping[str, Tensor]) -> bool:
@@ -153,7 +148,7 @@ def _part(stage: Stage, rows: Mapping[Index, int], names: dict[str, None]) -> It
         Reduction(combiner, tuple(a for a in stage.axes if (Index(a[0], True) in rows) is is_outer))
         for is_outer in (False, True)
     )
-    domain = tuple(_measure(stage, index) for index in rows)
+    domain = tuple(map(stage.size, rows))
     first = stage.body.map(lambda i: Index(rows[i]) if isinstance(i, Index) and i in rows else i)
     yield Stage(name, first.dtype, domain, first, inner, stage.span)
     load = Load(name, tuple(range(len(rows))), first.dtype)
