@@ -4,7 +4,7 @@ editors."""
 from __future__ import annotations
 
 from dmlc.binding import Graph, Operator
-from dmlc.language.format import format_graph, format_operator
+from dmlc.language.format import format_declaration
 from dmlc.library.equivalents import list_other_names
 from dmlc.source import Span
 from dmlc.testing.choices import find_choices
@@ -18,12 +18,12 @@ def list_subject(subject: Operator | Graph) -> str:
     values at points without a unique derivative."""
     head = f"// {subject.name}\n"
     if isinstance(subject, Graph):
-        return head + format_graph(subject.definition.syntax)
+        return head + format_declaration(subject.definition.syntax)
     if others := list_other_names(subject.name):
         head += f"// elsewhere: {', '.join(others)}\n"
     for choice in find_choices(subject):
         head += f"// {choice.text}{_quote(choice.span)}\n"
-    return head + format_operator(subject.definition.syntax)
+    return head + format_declaration(subject.definition.syntax)
 
 
 def _quote(span: Span | None) -> str:

@@ -110,9 +110,14 @@ class Size:
         yield from (term for term in self.terms if term is not first)
 
     def __str__(self) -> str:
+        return self.spell(str)
+
+    def spell(self, symbol: Callable[[str], str]) -> str:
+        """Text with each symbol, or quotient, as `symbol` writes it."""
         made = ""
         for symbols, number in self.sort_terms():
-            factors = [*([str(abs(number))] if abs(number) != 1 or not symbols else []), *symbols]
+            plain = abs(number) == 1 and bool(symbols)
+            factors = [*([] if plain else [str(abs(number))]), *map(symbol, symbols)]
             sign = "-" if number < 0 else "+"
             lead = ("-" if number < 0 else "") if not made else f" {sign} "
             made += lead + " * ".join(factors)

@@ -16,7 +16,7 @@ from dmlc.binding.tensors import Given, TensorDesc
 from dmlc.collection import throttle_garbage_collection
 from dmlc.language import syntax
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
-from dmlc.language.format import format_graph
+from dmlc.language.format import format_declaration
 from dmlc.language.walk import expressions_of
 from dmlc.parameters import expect, expect_integer, expect_mapping
 from dmlc.source import Diagnostic, DmlcError, Note, list_names, unknown_name
@@ -60,7 +60,7 @@ class Graph:
 
     def __str__(self) -> str:
         """The graph in the language."""
-        return format_graph(self.definition.syntax)
+        return format_declaration(self.definition.syntax)
 
     @throttle_garbage_collection()
     def bind(

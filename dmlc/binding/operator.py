@@ -32,7 +32,7 @@ from dmlc.language.definitions import (
     level_number,
     mistake,
 )
-from dmlc.language.format import format_enum, format_operator, format_scalar_function
+from dmlc.language.format import format_declaration, format_enum, format_scalar_function
 from dmlc.language.syntax import Expression
 from dmlc.language.walk import names_read
 from dmlc.parameters import (
@@ -106,7 +106,7 @@ class Operator:
         said = [e for a in attributes for e in (a.length, a.default) if e is not None]
         called = _list_called(said, self.definition.functions)
         shown += [format_scalar_function(f) for f in called]
-        return "\n".join([*shown, format_operator(self.definition.syntax)])
+        return "\n".join([*shown, format_declaration(self.definition.syntax)])
 
     def bind(
         self,

@@ -87,6 +87,20 @@ class Tensor:
         return len(self.extents)
 
 
+def _infix(name: str, on_booleans: str = "") -> Callable[[Scalar, Operand], Scalar]:
+    """Method of an operation, or of another one if the value is a boolean."""
+    return lambda value, other: value.apply(
+        on_booleans if on_booleans and value.dtype is DataType.BOOL else name, other
+    )
+
+
+def _reflected(name: str) -> Callable[[Scalar, Number], Scalar]:
+    """Method of an operation on a number and the value."""
+    return lambda value, other: _add(value.body, make_constant(other, value.dtype)).apply(
+        name, value
+    )
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
     """Value of a body under construction, with Python's arithmetic.
@@ -153,56 +167,21 @@ class Scalar:
     def differs(self, other: Operand) -> Scalar:
         return self.apply("ne", other)
 
-    def __add__(self, other: Operand) -> Scalar:
-        return self.apply("add", other)
-
-    def __radd__(self, other: Number) -> Scalar:
-        return self._adapt(other).apply("add", self)
-
-    def __sub__(self, other: Operand) -> Scalar:
-        return self.apply("sub", other)
-
-    def __rsub__(self, other: Number) -> Scalar:
-        return self._adapt(other).apply("sub", self)
-
-    def __mul__(self, other: Operand) -> Scalar:
-        return self.apply("mul", other)
-
-    def __rmul__(self, other: Number) -> Scalar:
-        return self._adapt(other).apply("mul", self)
-
-    def __truediv__(self, other: Operand) -> Scalar:
-        return self.apply("div", other)
-
-    def __rtruediv__(self, other: Number) -> Scalar:
-        return self._adapt(other).apply("div", self)
-
-    def __mod__(self, other: Operand) -> Scalar:
-        return self.apply("mod", other)
+    __add__, __radd__ = _infix("add"), _reflected("add")
+    __sub__, __rsub__ = _infix("sub"), _reflected("sub")
+    __mul__, __rmul__ = _infix("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _infix("div"), _reflected("div")
+    __mod__ = _infix("mod")
+    __lt__ = _infix("lt")
+    __le__ = _infix("le")
+    __gt__ = _infix("gt")
+    __ge__ = _infix("ge")
+    __and__ = _infix("bit_and", "and")
+    __or__ = _infix("bit_or", "or")
+    __xor__ = _infix("bit_xor", "ne")
 
     def __neg__(self) -> Scalar:
         return self.apply("neg")
-
-    def __lt__(self, other: Operand) -> Scalar:
-        return self.apply("lt", other)
-
-    def __le__(self, other: Operand) -> Scalar:
-        return self.apply("le", other)
-
-    def __gt__(self, other: Operand) -> Scalar:
-        return self.apply("gt", other)
-
-    def __ge__(self, other: Operand) -> Scalar:
-        return self.apply("ge", other)
-
-    def __and__(self, other: Operand) -> Scalar:
-        return self.apply("and" if self.dtype is DataType.BOOL else "bit_and", other)
-
-    def __or__(self, other: Operand) -> Scalar:
-        return self.apply("or" if self.dtype is DataType.BOOL else "bit_or", other)
-
-    def __xor__(self, other: Operand) -> Scalar:
-        return self.apply("ne" if self.dtype is DataType.BOOL else "bit_xor", other)
 
     def __invert__(self) -> Scalar:
         return self.apply("not" if self.dtype is DataType.BOOL else "bit_not")

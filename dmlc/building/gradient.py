@@ -18,9 +18,9 @@ from dmlc.language.definitions import (
     OperatorDefinition,
     TensorDefinition,
 )
-from dmlc.language.format import format_file, join_names
+from dmlc.language.format import format_file, join_names, quote
 from dmlc.language.kinds import SymbolTable
-from dmlc.language.parse import parse
+from dmlc.language.parse import parse, parse_expression
 from dmlc.language.walk import names_read
 from dmlc.parameters import expect_items, expect_mapping, expect_text, wrong_kind
 from dmlc.scalars import TENSOR_TYPES, DataType
@@ -85,7 +85,7 @@ def _name(text: str) -> syntax.Name:
     return syntax.Name(text, span=NOWHERE)
 
 
-def _read(declaration: syntax.Operator | syntax.Graph, of: str) -> syntax.Declaration:
+def _read(declaration: syntax.Declaration, of: str) -> syntax.Declaration:
     """Declaration with spans in a text of its own."""
     text = format_file(syntax.File(None, (declaration,), (), NOWHERE.source))
     (made,) = parse(Source(f"<gradient of {of}>", text)).declarations
@@ -116,30 +116,16 @@ def _of_operator(subject: Operator, wanted: Iterable[str], spelt: Mapping[str, s
     alone = len(outputs) == 1 and not outputs[0].optional
     rows += [_row(names[t.name], t, output=False, optional=not alone) for t in outputs]
     rows += [_row(names[name], inputs[name], output=True, optional=False) for name in wanted]
-    lines = [
-        syntax.GradientLine(_name(own), _name(name), True, span=NOWHERE)
-        for name, own in names.items()
-    ]
     short = forward.short_name
-    of = syntax.GradientOf(_name(forward.name), (), tuple(lines), span=NOWHERE)
-    sections = ["doc string", "tensors", "gradient of"]
+    named = f"{short}_{'GRADIENT' if short.isupper() else 'gradient'}"
+    said = f"The gradient of {forward.name} with respect to {join_names(wanted)}."
+    lines = [f"operator {named} {{", quote(said)]
     if attributes:
-        sections.insert(1, "attributes")
-    declared = syntax.Operator(
-        name=_name(f"{short}_{'GRADIENT' if short.isupper() else 'gradient'}"),
-        doc=f"The gradient of {forward.name} with respect to {join_names(wanted)}.",
-        introduced=None,
-        forward=None,
-        attributes=_attribute_table(forward, attributes),
-        tensors=(syntax.TensorsSection(None, _tensor_table(rows), span=NOWHERE),),
-        types=None,
-        constraints=None,
-        compute=None,
-        gradient_of=of,
-        examples=(),
-        sections=tuple((kind, NOWHERE) for kind in sections),
-        span=NOWHERE,
-    )
+        lines += _write_table("attributes", _list_attributes(forward, attributes))
+    lines += _write_table("tensors", _list_tensors(rows))
+    lines += [f"gradient of {forward.name} {{"]
+    lines += [f"{own} = gradient of {name}" for name, own in names.items()]
+    (declared,) = parse(Source(named, "\n".join([*lines, "}", "}"]))).declarations
     read = _read(declared, forward.name)
     if not isinstance(read, syntax.Operator):
         raise InternalError("an operator reads back as one")
@@ -193,31 +179,29 @@ def _dimensions(tensor: TensorDefinition) -> str:
     return f"{{ {', '.join(parts)} }}"
 
 
-def _tensor_table(rows: Sequence[Sequence[str]]) -> syntax.Table:
+def _list_tensors(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Table of tensors, without columns that are empty."""
     header = ("Tensor", "Kind", "Dimensions", "Supported dimension counts", "Supported data types")
     filled = [n for n in range(len(header)) if n < 2 or any(row[n] for row in rows)]
-    return _table([header[n] for n in filled], [[row[n] for n in filled] for row in rows])
+    return [[row[n] for n in filled] for row in (header, *rows)]
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> syntax.Table:
-    made = [
-        syntax.TableRow(tuple(syntax.Cell(text, span=NOWHERE) for text in cells), span=NOWHERE)
-        for cells in (header, *rows)
-    ]
-    return syntax.Table(made[0], tuple(made[1:]), True, span=NOWHERE)
-
-
-def _attribute_table(
+def _list_attributes(
     forward: OperatorDefinition, attributes: Sequence[AttributeDefinition]
-) -> syntax.Table | None:
-    """Rows of some attributes of the forward operator."""
+) -> list[list[str]]:
+    """Table of some attributes of the forward operator."""
     table = forward.syntax.attributes
-    if table is None or not attributes:
-        return None
+    if table is None:
+        return []
     spans = [a.span for a in attributes]
     rows = [row for row in table.rows if any(cell.span in spans for cell in row.cells)]
-    header, *cells = [[cell.text for cell in row.cells] for row in (table.header, *rows)]
-    return _table(header, cells)
+    return [[cell.text for cell in row.cells] for row in (table.header, *rows)]
+
+
+def _write_table(section: str, rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a section with a table, of which the first row is the header."""
+    ruled = [*rows[:1], ["---"] * len(rows[0]), *rows[1:]]
+    return [f"{section} {{", *(f"| {' | '.join(row)} |" for row in ruled), "}"]
 
 
 # Graphs ----------------------------------------------------------------------------------------
@@ -286,37 +270,22 @@ def _reference(name: str) -> syntax.Reference:
 
 
 def _type(stage: ir.Stage) -> syntax.TensorType:
-    sizes = tuple(_write_size(measure(extent)) for extent in stage.extents)
+    sizes = tuple(map(_read_size, stage.extents))
     return syntax.TensorType(_name(stage.dtype.name), sizes, span=NOWHERE)
 
 
-def _write_size(size: Measure) -> syntax.Expression:
-    """Size in the language."""
-    if isinstance(size, int):
-        return syntax.Literal(str(size), size, span=NOWHERE)
-    made: syntax.Expression | None = None
-    for symbols, number in size.sort_terms():
-        factors = [_write_symbol(symbol) for symbol in symbols]
-        if abs(number) != 1 or not symbols:
-            factors.insert(0, syntax.Literal(str(abs(number)), abs(number), span=NOWHERE))
-        term = factors[0]
-        for factor in factors[1:]:
-            term = syntax.Binary("*", term, factor, span=NOWHERE)
-        if made is None:
-            made = syntax.Unary("-", term, span=NOWHERE) if number < 0 else term
-        else:
-            made = syntax.Binary("-" if number < 0 else "+", made, term, span=NOWHERE)
-    if made is None:
-        raise InternalError("a size without terms")
-    return made
+def _read_size(extent: ir.Extent) -> syntax.Expression:
+    text = _write_size(measure(extent))
+    return parse_expression(Source("<size>", text), 0, len(text))
 
 
-def _write_symbol(symbol: str) -> syntax.Expression:
-    """Symbol, or quotient rounded down."""
-    quotient = part_quotient(symbol)
-    if quotient is None:
-        return _reference(symbol)
-    by = syntax.Literal(str(quotient[1]), quotient[1], span=NOWHERE)
-    divided = syntax.Binary("/", _write_size(quotient[0]), by, span=NOWHERE)
-    rounded = syntax.Argument(None, divided, span=NOWHERE)
-    return syntax.Call(_reference("floor"), (rounded,), span=NOWHERE)
+def _write_size(size: Measure) -> str:
+    """Size in the language, whose quotients are rounded by a function."""
+
+    def write(symbol: str) -> str:
+        quotient = part_quotient(symbol)
+        if quotient is None:
+            return symbol
+        return f"floor(({_write_size(quotient[0])}) / {quotient[1]})"
+
+    return str(size) if isinstance(size, int) else size.spell(write)

@@ -42,6 +42,16 @@ class Role(enum.Enum):
     PART = "as a name that such a statement defines: always where it is read"
 
 
+def _infix(symbol: str) -> Callable[[Value, object], Value]:
+    """Method of an operator of the language with the value as its left operand."""
+    return lambda value, other: combine(symbol, value, other)
+
+
+def _reflected(symbol: str) -> Callable[[Value, object], Value]:
+    """The same with the value as its right operand."""
+    return lambda value, other: combine(symbol, other, value)
+
+
 class Value:
     """Tensor or symbol of one `GraphBuilder`. Arithmetic and comparisons are elementwise and give
     values; `&`, `|` and `~` are those of booleans."""
@@ -85,53 +95,17 @@ class Value:
 
     __hash__ = object.__hash__
 
-    def __add__(self, other: object) -> Value:
-        return combine("+", self, other)
-
-    def __radd__(self, other: object) -> Value:
-        return combine("+", other, self)
-
-    def __sub__(self, other: object) -> Value:
-        return combine("-", self, other)
-
-    def __rsub__(self, other: object) -> Value:
-        return combine("-", other, self)
-
-    def __mul__(self, other: object) -> Value:
-        return combine("*", self, other)
-
-    def __rmul__(self, other: object) -> Value:
-        return combine("*", other, self)
-
-    def __truediv__(self, other: object) -> Value:
-        return combine("/", self, other)
-
-    def __rtruediv__(self, other: object) -> Value:
-        return combine("/", other, self)
-
-    def __mod__(self, other: object) -> Value:
-        return combine("%", self, other)
-
-    def __rmod__(self, other: object) -> Value:
-        return combine("%", other, self)
-
-    def __pow__(self, other: object) -> Value:
-        return call_function("pow", [self, other])
-
-    def __rpow__(self, other: object) -> Value:
-        return call_function("pow", [other, self])
-
-    def __lt__(self, other: object) -> Value:
-        return combine("<", self, other)
-
-    def __le__(self, other: object) -> Value:
-        return combine("<=", self, other)
-
-    def __gt__(self, other: object) -> Value:
-        return combine(">", self, other)
-
-    def __ge__(self, other: object) -> Value:
-        return combine(">=", self, other)
+    __add__, __radd__ = _infix("+"), _reflected("+")
+    __sub__, __rsub__ = _infix("-"), _reflected("-")
+    __mul__, __rmul__ = _infix("*"), _reflected("*")
+    __truediv__, __rtruediv__ = _infix("/"), _reflected("/")
+    __mod__, __rmod__ = _infix("%"), _reflected("%")
+    __and__, __rand__ = _infix("&&"), _reflected("&&")
+    __or__, __ror__ = _infix("||"), _reflected("||")
+    __lt__ = _infix("<")
+    __le__ = _infix("<=")
+    __gt__ = _infix(">")
+    __ge__ = _infix(">=")
 
     def __eq__(self, other: object) -> Any:
         return combine("==", self, other)
@@ -139,17 +113,11 @@ class Value:
     def __ne__(self, other: object) -> Any:
         return combine("!=", self, other)
 
-    def __and__(self, other: object) -> Value:
-        return combine("&&", self, other)
+    def __pow__(self, other: object) -> Value:
+        return call_function("pow", [self, other])
 
-    def __rand__(self, other: object) -> Value:
-        return combine("&&", other, self)
-
-    def __or__(self, other: object) -> Value:
-        return combine("||", self, other)
-
-    def __ror__(self, other: object) -> Value:
-        return combine("||", other, self)
+    def __rpow__(self, other: object) -> Value:
+        return call_function("pow", [other, self])
 
     def __neg__(self) -> Value:
         return _unary("-", self)

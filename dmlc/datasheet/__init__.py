@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from dmlc.binding import Operator
 from dmlc.datasheet.sections import References, list_differences, list_elsewhere, list_sections
-from dmlc.language.format import format_operator
+from dmlc.language.format import format_declaration
 
 _PLAIN = References()
 
@@ -33,7 +33,7 @@ def write_datasheet(
     differences = list_differences(operator, references.differences)
     lines += _head("Where DirectML differs", differences)
     lines += _head("The same elsewhere", list_elsewhere(operator.name, references.operator))
-    text = format_operator(definition.syntax)
+    text = format_declaration(definition.syntax)
     return "\n".join([*lines, "## As the library has it", "", f"```dml\n{text}```", ""])
 
 

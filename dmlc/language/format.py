@@ -8,7 +8,6 @@ their spelling.
 from __future__ import annotations
 
 import bisect
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.language import syntax
@@ -29,45 +28,27 @@ def format_file(file: syntax.File) -> str:
     return _Printer(file).print()
 
 
-def format_operator(node: syntax.Operator) -> str:
-    """Text of one operator, without the comments around it in its file."""
-    return _format_alone(node)
-
-
-def format_graph(node: syntax.Graph) -> str:
-    """Text of one graph, without the comments around it in its file."""
-    return _format_alone(node)
+def format_declaration(node: syntax.Declaration) -> str:
+    """Text of one declaration, without the comments around it in its file."""
+    whole = parse(node.span.source)
+    inside = [c for c in whole.comments if node.span.start <= c.span.start < node.span.end]
+    return format_file(syntax.File(None, (node,), tuple(inside), node.span.source))
 
 
 def format_enum(name: str, members: Mapping[str, int]) -> str:
     """The text of an enum."""
-    nowhere = Span(Source("<enum>", ""), 0, 0)
-    made = tuple(
-        syntax.EnumMember(syntax.Name(member, span=nowhere), value, span=nowhere)
-        for member, value in members.items()
-    )
-    enum = syntax.Enum(syntax.Name(name, span=nowhere), made, span=nowhere)
-    return format_file(syntax.File(None, (enum,), (), nowhere.source))
+    listed = ", ".join(f"{member} = {value}" for member, value in members.items())
+    return format_file(parse(Source("<enum>", f"enum {name} {{ {listed} }}")))
 
 
 def format_scalar_function(definition: FunctionDefinition) -> str:
     """The text of a function of a file, and of its gradients."""
-    nowhere = Span(Source("<function>", ""), 0, 0)
-    function = syntax.ScalarFunction(
-        syntax.Name(definition.name, span=nowhere),
-        tuple(syntax.Name(parameter, span=nowhere) for parameter in definition.parameters),
-        definition.body,
-        True,
-        tuple(dataclasses.replace(each, span=nowhere) for each in definition.gradients),
-        span=nowhere,
-    )
-    return format_file(syntax.File(None, (function,), (), nowhere.source))
-
-
-def _format_alone(node: syntax.Operator | syntax.Graph) -> str:
-    whole = parse(node.span.source)
-    inside = [c for c in whole.comments if node.span.start <= c.span.start < node.span.end]
-    return format_file(syntax.File(None, (node,), tuple(inside), node.span.source))
+    parameters = ", ".join(definition.parameters)
+    lines = [
+        f"function {definition.name}({parameters}) = {format_expression(definition.body)}",
+        *(f"{_gradient_head(g)}{format_expression(g.value)}" for g in definition.gradients),
+    ]
+    return format_file(parse(Source("<function>", "\n".join(lines))))
 
 
 # Expressions -----------------------------------------------------------------------------------
@@ -556,8 +537,7 @@ class _Printer:
         self.item(self.statement_text(f"{head} = ", node.body), span)
         self.level += 1
         for gradient in node.gradients:
-            start = f"gradient of {gradient.function.text} with respect to "
-            text = self.statement_text(f"{start}{gradient.parameter.text} = ", gradient.value)
+            text = self.statement_text(_gradient_head(gradient), gradient.value)
             self.item(text, gradient.span)
         self.level -= 1
 
@@ -626,6 +606,10 @@ def _indexed(name: syntax.Name, indices: Sequence[syntax.Binding] | None) -> str
     if indices is None:
         return name.text
     return f"{name.text}[{', '.join(_on_one_line(_binding(b)) for b in indices)}]"
+
+
+def _gradient_head(node: syntax.FunctionGradient) -> str:
+    return f"gradient of {node.function.text} with respect to {node.parameter.text} = "
 
 
 def _head(node: syntax.Statement) -> str:

@@ -28,7 +28,7 @@ from dmlc.catalog import load, operators
 from dmlc.files import name_file, read_bounded, write_files
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition
-from dmlc.language.format import format_enum, format_operator, format_scalar_function
+from dmlc.language.format import format_declaration, format_enum, format_scalar_function
 from dmlc.npy import read_npy
 from dmlc.parameters import expect_path
 from dmlc.processes import spell_command
@@ -201,7 +201,7 @@ def write_operator(definition: OperatorDefinition) -> str:
                 if isinstance(s, syntax.ScalarFunction)}  # fmt: skip
     lines += [format_enum(enum.name, enum.members) for enum in enums.values()]
     lines += [format_scalar_function(f) for name, f in functions.items() if name not in declared]
-    lines += [format_operator(each.syntax) for each in needed]
+    lines += [format_declaration(each.syntax) for each in needed]
     return "\n".join(line.rstrip("\n") + "\n" for line in lines)
 
 

@@ -173,6 +173,15 @@ def test_a_graph_prints_as_the_language() -> None:
     assert np.allclose(given["d_x"], (y + 6 * y * y) * w, rtol=1e-5)
 
 
+def test_sizes_that_are_rounded_quotients_print_as_the_language() -> None:
+    pooled = "directml.AVERAGE_POOLING(InputTensor: x, WindowSize: [3, 2], Strides: [2, 2], "
+    padded = "StartPadding: [0, 0], EndPadding: [0, 0], IncludePadding: false)"
+    found = of_graph(f"graph g[N](x: FLOAT32[1, 1, N, 8]) {{ output y = {pooled}{padded} }}", "x")
+    assert "d_y: FLOAT32[1, 1, floor((N + 1) / 2) - 1, 4]" in str(found)
+    (read,) = dmlc.parse(str(found)).graphs.values()
+    assert read.bind() == found.bind()
+
+
 GRAPH_MISTAKES = [
     (["z"], "unknown tensor of graph 'g' 'z'"),
     (["y"], "'y' is an output of graph 'g': its gradient is given"),

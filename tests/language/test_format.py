@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dmlc.language import syntax
-from dmlc.language.format import format_expression, format_file, format_operator
+from dmlc.language.format import format_declaration, format_expression, format_file
 from dmlc.language.layout import Break, Group, Indent, lay_out
 from dmlc.language.parse import parse, parse_expression
 from dmlc.source import Source
@@ -234,7 +234,7 @@ def test_one_operator_of_a_file_with_its_comments() -> None:
     tree = read("// before\n" + text)
     second = tree.declarations[1]
     assert isinstance(second, syntax.Operator)
-    shown = format_operator(second)
+    shown = format_declaration(second)
     assert shown.startswith("operator RESAMPLE_GRAD1 {")
     assert "// where forward output pixel o reads the forward input" in shown
     assert "// before" not in shown

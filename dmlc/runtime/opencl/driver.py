@@ -528,6 +528,16 @@ class Launcher:
     def time(self, turns: int) -> float:
         """Runs the kernels so many times, one run after the other, and gives the seconds that the
         device took for a run, by its own clock."""
+        times = self._time_steps(turns)
+        return (times[-1].end - times[0].start) * 1e-9 / turns if times else 0.0
+
+    def time_launches(self) -> list[Interval]:
+        """Runs the kernels once, and gives what each launch took by the device's clock."""
+        pairs = zip(self._numbers, self._time_steps(1), strict=True)
+        return [Interval(number, (time.end - time.start) * 1e-9) for number, time in pairs]
+
+    def _time_steps(self, turns: int) -> list[Any]:
+        """Runs the kernels so many times, and gives what the clock was around each launch."""
         queue = self._session.queue(self.unit, timed=True)
         events: list[cl.Event] = []
         for kernel, size, group, change in self._steps * turns:
@@ -535,23 +545,7 @@ class Launcher:
                 change()
             events.append(self._enqueue(queue, kernel, size, group))
         queue.finish()
-        if not events:
-            return 0.0
-        return (events[-1].profile.end - events[0].profile.start) * 1e-9 / turns
-
-    def time_launches(self) -> list[Interval]:
-        """Runs the kernels once, and gives what each launch took by the device's clock."""
-        queue = self._session.queue(self.unit, timed=True)
-        events: list[cl.Event] = []
-        for kernel, size, group, change in self._steps:
-            if change is not None:
-                change()
-            events.append(self._enqueue(queue, kernel, size, group))
-        queue.finish()
-        return [
-            Interval(number, (event.profile.end - event.profile.start) * 1e-9)
-            for number, event in zip(self._numbers, events, strict=True)
-        ]
+        return [event.profile for event in events]
 
     def only_step(self) -> _Step | None:
         """The one step of a launch of exactly one kernel, the same in each; or None."""
