@@ -12,7 +12,16 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.legality import chain
 from dmlc.loops.naive import naive
-from dmlc.loops.nodes import Call, Loop, Nest, list_loops, list_phases, walk
+from dmlc.loops.nodes import (
+    Call,
+    Loop,
+    Nest,
+    list_loops,
+    list_phases,
+    name_loops,
+    take_name,
+    walk,
+)
 from dmlc.loops.phases import Phase
 from dmlc.loops.primitives import apply
 from dmlc.loops.script import ScheduleError
@@ -68,9 +77,7 @@ class Rule:
         `name`, with a number if another loop has it."""
         loop = str(arguments[0]) if arguments else ""
         if name and (name != loop or verb == "split"):
-            taken = {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
-            numbers = (f"{name}.{number}" for number in range(2, len(taken) + 3))
-            name = next(each for each in (name, *numbers) if each not in taken)
+            name = take_name(name, name_loops(self.nest))
         call = Call(verb, arguments, name)
         self.nest = apply(self.nest, self.function, self.limits, call)
         return name or loop
