@@ -70,7 +70,7 @@ def tensorize(on: On, instruction: str, rows: int, columns: int, pad: int = PAD)
     name = accumulator.name.partition("#")[0]
     strips = sides[0] // rows, sides[1] // columns
     buffer = Buffer(
-        f"{name}#sums", accumulator.reduction.dtype, strips[0] * (strips[1] + pad), column.dim,
+        f"{name}#sums", accumulator.dtype, strips[0] * (strips[1] + pad), column.dim,
         f"{name}_tile", linear=True, shared=True,
     )  # fmt: skip
     held = measure_shared((*nest.buffers, buffer))

@@ -269,7 +269,7 @@ def recheck(on: On) -> Nest:
     single = sum(isinstance(n, Reduce) for n in found) == 1
     demand(plain and single, "there is more than one reduction, or it is not as it was written")
     accumulators = nest.phases[reduce.phase].accumulators
-    demand(all(each.reduction.dtype.is_float and each.reduction.combiner == "sum"
+    demand(all(each.dtype.is_float and each.combiner == "sum"
                for each in accumulators), "sums of floats are checked")  # fmt: skip
     numbers, taken, made = dict[int, int](), list_names(nest), dict[Dim, Dim]()
     walked = {n.dim for n in found if isinstance(n, Loop)}
