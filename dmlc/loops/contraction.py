@@ -70,6 +70,12 @@ class Contraction:
         return self.phase.space.inner
 
     @property
+    def points(self) -> tuple[int, ...]:
+        """Axes of the summed points, those that are chunks of longer ones first."""
+        pieces = self.phase.space.pieces
+        return tuple(sorted(self.inner, key=lambda axis: axis not in pieces))
+
+    @property
     def extents(self) -> tuple[Measure, Measure, Measure, Measure]:
         """Number of rows, columns, batches and summed products, run-time sizes included."""
         rows, columns, batches, depth = (
