@@ -15,28 +15,8 @@ import numpy as np
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import operate, widen
-from dmlc.loops.element import Reduction
+from dmlc.loops.element import Reduction, Slot
 from dmlc.scalars import COMBINERS, DataType
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Slot:
-    """One component of a state, with its initial value."""
-
-    dtype: DataType
-    first: bool | int | float
-    suffix: str
-    """Suffix of its name."""
-
-
-def list_slots(reduction: Reduction, place: DataType | None = None) -> tuple[Slot, ...]:
-    """Components of a state. `place` is the type of the points' numbers, if the combiner needs
-    them."""
-    dtype, first = reduction.dtype, reduction.record.identity(reduction.dtype)
-    if dtype is DataType.BOOL:
-        return (Slot(DataType.INT32, int(first), ""),)
-    own = Slot(dtype, first, "")
-    return (own,) if place is None else (own, Slot(place, int(np.iinfo(place.dtype).max), "_place"))
 
 
 def start(slot: Slot, lanes: int = 1) -> k.Expression:
@@ -161,9 +141,10 @@ def _none(place: k.Expression) -> k.Expression:
     return widen(k.Literal(k.Type(dtype), last), place.type.lanes)
 
 
-def begin(reduction: Reduction, slots: Sequence[Slot], lanes: int) -> list[k.Expression]:
+def begin(reduction: Reduction, lanes: int) -> list[k.Expression]:
     """Initial state of a reduction in order of the points. If no point is excluded, the number of
     the first point is the initial one, unless another point beats the initial value."""
+    slots = reduction.slots
     made = [start(slot, lanes) for slot in slots]
     if reduction.record.positional and reduction.guard is None:
         made[1] = start(dataclasses.replace(slots[1], first=0), lanes)

@@ -70,6 +70,12 @@ class Contraction:
         return self.phase.space.inner
 
     @property
+    def points(self) -> tuple[int, ...]:
+        """Axes of the summed points, those that are chunks of longer ones first."""
+        pieces = self.phase.space.pieces
+        return tuple(sorted(self.inner, key=lambda axis: axis not in pieces))
+
+    @property
     def extents(self) -> tuple[Measure, Measure, Measure, Measure]:
         """Number of rows, columns, batches and summed products, run-time sizes included."""
         rows, columns, batches, depth = (
@@ -314,9 +320,9 @@ def multiply_tiles(
     name, column, point = right
     second = View(name, found.dtype, (0, column, point), local=True)
     reads = tuple(Read(view, found.dtype) for view in (first, second))
-    (accumulator,) = found.phase.accumulators
-    reduction = dataclasses.replace(accumulator.reduction, values=(0, 1), guard=None)
+    (reduction,) = found.phase.elements.reductions
+    reduction = dataclasses.replace(reduction, values=(0, 1), guard=None)
     elements = Elements(sizes, reads, (), (reduction,))
     strides = {view: view.strides for view in (first, second)}
     space = Space(sizes, strides, (0, 1))
-    return Phase(elements, space, (dataclasses.replace(accumulator, reduction=reduction),))
+    return Phase(elements, space)

@@ -49,6 +49,11 @@ class Dim:
         return hash(self.name)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is neither merged of others, nor a part of one."""
+        return not self.parts and self.piece is None and self.within is None
+
+    @property
     def whole(self) -> Dim:
         """The dimension of which it is a tile, directly or not; or itself."""
         return self if self.within is None else self.within.whole

@@ -9,9 +9,12 @@ stages are merged. The order of iteration is not decided here.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
+
+import numpy as np
 
 from dmlc import ir
 from dmlc.index.intervals import Interval
@@ -72,6 +75,16 @@ Value: TypeAlias = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Slot:
+    """One component of a reduction's state, with its initial value."""
+
+    dtype: DataType
+    first: bool | int | float
+    suffix: str
+    """Suffix of its name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Reduction:
     """Reduction of a value over the inner dimensions; or of the product of two `values`, by fused
     multiply-add. Points where `guard` is false are excluded. `place` is the number of the point, if
@@ -83,17 +96,46 @@ class Reduction:
     place: int | None
     dtype: DataType
     """Type of the value."""
+    place_type: DataType | None = None
+    """Type of the points' numbers, if the combiner needs them."""
+    stages: tuple[tuple[str, DataType], ...] = ()
+    """Stages that it is the value of, each with its type."""
 
     @property
     def record(self) -> Combiner:
         """All that is known of the combiner."""
         return COMBINERS[self.combiner]
 
+    @property
+    def name(self) -> str:
+        """Name of its first stage."""
+        return self.stages[0][0]
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """Components of its state."""
+        return list_slots(self.combiner, self.dtype, self.place_type)
+
+    def slot_name(self, number: int) -> str:
+        """Local name of a slot of its state, which no tensor has."""
+        return f"{self.name}{self.slots[number].suffix}#state"
+
     def renumbered(self, numbers: Mapping[int, int]) -> Reduction:
         """The same with values renumbered."""
         guard, place = (None if n is None else numbers[n] for n in (self.guard, self.place))
         values = tuple(numbers[n] for n in self.values)
         return dataclasses.replace(self, values=values, guard=guard, place=place)
+
+
+@functools.cache
+def list_slots(combiner: str, dtype: DataType, place: DataType | None) -> tuple[Slot, ...]:
+    """Components of the state of a reduction of values of a type; `place` is the type of the
+    points' numbers, if the combiner needs them."""
+    first = COMBINERS[combiner].identity(dtype)
+    if dtype is DataType.BOOL:
+        return (Slot(DataType.INT32, int(first), ""),)
+    own = Slot(dtype, first, "")
+    return (own,) if place is None else (own, Slot(place, int(np.iinfo(place.dtype).max), "_place"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -211,11 +253,13 @@ def list_joins(elements: Elements) -> frozenset[int]:
     return frozenset(n for n in joins if n not in others)
 
 
-def prune(elements: Elements) -> Elements:
-    """The same without unused values."""
+def prune(elements: Elements, *roots: int) -> Elements:
+    """The same without unused values; or the values that some `roots` take, stored nowhere."""
     numbers: dict[int, int] = {}
     values: list[Value] = []
-    for number in sorted(list_needed(elements, *elements.roots())):
+    if roots:
+        elements = dataclasses.replace(elements, results=(), reductions=())
+    for number in sorted(list_needed(elements, *(roots or elements.roots()))):
         numbers[number] = len(values)
         values.append(renumber(elements.values[number], numbers))
     reductions = tuple(each.renumbered(numbers) for each in elements.reductions)
@@ -303,7 +347,8 @@ class Collector:
         self._stored: dict[str, tuple[View, int]] = {}
         self._values: list[Value] = []
         self._results: list[tuple[View, int]] = []
-        self._reductions: dict[Reduction, int] = {}
+        self._reductions: dict[Reduction, list[tuple[str, DataType]]] = {}
+        """Reductions, with the stages that each is the value of."""
         self._reach: Interval = (0, 0)
         self._indices: tuple[str, ...] = ()
         self._has_spare = False
@@ -315,7 +360,7 @@ class Collector:
             self._domain,
             tuple(self._values),
             tuple(self._results),
-            tuple(self._reductions),
+            tuple(dataclasses.replace(r, stages=tuple(s)) for r, s in self._reductions.items()),
             self._reach,
             self._indices,
         )
@@ -341,8 +386,8 @@ class Collector:
         """Stores an element-wise stage that was added as one that does not leave the kernel."""
         self._results.append(self._stored[name])
 
-    def add_reduction(self, name: str, axes: Mapping[ir.Index, int]) -> int:
-        """Adds a reduction; returns its number."""
+    def add_reduction(self, name: str, axes: Mapping[ir.Index, int]) -> None:
+        """Adds a reduction."""
         stage = _find_stage(self._function, name)
         reduction = stage.reduction
         if reduction is None:
@@ -353,11 +398,16 @@ class Collector:
         self._has_spare |= stage.body.result not in folded
         values = tuple(numbers[n] for n in folded)
         guard = None if stage.body.guard is None else numbers[stage.body.guard]
-        place = None
-        if reduction.is_positional:
-            place = self._add(self._place(reduction, axes))
-        reduction = Reduction(reduction.combiner, values, guard, place, stage.body.dtype)
-        return self._reductions.setdefault(reduction, len(self._reductions))
+        place = self._place(reduction, axes) if reduction.is_positional else None
+        made = Reduction(
+            reduction.combiner,
+            values,
+            guard,
+            None if place is None else self._add(place),
+            stage.body.dtype,
+            None if place is None else place.dtype,
+        )
+        self._reductions.setdefault(made, []).append((stage.name, stage.dtype))
 
     def add_copy(self, name: str, axes: Mapping[ir.Index, int]) -> None:
         """Stores a reduction whose value is available."""

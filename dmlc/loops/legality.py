@@ -224,6 +224,12 @@ def count_steps(nest: Nest, loop: Loop) -> int | None:
     return -(-size // loop.step)
 
 
+def is_alone(nest: Nest, loop: Loop) -> bool:
+    """Whether a loop by ones is all there is over its dimension, in loops and in numbered steps."""
+    loops = list_loops(nest.body, loop.dim)
+    return loop.step == 1 and len(loops) == 1 and not list_cuts(nest, loop.dim)
+
+
 def list_cuts(nest: Nest, dim: Dim) -> list[int]:
     """Steps in which a dimension is numbered by loops over a part of it."""
     loops = [n for n in walk(nest.body) if isinstance(n, Loop)]

@@ -48,7 +48,7 @@ from dmlc.loops.nodes import (
     number_steps,
 )
 from dmlc.loops.permute import LANES, find_permutation
-from dmlc.loops.phases import Accumulator, Phase, make_accumulators
+from dmlc.loops.phases import Phase
 from dmlc.loops.script import Argument, On, demand, primitive
 from dmlc.loops.space import Space, arrange_rows
 from dmlc.loops.unroll import Stretch, unroll
@@ -99,14 +99,12 @@ def collect_lines(function: ir.Function, stages: Sequence[str]) -> tuple[Phase, 
     work = [
         _collect_fold(function, row, lead, None),
         _collect_fold(function, total, lead, row.name),
+        _collect_stored(function, stages[1:], lead),
     ]
-    work.append((_collect_stored(function, stages[1:], lead), ()))
-    spaces = arrange_rows([elements for elements, _ in work], len(lead), apart=False)
     return tuple(
-        Phase(elements, dataclasses.replace(space, parallel=(*space.parallel, len(space.parallel))),
-              states)
-        for (elements, states), space in zip(work, spaces, strict=True)
-    )  # fmt: skip
+        Phase(elements, dataclasses.replace(space, parallel=(*space.parallel, len(space.parallel))))
+        for elements, space in zip(work, arrange_rows(work, len(lead), apart=False), strict=True)
+    )
 
 
 def has_lines(phases: Sequence[Phase]) -> bool:
@@ -136,16 +134,15 @@ class LineBuffer:
         self._copies: dict[View, Phase] = {}
         """Phases that copy parts of tables, by the views read."""
         self._find_written(row, total)
-        work = [(phase.elements, phase.accumulators) for phase in phases]
-        work += [(elements, ()) for elements in (*self._along, *self._over)]
+        work = [*(phase.elements for phase in phases), *self._along, *self._over]
         first = self._over_stretch
         self._is_uniform = len(first.stages) == 1 and (
             (first.first, first.last) == (0, row.extents[self._lead[-1]])
         )
         """Whether all rows reduce the same points."""
         apart = bool(first.stages) and not self._is_uniform
-        spaces = arrange_rows([elements for elements, _ in work], len(self._lead), apart)
-        made = [Phase(e, space, g) for (e, g), space in zip(work, spaces, strict=True)]
+        spaces = arrange_rows(work, len(self._lead), apart)
+        made = [Phase(*each) for each in zip(work, spaces, strict=True)]
         self._row, self._total, self._stored, *written = made
         self.work = sum(phase.space.inner_count for phase in made)
         """Points of all phases for a row."""
@@ -394,7 +391,7 @@ def _name_axes(stage: ir.Stage, lead: Sequence[int]) -> tuple[list[ir.Extent], d
 
 def _collect_fold(
     function: ir.Function, stage: ir.Stage, lead: Sequence[int], row: str | None
-) -> tuple[Elements, tuple[Accumulator, ...]]:
+) -> Elements:
     """A reduction as scalar work over the outer axes, the last one and the reduced ones."""
     domain, axes = _name_axes(stage, lead)
     for label, extent in stage.reduction.axes if stage.reduction is not None else ():
@@ -403,8 +400,7 @@ def _collect_fold(
             domain.append(extent)
     collector = Collector(function, tuple(domain), row=row)
     collector.add_reduction(stage.name, axes)
-    elements = collector.elements()
-    return elements, make_accumulators(elements, [(stage.name, stage.dtype, 0)])
+    return collector.elements()
 
 
 def _collect_stored(function: ir.Function, stages: Sequence[str], lead: Sequence[int]) -> Elements:

@@ -303,6 +303,14 @@ class Nest:
         about = PLAIN.record(self, ("phases", "body", "script"))
         return "\n".join([*head, write_line({"op": "nest", **about}), *self.list_lines()])
 
+    def with_phase(self, number: int, phase: Phase, dims: tuple[Dim, ...] | None = None) -> Nest:
+        """Nest with another phase of a number, or a further one, and the dimensions of its axes, if
+        these are others."""
+        own = self.dims[number] if dims is None else dims
+        phases = (*self.phases[:number], phase, *self.phases[number + 1 :])
+        every = (*self.dims[:number], own, *self.dims[number + 1 :])
+        return dataclasses.replace(self, phases=phases, dims=every)
+
     def list_lines(self) -> list[str]:
         """Text of the nodes alone, one line each."""
         return list(PLAIN.tree(self.body, lambda node, around: _say(self, node, around)))
@@ -406,6 +414,20 @@ def name_apart(nodes: Sequence[Node], taken: Counter[str] | None = None) -> tupl
             parts["others"] = name_apart(node.others, taken)
         made.append(dataclasses.replace(node, **parts))
     return tuple(made)
+
+
+def name_loops(nest: Nest) -> set[str]:
+    """Names of all loops."""
+    return {n.name for n in walk(nest.body) if isinstance(n, Loop)}
+
+
+def take_name(wanted: str, taken: set[str]) -> str:
+    """Name that is not taken, and is from now on: the wanted one, or its stem with a number."""
+    stem = wanted.partition(".")[0]
+    numbered = (f"{stem}.{number}" for number in range(2, len(taken) + 3))
+    name = next(each for each in (wanted, *numbered) if each not in taken)
+    taken.add(name)
+    return name
 
 
 def list_phases(node: Node, *, filled: bool = True) -> tuple[int, ...]:

@@ -40,7 +40,7 @@ from dmlc.loops.nodes import (
     number_steps,
 )
 from dmlc.loops.online_phases import PAD, Phases, Shape, map_views
-from dmlc.loops.phases import VECTOR, Phase, make_accumulators
+from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive
 from dmlc.loops.space import Space
 from dmlc.loops.tiling import count_points
@@ -148,10 +148,9 @@ def collect_online(
             return dataclasses.replace(view, strides=steps) if view.tensor in scores else view
 
         elements = map_views(collector.elements(), place)
-        own = [(member.stage, near[member.stage], 0)] if inner else []
         strides = {view: view.strides for view in elements.views()}
         space = Space(tuple(map(measure, domain)), strides, tuple(range(len(parallel))))
-        return Phase(elements, space, make_accumulators(elements, own))
+        return Phase(elements, space)
 
     made = [
         collect(member, (*rows, found.rows), (d,))

@@ -19,7 +19,6 @@ from dmlc.loops.element import (
     Gather,
     Place,
     Read,
-    Reduction,
     Value,
     View,
     find_moving,
@@ -28,7 +27,7 @@ from dmlc.loops.element import (
     renumber,
 )
 from dmlc.loops.nodes import Buffer, Dim, Into, Kind, Loop, Node, Point
-from dmlc.loops.phases import VECTOR, Accumulator, Phase, make_accumulators
+from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.reached import find_reached
 from dmlc.loops.space import Space
 from dmlc.loops.staging import STAGED
@@ -70,11 +69,6 @@ class Shape:
 
 PAD = 4
 """Padding in elements of a tile's rows whose columns are stored contiguously."""
-
-
-def _none(number: int) -> Reduction:
-    """Reduction that returns a value unchanged."""
-    return Reduction("sum", (number,), None, None, DataType.FLOAT32)
 
 
 class Phases:
@@ -155,7 +149,6 @@ class Phases:
         self,
         elements: Elements,
         numbers: Sequence[int],
-        states: tuple[Accumulator, ...] = (),
         tiles: Mapping[Dim, Dim] = MappingProxyType({}),
     ) -> int:
         """Adds a phase over some dimensions, perhaps over other tiles; returns its number."""
@@ -164,7 +157,7 @@ class Phases:
         dims += [tiles.get(d, d) for d in self._list_tiles(numbers)]
         dims = dims[: len(elements.domain)]
         kept = {*self._dims[: found.rows], self._row}
-        if states and side is not None:
+        if elements.reductions and side is not None:
             # Each score and sum belongs to a single work item.
             kept.add(self._key if numbers[-1] in self._inner else side)
         tiled = self._sides and all(
@@ -173,14 +166,14 @@ class Phases:
             else not isinstance(v, Place | Gather)
             for v in elements.values
         )
-        if tiled and states:
+        if tiled and elements.reductions:
             # Tiles are 0 out of bounds.
             elements = _keep_axes(elements, range(len(numbers), len(dims)))
             dims = dims[len(numbers) :]
         strides = {view: view.strides for view in elements.views()}
         parallel = tuple(axis for axis, dim in enumerate(dims) if dim in kept)
         sizes = tuple(map(measure, elements.domain))
-        self._phases.append(Phase(elements, Space(sizes, strides, parallel), states))
+        self._phases.append(Phase(elements, Space(sizes, strides, parallel)))
         self._axes.append(tuple(dims))
         return len(self._phases) - 1
 
@@ -234,8 +227,7 @@ class Phases:
         values = list(elements.values)
         for number, value in enumerate(elements.values):
             if suits[number] and number not in used:
-                made = prune(dataclasses.replace(elements, results=(), reductions=(_none(number),)))
-                work = dataclasses.replace(made, reductions=())
+                work = prune(elements, number)
                 key = work, numbers[-1]
                 if key not in self._tiles:
                     self._tiles[key] = self._fill(work, numbers)
@@ -350,8 +342,7 @@ class Phases:
         collector = self._collect(numbers, local, self._found.rows + 1)
         collector.add_reduction(member.stage, self._place(member, numbers))
         elements = self._stage(self._read_lanes(collector.elements(), numbers), numbers)
-        dtype = self._tensors[member.stage].dtype
-        return self._add(elements, numbers, make_accumulators(elements, [(member.stage, dtype, 0)]))
+        return self._add(elements, numbers)
 
     def _find_reached(self) -> int | None:
         """Phase that computes whether any score of a block and a group's rows matters; None if
@@ -390,9 +381,7 @@ class Phases:
                 if isinstance(value, Read) and value.view.tensor in scores and not alone:
                     elements = self._keep_weight(elements, number, numbers, False)
             elements = self._stage(prune(elements), numbers)
-            dtype = self._tensors[member.stage].dtype
-            states = make_accumulators(elements, [(member.stage, dtype, 0)])
-            made.append((self._add(elements, numbers, states), extra[0] if extra else None))
+            made.append((self._add(elements, numbers), extra[0] if extra else None))
         return made
 
     def _keep_weight(
@@ -401,9 +390,8 @@ class Phases:
         """Work that reads a weight which a phase stores to a tile before, for each key of a block;
         `is_one` if it is the weight of all sums."""
         plain, shape = self._own(self._found.rows), self._shape
-        work = prune(dataclasses.replace(elements, results=(), reductions=(_none(weight),)))
         places = [*map(numbers.index, plain), len(numbers), len(numbers) + 1]
-        work = _keep_axes(dataclasses.replace(work, reductions=()), places)
+        work = _keep_axes(prune(elements, weight), places)
         key = None if is_one else work
         if key not in self._weights:
             name, size = f"weights{len(self._weights) or ''}#block", shape.keys * shape.rows

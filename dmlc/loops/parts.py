@@ -32,6 +32,8 @@ from dmlc.loops.nodes import (
     Reduce,
     list_loops,
     list_phases,
+    name_loops,
+    take_name,
     walk,
 )
 from dmlc.loops.script import On, ScheduleError, change, demand, primitive, replace_node
@@ -66,12 +68,11 @@ def expand(on: On) -> Nest:
         axis = find_axis(nest, number, loop)
         demand(axis in nest.phases[number].space.parallel, "what is in a block are outputs")
     _demand_innermost(nest, loop)
-    taken = {n.name for n in walk(nest.body) if isinstance(n, Loop)} - {loop.name}
+    taken = name_loops(nest) - {loop.name}
     name, made = on.take(loop.name), list[Node]()
     for node in loop.body:
         _demand_plain(node)
-        own = dataclasses.replace(loop, name=on.find_name(name, taken))
-        taken.add(own.name)
+        own = dataclasses.replace(loop, name=take_name(name, taken))
         if isinstance(node, Reduce):
             nested = any(isinstance(n, Reduce) for n in walk(node.body))
             part = node.body if nested else (dataclasses.replace(node, serial=False),)
@@ -251,12 +252,6 @@ def hoist(on: On) -> Nest:
         if not isinstance(node, Reduce) and not (isinstance(node, Loop) and node.dim in inner):
             break
         top = node
-    phases = list(nest.phases)
-    phases[number] = rest
-    nest = dataclasses.replace(
-        nest,
-        phases=(*phases, before),
-        dims=(*nest.dims, nest.dims[number]),
-        buffers=(*nest.buffers, *buffers),
-    )
-    return replace_node(nest, top, own, top)
+    nest = replace_node(nest, top, own, top).with_phase(number, rest)
+    nest = nest.with_phase(len(nest.phases), before, nest.dims[number])
+    return dataclasses.replace(nest, buffers=(*nest.buffers, *buffers))

@@ -19,7 +19,6 @@ from typing import Any
 from dmlc import ir
 from dmlc.ir.index import read_comparison
 from dmlc.kernel.target import Limits
-from dmlc.loops.accumulate import Slot, list_slots
 from dmlc.loops.dims import SHORT_VECTOR
 from dmlc.loops.element import (
     Collector,
@@ -43,24 +42,6 @@ VECTOR = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Accumulator:
-    """A reduction of a phase, and the stages that it is the value of, each with its type."""
-
-    reduction: Reduction
-    slots: tuple[Slot, ...]
-    stages: tuple[tuple[str, DataType], ...]
-
-    @property
-    def name(self) -> str:
-        """Name of its first stage."""
-        return self.stages[0][0]
-
-    def slot_name(self, number: int) -> str:
-        """Local name of a slot of its state, which no tensor has."""
-        return f"{self.name}{self.slots[number].suffix}#state"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Scatter:
     """Target of a phase's points: each is combined with an element relative to `view`. Of the
     phase's two local results, the first is the element's index, negative if the point belongs to
@@ -74,7 +55,6 @@ class Scatter:
 class Phase:
     elements: Elements
     space: Space
-    accumulators: tuple[Accumulator, ...] = ()
     is_across: bool = False
     """Whether it reduces over parallel dimensions, and keeps the inner ones."""
     scatter: Scatter | None = None
@@ -90,6 +70,11 @@ class Phase:
     )
     """Cache of `vectorize.vectorize_reads`, for work that begins with it: rules ask before the
     primitive does."""
+
+    @property
+    def accumulators(self) -> tuple[Reduction, ...]:
+        """Its reductions."""
+        return self.elements.reductions
 
     def settle(self, taken: Taken) -> Phase:
         """Phase with numbers for open sizes (see `Space.settle`), as an assumption for choosing
@@ -222,15 +207,12 @@ def with_elements(
     elements: Elements,
     strides: Mapping[View, tuple[Measure, ...]] = MappingProxyType({}),
 ) -> Phase:
-    """Phase with other work over the same points; some views have other `strides`. Accumulators are
-    those of the new reductions."""
+    """Phase with other work over the same points; some views have other `strides`."""
     known = {**phase.space.strides, **strides}
     space = dataclasses.replace(
         phase.space, strides={v: known.get(v, v.strides) for v in elements.views()}
     )
-    pairs = zip(phase.accumulators, elements.reductions, strict=bool(elements.reductions))
-    accumulators = tuple(dataclasses.replace(each, reduction=own) for each, own in pairs)
-    return Phase(elements, space, accumulators, phase.is_across and bool(accumulators))
+    return Phase(elements, space, phase.is_across and bool(elements.reductions))
 
 
 def find_segments(phase: Phase) -> dict[int, list[int]]:
@@ -265,18 +247,14 @@ def collect_phases(
     order."""
     tensors = function.tensors()
     local: dict[str, DataType] = {}
-    made: list[tuple[Elements, tuple[Accumulator, ...]]] = []
+    made: list[Elements] = []
     pending: Collector | None = None
     parts: Elements | None = None
 
     def reduce(collector: Collector, members: Sequence[Member]) -> None:
-        numbers = [collector.add_reduction(m.stage, dict(m.axes)) for m in members]
-        elements = collector.elements()
-        reductions = [
-            (m.stage, tensors[m.stage].dtype, number)
-            for m, number in zip(members, numbers, strict=True)
-        ]
-        made.append((elements, make_accumulators(elements, reductions)))
+        for member in members:
+            collector.add_reduction(member.stage, dict(member.axes))
+        made.append(collector.elements())
 
     for each in passes:
         if each.inner == () and not each.reduces:
@@ -285,7 +263,7 @@ def collect_phases(
                 pending.add_stage(member.stage, dict(member.axes))
             continue
         if pending is not None:
-            made.append((pending.elements(), ()))
+            made.append(pending.elements())
             pending = None
         collector = Collector(function, (*parallel, *each.inner), local, len(parallel))
         if not each.reduces:
@@ -293,7 +271,7 @@ def collect_phases(
                 axes = dict(member.axes)
                 collector.add_stage(member.stage, axes, leaves=member.stage in stored)
             reduce(collector, each.across)
-            parts = parts or _store_across(*made[-1], each.across)
+            parts = parts or _store_across(made[-1], each.across)
             continue
         elementwise, members = part_members(function, each)
         for member in elementwise:
@@ -308,17 +286,17 @@ def collect_phases(
                 axes = {i: d for i, d in member.axes if d < len(parallel) and not i.reduced}
                 pending.add_copy(member.stage, axes)
     if pending is not None:
-        made.append((pending.elements(), ()))
+        made.append(pending.elements())
     if parts is not None:
-        made.append((parts, ()))
-    spaces = list(arrange([elements for elements, _ in made], len(parallel)))
+        made.append(parts)
+    spaces = list(arrange(made, len(parallel)))
     if parts is not None:
         # It does not vary along reduced dimensions, so that these become innermost.
         spaces[-1] = spaces[-1].select((*spaces[-1].parallel, *spaces[-1].inner))
     across = {m.stage for each in passes for m in each.across}
     return tuple(
-        Phase(elements, space, states, is_across=any(each.name in across for each in states))
-        for (elements, states), space in zip(made, spaces, strict=True)
+        Phase(elements, space, any(each.name in across for each in elements.reductions))
+        for elements, space in zip(made, spaces, strict=True)
     )
 
 
@@ -329,19 +307,17 @@ def write_order(phases: Sequence[Phase], parallel: int) -> tuple[Phase, ...]:
     return tuple(dataclasses.replace(phase, space=space) for phase, space in pairs)
 
 
-def _store_across(
-    elements: Elements, accumulators: Sequence[Accumulator], members: Sequence[Member]
-) -> Elements | None:
+def _store_across(elements: Elements, members: Sequence[Member]) -> Elements | None:
     """Work that stores the states of reductions over parallel dimensions, packed over the
     dimensions that they keep; None without such."""
-    if not accumulators:
+    if not elements.reductions:
         return None
     kept = [dimension for index, dimension in members[0].axes if not index.reduced]
     sizes = known(measure(elements.domain[dimension]) for dimension in kept)
     steps = dict(zip(kept, ir.packed_strides(sizes), strict=True))
     strides = tuple(steps.get(axis, 0) for axis in range(len(elements.domain)))
     local = tuple(int(step > 0) for step in strides)
-    values, results = _store_states(accumulators, strides, local)
+    values, results = _store_states(elements.reductions, strides, local)
     return Elements(elements.domain, values, results)
 
 
@@ -352,29 +328,6 @@ def part_members(function: ir.Function, reducing: Pass) -> tuple[list[Member], l
     return [m for m in reducing.members if m not in reductions], reductions
 
 
-def make_accumulators(
-    elements: Elements, stages: Sequence[tuple[str, DataType, int]]
-) -> tuple[Accumulator, ...]:
-    """Accumulators of some scalar work; `stages` are reductions, each with its type and number."""
-    return tuple(
-        Accumulator(
-            reduction,
-            list_slots(reduction, _place_type(elements, reduction)),
-            tuple((name, dtype) for name, dtype, found in stages if found == number),
-        )
-        for number, reduction in enumerate(elements.reductions)
-    )
-
-
-def _place_type(elements: Elements, reduction: Reduction) -> DataType | None:
-    if reduction.place is None:
-        return None
-    place = elements.values[reduction.place]
-    if isinstance(place, Place | Read):
-        return place.dtype
-    return None
-
-
 def store_partials(phase: Phase, divided: Space) -> tuple[Phase, ...]:
     """Phases of a first kernel, which stores a partial result for each chunk of the points:
     `divided` is the phase's space with an inner axis cut into chunks."""
@@ -382,11 +335,11 @@ def store_partials(phase: Phase, divided: Space) -> tuple[Phase, ...]:
     values, results = _store_states(phase.accumulators, pack_strides(sizes), (1,) * len(sizes))
     names = tuple(divided.indices[axis] for axis in divided.parallel) if divided.indices else ()
     store = Elements(tuple(map(as_extent, sizes)), values, results, indices=names)
-    return Phase(phase.elements, divided, phase.accumulators), Phase(store, keep_all(store))
+    return Phase(phase.elements, divided), Phase(store, keep_all(store))
 
 
 def _store_states(
-    accumulators: Sequence[Accumulator], strides: tuple[Measure, ...], local: tuple[int, ...]
+    accumulators: Sequence[Reduction], strides: tuple[Measure, ...], local: tuple[int, ...]
 ) -> tuple[tuple[Read, ...], tuple[tuple[View, int], ...]]:
     """Values of the components of some states, and the views that they are stored to; `local` has
     the strides that tell along which dimensions they vary."""
@@ -404,33 +357,30 @@ def combine_partials(phase: Phase, sizes: tuple[Measure, ...]) -> Phase:
     """Phase of a second kernel, which combines the partial results of the first: packed over their
     number and the kept dimensions, of these sizes."""
     values: list[ir.Constant | Read | ir.Apply] = []
-    accumulators: list[Accumulator] = []
+    reductions: list[Reduction] = []
     parts = _list_parts(phase.accumulators, pack_strides(sizes))
     for each, views in zip(phase.accumulators, parts, strict=True):
         numbers: list[int] = []
         for view in views:
             numbers.append(len(values))
             values.append(Read(view, view.dtype))
-        if each.reduction.dtype is DataType.BOOL:
+        if each.dtype is DataType.BOOL:
             values.append(ir.Constant(DataType.INT32, 0))
             compared = (numbers[0], len(values) - 1)
             numbers[0] = len(values)
             values.append(ir.Apply(OPERATIONS["ne"], compared, DataType.BOOL))
-        place = numbers[1] if each.reduction.record.positional else None
-        reduction = dataclasses.replace(
-            each.reduction, values=(numbers[0],), guard=None, place=place
-        )
-        accumulators.append(Accumulator(reduction, each.slots, each.stages))
-    extents = tuple(map(as_extent, sizes))
-    reductions, whole = tuple(g.reduction for g in accumulators), phase.space
+        place = numbers[1] if each.record.positional else None
+        made = dataclasses.replace(each, values=(numbers[0],), guard=None, place=place)
+        reductions.append(made)
+    extents, whole = tuple(map(as_extent, sizes)), phase.space
     names = ("r0", *(whole.indices[axis] for axis in whole.parallel)) if whole.indices else ()
-    elements = Elements(extents, tuple(values), (), reductions, indices=names)
+    elements = Elements(extents, tuple(values), (), tuple(reductions), indices=names)
     space = dataclasses.replace(keep_all(elements), parallel=tuple(range(1, len(sizes))))
-    return Phase(elements, space, tuple(accumulators))
+    return Phase(elements, space)
 
 
 def _list_parts(
-    accumulators: Sequence[Accumulator], strides: tuple[Measure, ...]
+    accumulators: Sequence[Reduction], strides: tuple[Measure, ...]
 ) -> list[tuple[View, ...]]:
     """Buffers between two kernels: for each reduction, those of its state's components."""
     return [

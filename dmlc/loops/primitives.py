@@ -34,6 +34,7 @@ from dmlc.loops.legality import (
     find_unlike,
     forget_order,
     hold_points,
+    is_alone,
     list_around,
     list_cuts,
     list_scattered,
@@ -195,8 +196,7 @@ def normalize(on: On) -> Nest:
     is_first = list_loops(on.nest.body, loop.dim)[0] is loop
     is_first = is_first and not list_cuts(on.nest, loop.dim)
     demand(is_first, "of the loops over a dimension, the outermost is normalized")
-    plain = not loop.dim.parts and loop.dim.piece is None and loop.dim.within is None
-    demand(plain, "what is made of others stays so")
+    demand(loop.dim.is_plain, "what is made of others stays so")
     demand_ranges(loop)
     name = on.take(f"{loop.name}_number")
     dim = number_steps(on.name_dim(name), [(loop.dim, loop.step)])
@@ -223,8 +223,7 @@ def rename(on: On) -> Nest:
     loops = [n for n in walk(on.nest.body) if isinstance(n, Loop)]
     alone = sum(old in (n.dim, n.dim.within, *(p for p, _ in n.dim.parts)) for n in loops) == 1
     demand(alone, "a dimension of several loops keeps its name")
-    plain = not old.parts and old.piece is None and old.within is None
-    demand(plain, "a dimension of parts keeps its name")
+    demand(old.is_plain, "a dimension of parts keeps its name")
     made_of = [part for dim in list_dims(on.nest) for part, _ in dim.parts]
     made_of += [dim.piece[0] for dim in list_dims(on.nest) if dim.piece is not None]
     made_of += [dim.within for dim in list_dims(on.nest) if dim.within is not None]
@@ -358,8 +357,7 @@ def share(on: On, axis: str, unit: int = 1, many: int = 1) -> Nest:
     phase, dim, lanes = nest.phases[number], loop.dim, dict(nest.lanes)
     demand(axis in lanes, f"no work items stand along an axis '{axis}'")
     rows = lanes.pop(axis)
-    alone = len(list_loops(nest.body, dim)) == 1 and loop.step == 1
-    demand(alone and not list_cuts(nest, dim), "a part of a dimension is not shared")
+    demand(is_alone(nest, loop), "a part of a dimension is not shared")
     last = dim.parts[-1][0] if dim.parts else dim
     inner = {nest.dims[number][a] for a in phase.space.inner}
     demand({part for part, _ in dim.parts or [(dim, 1)]} <= inner, "outputs are bound, not shared")
@@ -541,8 +539,7 @@ def pack(on: On, lanes: int) -> Nest:
     number = find_point(loop, "packed")
     phase = nest.phases[number]
     demand(not loop.dim.parts and loop.step == 1, "points of one dimension are packed, by ones")
-    alone = len(list_loops(nest.body, loop.dim)) == 1 and not list_cuts(nest, loop.dim)
-    demand(alone, "a dimension in steps is not packed")
+    demand(is_alone(nest, loop), "a dimension in steps is not packed")
     axis = find_axis(nest, number, loop)
     results = [view for view, _ in phase.elements.results]
     beside = all(phase.space.strides[view][axis] == 1 for view in results)

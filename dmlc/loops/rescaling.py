@@ -18,13 +18,13 @@ def check_rescale(nest: Nest, path: Sequence[Node]) -> Iterator[tuple[bool, str]
     what = f"the maximum of phase {node.phase}"
     begun = {n.phase: place for place, n in enumerate(around) if isinstance(n, Reduce)}
     yield node.phase in begun, f"{what} is reduced nowhere around"
-    combiners = [a.reduction.combiner for a in nest.phases[node.phase].accumulators]
+    combiners = [a.combiner for a in nest.phases[node.phase].accumulators]
     yield combiners == ["max"], f"{what} is none"
     inside = around[begun[node.phase] :]
     weighed = tuple(n.phase for n in inside if isinstance(n, Reduce) and n.phase != node.phase)
     yield sorted(weighed) == sorted(node.sums), f"{what} rescales other sums than are around"
     for number in weighed:
-        sums = {a.reduction.combiner for a in nest.phases[number].accumulators}
+        sums = {a.combiner for a in nest.phases[number].accumulators}
         yield sums == {"sum"}, f"{what} rescales what is no sum, of phase {number}"
     whole, own = list(walk(inside[:1])), {id(n) for n in walk(node.body)}
     points = [n for n in whole if isinstance(n, Point)]

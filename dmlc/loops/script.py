@@ -7,7 +7,7 @@ import enum
 import inspect
 import operator
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
@@ -27,6 +27,8 @@ from dmlc.loops.nodes import (
     Stage,
     list_dims,
     list_loops,
+    name_loops,
+    take_name,
     walk,
 )
 from dmlc.source import DmlcError, InternalError, Source, Span
@@ -98,25 +100,19 @@ class On:
     def take(self, wanted: str, *, beside: bool = False) -> str:
         """The caller's name for a new loop, or else an unused one; it may equal that of the loop it
         replaces, unless that stays `beside` it."""
-        taken = {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
-        taken -= set() if beside else {self.loop.name}
+        taken = name_loops(self.nest) - (set() if beside else {self.loop.name})
         if self.name:
             demand(self.name not in taken, f"there is a loop '{self.name}'")
             return self.name
-        return self.find_name(wanted, taken)
+        return take_name(wanted, taken)
 
-    def find_name(self, wanted: str, taken: Collection[str] | None = None) -> str:
-        """Name that no loop has; or that is not in `taken`."""
-        if taken is None:
-            taken = {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
-        if wanted not in taken:
-            return wanted
-        stem = wanted.partition(".")[0]
-        return next(n for i in range(2, len(taken) + 3) if (n := f"{stem}.{i}") not in taken)
+    def find_name(self, wanted: str) -> str:
+        """Name that no loop has."""
+        return take_name(wanted, name_loops(self.nest))
 
     def name_dim(self, wanted: str, but: Dim | None = None) -> str:
         """Name for a dimension that no other has, except the one that it replaces."""
-        return self.find_name(wanted, {dim.name for dim in list_dims(self.nest) if dim is not but})
+        return take_name(wanted, {dim.name for dim in list_dims(self.nest) if dim is not but})
 
 
 def primitive(

@@ -111,9 +111,9 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
         case rest:
             pass
     nest = on.replace(dataclasses.replace(loop, body=(filled, *rest)))
-    phases = (*nest.phases[:number], changed, *nest.phases[number + 1 :], made)
-    every = (*nest.dims[:number], axes, *nest.dims[number + 1 :], tuple(dims[a] for a in own))
-    return dataclasses.replace(nest, phases=phases, dims=every, buffers=(*nest.buffers, buffer))
+    nest = nest.with_phase(number, changed, axes)
+    nest = nest.with_phase(len(nest.phases), made, tuple(dims[a] for a in own))
+    return dataclasses.replace(nest, buffers=(*nest.buffers, buffer))
 
 
 def _is_made_of(tile: Dim, dims: Collection[Dim]) -> bool:

@@ -70,7 +70,7 @@ def tensorize(on: On, instruction: str, rows: int, columns: int, pad: int = PAD)
     name = accumulator.name.partition("#")[0]
     strips = sides[0] // rows, sides[1] // columns
     buffer = Buffer(
-        f"{name}#sums", accumulator.reduction.dtype, strips[0] * (strips[1] + pad), column.dim,
+        f"{name}#sums", accumulator.dtype, strips[0] * (strips[1] + pad), column.dim,
         f"{name}_tile", linear=True, shared=True,
     )  # fmt: skip
     held = measure_shared((*nest.buffers, buffer))
@@ -99,23 +99,19 @@ def tensorize(on: On, instruction: str, rows: int, columns: int, pad: int = PAD)
         derived = (Loop(whole, Kind.LOOP, size, derived, f"{side.name}_strip", extent=count),)
     stages = {stage for stage, _ in accumulator.stages}
     stages.update(map(accumulator.slot_name, range(len(accumulator.slots))))
-    phases, dims = list(nest.phases), list(nest.dims)
     plain = after[0].body if isinstance(after[0], Numbers) else after
     for number in {n.phase for node in plain for n in walk((node,)) if isinstance(n, Point)}:
-        phases[number], dims[number] = _read_sums(
-            nest.phases[number], nest.dims[number], stages, buffer.name, places
-        )
-    made = dataclasses.replace(
-        nest,
-        phases=tuple(phases),
-        dims=tuple(dims),
-        lanes=((ITEMS, items),),
-        buffers=(*nest.buffers, buffer),
-    )
+        phase, dims = nest.phases[number], nest.dims[number]
+        nest = nest.with_phase(number, *_read_sums(phase, dims, stages, buffer.name, places))
     (group,) = nest.body
     if not isinstance(group, Loop):
         raise InternalError("a product has work groups")
-    return dataclasses.replace(made, body=(dataclasses.replace(group, body=(product, *derived)),))
+    return dataclasses.replace(
+        nest,
+        body=(dataclasses.replace(group, body=(product, *derived)),),
+        lanes=((ITEMS, items),),
+        buffers=(*nest.buffers, buffer),
+    )
 
 
 def find_row(limits: Limits, name: str) -> Instruction:

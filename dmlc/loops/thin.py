@@ -19,8 +19,8 @@ from dmlc.loops.element import (
     prune,
     renumber,
 )
-from dmlc.loops.legality import demand_serial, list_cuts
-from dmlc.loops.nodes import Nest, list_loops
+from dmlc.loops.legality import demand_serial, is_alone
+from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive, replace_node
 from dmlc.scalars import OPERATIONS, DataType
@@ -177,9 +177,7 @@ def thin(on: On, number: int) -> Nest:
     """
     loop, nest = demand_serial(on.loop, "thinned"), on.nest
     dim = loop.dim
-    plain = loop.step == 1 and not dim.parts and dim.piece is None and dim.within is None
-    demand(plain and len(list_loops(nest.body, dim)) == 1, "a whole dimension is thinned")
-    demand(not list_cuts(nest, dim), "a whole dimension is thinned")
+    demand(dim.is_plain and is_alone(nest, loop), "a whole dimension is thinned")
     owners = [n for n, own in enumerate(nest.dims) if dim in own]
     demand(len(owners) == 1, "only points are thinned that are reduced once")
     (owner,) = owners
@@ -190,8 +188,5 @@ def thin(on: On, number: int) -> Nest:
     phase = thin_points(nest.phases[owner], sparse)
     made = dataclasses.replace(dim, size=phase.space.sizes[axis])
     nest = replace_node(nest, loop, dataclasses.replace(loop, dim=made))
-    phases = (*nest.phases[:owner], phase, *nest.phases[owner + 1 :])
     own = tuple(made if each is dim else each for each in nest.dims[owner])
-    return dataclasses.replace(
-        nest, phases=phases, dims=(*nest.dims[:owner], own, *nest.dims[owner + 1 :])
-    )
+    return nest.with_phase(owner, phase, own)

@@ -16,8 +16,8 @@ from dmlc.loops.legality import (
     demand_serial,
     demand_unpacked,
     find_path,
+    is_alone,
     list_around,
-    list_cuts,
     numbers_pieces,
     reduces,
 )
@@ -36,8 +36,9 @@ from dmlc.loops.nodes import (
     Tile,
     inside,
     list_dims,
-    list_loops,
     list_phases,
+    name_loops,
+    take_name,
     walk,
 )
 from dmlc.loops.phases import VECTOR, Phase, with_elements
@@ -47,8 +48,7 @@ from dmlc.source import InternalError
 
 def list_names(nest: Nest) -> set[str]:
     """Names of loops and dimensions."""
-    loops = {n.name for n in walk(nest.body) if isinstance(n, Loop)}
-    return loops | {dim.name for dim in list_dims(nest)}
+    return name_loops(nest) | {dim.name for dim in list_dims(nest)}
 
 
 @primitive(Argument.NUMBER)
@@ -60,29 +60,28 @@ def part(on: On, length: int) -> Nest:
     """
     loop, nest = demand_serial(on.loop, "parted"), on.nest
     dim = loop.dim
-    plain = loop.step == 1 and not dim.parts and dim.piece is None and dim.within is None
-    demand(plain and len(list_loops(nest.body, dim)) == 1, "a whole dimension is parted")
-    demand(not list_cuts(nest, dim), "a whole dimension is parted")
+    demand(dim.is_plain and is_alone(nest, loop), "a whole dimension is parted")
     axes = {n: own.index(dim) for n, own in enumerate(nest.dims) if dim in own}
     spaces = {number: nest.phases[number].space for number in axes}
     demand(all(axis in spaces[n].parallel for n, axis in axes.items()), "outputs are parted")
     found = [n for n, axis in axes.items() if length in list_divided(nest.phases[n], axis)]
     demand(bool(found), f"no positions along it are divided by {length}")
-    phases, dims = list(nest.phases), list(nest.dims)
     if isinstance(dim.size, int) and length >= dim.size:
         for number in found:
-            phases[number] = settle_quotients(phases[number], axes[number], length)
-        return dataclasses.replace(nest, phases=tuple(phases))
+            settled = settle_quotients(nest.phases[number], axes[number], length)
+            nest = nest.with_phase(number, settled)
+        return nest
     name = on.take(f"{loop.name}_rest", beside=True)
     size = dim.size if isinstance(dim.size, int) else 1
     demand(size % length == 0, "it does not come out even")
     pair = dataclasses.replace(dim, size=size // length), Dim(on.name_dim(name), length)
-    for number, axis in axes.items():
-        phases[number] = part_parallel(phases[number], spaces[number].parallel.index(axis), length)
-        dims[number] = (*dims[number][:axis], *pair, *dims[number][axis + 1 :])
     inner = Loop(pair[1], Kind.LOOP, 1, loop.body, name)
     nest = on.replace(Loop(pair[0], Kind.LOOP, 1, (inner,), loop.name))
-    return dataclasses.replace(nest, phases=tuple(phases), dims=tuple(dims))
+    for number, axis in axes.items():
+        place, own = spaces[number].parallel.index(axis), nest.dims[number]
+        parted = part_parallel(nest.phases[number], place, length)
+        nest = nest.with_phase(number, parted, (*own[:axis], *pair, *own[axis + 1 :]))
+    return nest
 
 
 @primitive(Argument.NUMBER)
@@ -94,8 +93,8 @@ def tile(on: On, size: int) -> Nest:
     """
     loop, nest = demand_serial(on.loop, "tiled"), on.nest
     dim = loop.dim
-    alone = loop.step == 1 and len(list_loops(nest.body, dim)) == 1 and not list_cuts(nest, dim)
-    demand(alone and dim.within is None, "a dimension in steps is not tiled")
+    alone = is_alone(nest, loop) and dim.within is None
+    demand(alone, "a dimension in steps is not tiled")
     demand(not loop.backwards and not loop.interleaved, "only loops from first to last are tiled")
     computed = any(covers(dim, each) for own in nest.dims for each in own)
     demand(computed, "the loop walks no dimension of what is computed")
@@ -159,7 +158,7 @@ def jam(on: On) -> Nest:
     registers = before.registers and loop.kind is Kind.UNROLL
     columns = before.columns if reduce.tile else many
     tile = Tile(size * many // columns, columns, columns, 1, registers=registers)
-    names = _Names(nest)
+    taken = list_names(nest)
 
     def put(nodes: Sequence[Node], name: str, *, rare: bool = False) -> Loop:
         kind = Kind.LOOP if rare else loop.kind
@@ -179,12 +178,12 @@ def jam(on: On) -> Nest:
     ]
     for node in after:
         if isinstance(node, Numbers):
-            body = (put(node.body, names.take(loop.name)),)
-            others = (put(node.others, names.take(loop.name), rare=True),)
+            body = (put(node.body, take_name(loop.name, taken)),)
+            others = (put(node.others, take_name(loop.name, taken), rare=True),)
             made.append(dataclasses.replace(node, body=body, others=others))
     rest = [node for node in after if not isinstance(node, Numbers)]
     if rest:
-        made.append(put(rest, names.take(loop.name)))
+        made.append(put(rest, take_name(loop.name, taken)))
     return replace_node(nest, loop, *made)
 
 
@@ -226,17 +225,16 @@ def fission(on: On, results: str) -> Nest:
         with_elements(phase, prune(dataclasses.replace(phase.elements, results=each)))
         for each in (ahead, rest)
     )
-    taken, count = _Names(nest), len(nest.phases)
+    taken, count = list_names(nest), len(nest.phases)
 
     def copy(node: Node) -> Node:
         if isinstance(node, Loop):
             body = tuple(map(copy, node.body))
-            return dataclasses.replace(node, name=taken.take(node.name), body=body)
+            return dataclasses.replace(node, name=take_name(node.name, taken), body=body)
         return Point(count)
 
-    phases = (*nest.phases[:number], first, *nest.phases[number + 1 :], second)
-    nest = replace_node(nest, loop, loop, copy(loop))
-    return dataclasses.replace(nest, phases=phases, dims=(*nest.dims, nest.dims[number]))
+    nest = replace_node(nest, loop, loop, copy(loop)).with_phase(number, first)
+    return nest.with_phase(count, second, nest.dims[number])
 
 
 def _in_vectors(nest: Nest, loop: Loop) -> bool:
@@ -248,20 +246,6 @@ def _list_always(node: Node) -> list[Node]:
     """A node and its descendants, without those in rare branches."""
     nodes = node.body if isinstance(node, Numbers) else inside(node)
     return [node, *(n for each in nodes for n in _list_always(each))]
-
-
-class _Names:
-    """Generator of names that no loop has, and that it has not returned before."""
-
-    def __init__(self, nest: Nest) -> None:
-        self._taken = list_names(nest)
-
-    def take(self, wanted: str) -> str:
-        stem = wanted.partition(".")[0]
-        names = (f"{stem}.{number}" for number in range(2, len(self._taken) + 3))
-        name = next(each for each in (wanted, *names) if each not in self._taken)
-        self._taken.add(name)
-        return name
 
 
 @primitive()
@@ -285,10 +269,9 @@ def recheck(on: On) -> Nest:
     single = sum(isinstance(n, Reduce) for n in found) == 1
     demand(plain and single, "there is more than one reduction, or it is not as it was written")
     accumulators = nest.phases[reduce.phase].accumulators
-    demand(all(each.reduction.dtype.is_float and each.reduction.combiner == "sum"
+    demand(all(each.dtype.is_float and each.combiner == "sum"
                for each in accumulators), "sums of floats are checked")  # fmt: skip
-    phases, dims, numbers = list(nest.phases), list(nest.dims), dict[int, int]()
-    names, made = _Names(nest), dict[Dim, Dim]()
+    numbers, taken, made = dict[int, int](), list_names(nest), dict[Dim, Dim]()
     walked = {n.dim for n in found if isinstance(n, Loop)}
 
     def renew(dim: Dim) -> Dim:
@@ -298,18 +281,18 @@ def recheck(on: On) -> Nest:
             within = None if dim.within is None else renew(dim.within)
             new = dataclasses.replace(dim, parts=parts, within=within)
             is_own = dim in walked or new != dim
-            made[dim] = dataclasses.replace(new, name=names.take(dim.name)) if is_own else dim
+            made[dim] = dataclasses.replace(new, name=take_name(dim.name, taken)) if is_own else dim
         return made[dim]
 
     for number in dict.fromkeys(n.phase for n in found if isinstance(n, Reduce | Point)):
-        numbers[number] = len(phases)
-        phases.append(nest.phases[number])
-        dims.append(tuple(map(renew, nest.dims[number])))
+        numbers[number] = len(nest.phases)
+        dims = tuple(map(renew, nest.dims[number]))
+        nest = nest.with_phase(numbers[number], nest.phases[number], dims)
 
     def copy(node: Node) -> Node:
         match node:
             case Loop():
-                name = names.take(node.name)
+                name = take_name(node.name, taken)
                 body = tuple(map(copy, node.body))
                 return dataclasses.replace(node, dim=renew(node.dim), name=name, body=body)
             case Reduce():
@@ -322,8 +305,7 @@ def recheck(on: On) -> Nest:
 
     others = tuple(map(copy, loop.body))
     checked = Numbers(reduce.phase, tuple(after), others)
-    nest = on.replace(dataclasses.replace(loop, body=(reduce, checked)))
-    return dataclasses.replace(nest, phases=tuple(phases), dims=tuple(dims))
+    return replace_node(nest, loop, dataclasses.replace(loop, body=(reduce, checked)))
 
 
 # Vectors ---------------------------------------------------------------------------------------

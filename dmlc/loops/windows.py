@@ -21,7 +21,7 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.loops.access import Positions, read_positions
 from dmlc.loops.element import Collector, Elements, View, prune, tensor_strides
 from dmlc.loops.neighbours import Block, name_neighbour, write_at, write_reductions
-from dmlc.loops.phases import Phase, make_accumulators
+from dmlc.loops.phases import Phase
 from dmlc.loops.space import arrange
 from dmlc.scalars import DataType
 from dmlc.sizes import known
@@ -199,7 +199,6 @@ class _Windows:
         first = reductions[0][0].reduction
         inner = () if first is None else tuple(extent for _, extent in first.axes)
         work: list[Elements] = []
-        numbers: list[tuple[str, DataType, int]] = []
         near: dict[str, DataType] = {}
         if inner:
             collector = Collector(function, (*domain, *inner), {}, len(domain), placed=placed)
@@ -207,9 +206,9 @@ class _Windows:
                 axes = dict(kept)
                 for place, (label, _) in enumerate(stage.reduction.axes if stage.reduction else ()):
                     axes[ir.Index(label, reduced=True)] = len(domain) + place
-                numbers.append((stage.name, stage.dtype, collector.add_reduction(stage.name, axes)))
+                collector.add_reduction(stage.name, axes)
+                near[stage.name] = stage.dtype
             work.append(collector.elements())
-            near = {name: dtype for name, dtype, _ in numbers}
         collector = Collector(
             function, domain, near, len(domain), placed=placed, positions=positions
         )
@@ -231,10 +230,7 @@ class _Windows:
                     collector.store(stage.name)
         work.append(prune(collector.elements()))
         spaces = arrange(work, len(domain), as_written=True)
-        if not inner:
-            return (Phase(work[0], spaces[0]),)
-        accumulators = make_accumulators(work[0], numbers)
-        return Phase(work[0], spaces[0], accumulators), Phase(work[1], spaces[1])
+        return tuple(itertools.starmap(Phase, zip(work, spaces, strict=True)))
 
     def _place(self, stage: ir.Stage, places: Mapping[int, range]) -> View:
         """View of a neighbour's stored outputs."""

@@ -13,8 +13,8 @@ from dmlc.kernel.arithmetic import add, index, multiply
 from dmlc.kernel.frame import Frame, Near
 from dmlc.kernel.names import local_name, split_words
 from dmlc.loops.accumulate import Slot, State, begin, count_lanes, finish, merge, start
+from dmlc.loops.element import Reduction
 from dmlc.loops.nodes import Tile
-from dmlc.loops.phases import Accumulator
 from dmlc.scalars import DataType
 from dmlc.source import InternalError
 
@@ -40,7 +40,7 @@ class Arrays:
 class Accumulators:
     """Accumulators of a phase's reductions."""
 
-    accumulators: Sequence[Accumulator]
+    accumulators: Sequence[Reduction]
     registers: dict[int, list[tuple[k.Local, ...]]]
     """Locals by the number of lanes of the added values, made on first use."""
     arrays: Sequence[Arrays] = ()
@@ -55,7 +55,7 @@ class Accumulators:
     tile: Tile | None = None
     """Tile of outputs that the arrays hold."""
 
-    def pair(self) -> list[tuple[Accumulator, Arrays]]:
+    def pair(self) -> list[tuple[Reduction, Arrays]]:
         return list(zip(self.accumulators, self.arrays, strict=True))
 
     def take(self, frame: Frame, width: int) -> list[tuple[k.Local, ...]]:
@@ -74,12 +74,12 @@ class Accumulators:
             for each, own in zip(self.accumulators, states, strict=True):
                 first = [start(slot, width) for slot in each.slots]
                 if self.serial:
-                    first = begin(each.reduction, each.slots, width)
+                    first = begin(each, width)
                 made += [k.Variable(local, value) for local, value in zip(own, first, strict=True)]
         return made
 
 
-def _name(frame: Frame, each: Accumulator, lanes: int, ending: str = "") -> tuple[k.Local, ...]:
+def _name(frame: Frame, each: Reduction, lanes: int, ending: str = "") -> tuple[k.Local, ...]:
     """Registers for an accumulator's slots."""
     words = split_words(each.name) if ending else local_name(each.name)
     return tuple(
@@ -90,7 +90,7 @@ def _name(frame: Frame, each: Accumulator, lanes: int, ending: str = "") -> tupl
 
 def name_arrays(
     frame: Frame,
-    accumulators: Sequence[Accumulator],
+    accumulators: Sequence[Reduction],
     ending: str,
     size: int,
     *,
@@ -112,7 +112,7 @@ def name_arrays(
 
 
 def make_arrays(
-    frame: Frame, accumulators: Sequence[Accumulator], suffix: str, size: int, lanes: int
+    frame: Frame, accumulators: Sequence[Reduction], suffix: str, size: int, lanes: int
 ) -> Accumulators:
     """Accumulators in arrays, for `size` outputs of `lanes` lanes each."""
     return Accumulators(
@@ -120,7 +120,7 @@ def make_arrays(
     )
 
 
-def make_tile(frame: Frame, accumulators: Sequence[Accumulator], tile: Tile) -> Accumulators:
+def make_tile(frame: Frame, accumulators: Sequence[Reduction], tile: Tile) -> Accumulators:
     """Accumulators for a tile of outputs."""
     suffix, size = "_part" if tile.registers else "_tile", tile.rows * tile.pitch
     arrays = name_arrays(frame, accumulators, suffix, size, registers=tile.registers)
@@ -178,7 +178,7 @@ def combine_block(
 def _walk_arrays(
     frame: Frame,
     state: Accumulators,
-    write: Callable[[int, Accumulator, Arrays, k.Expression, int], list[k.Statement]],
+    write: Callable[[int, Reduction, Arrays, k.Expression, int], list[k.Statement]],
 ) -> list[k.Statement]:
     """Loop over all elements of arrays, in vectors, with a body made by `write` for an offset and a
     number of lanes."""
@@ -225,14 +225,14 @@ def combine_registers(
     """Combines points with registers."""
     made: list[k.Statement] = []
     for each, own, other in zip(state.accumulators, state.take(frame, lanes), points, strict=True):
-        before, merged = merge(each.reduction, own, other, frame.names.take, in_order=state.rises)
+        before, merged = merge(each, own, other, frame.names.take, in_order=state.rises)
         made += [*before, *map(k.Assign, own, merged)]
     return made
 
 
 def combine_arrays(
     frame: Frame,
-    each: Accumulator,
+    each: Reduction,
     own: Arrays,
     place: k.Expression,
     other: State,
@@ -242,7 +242,7 @@ def combine_arrays(
     """Combines a state, or a point, with arrays at an offset; `in_order`, if the points of `other`
     have higher numbers."""
     mine = own.read(place, count_lanes(other))
-    made, merged = merge(each.reduction, mine, other, frame.names.take, in_order=in_order)
+    made, merged = merge(each, mine, other, frame.names.take, in_order=in_order)
     return [*made, *own.write(place, merged)]
 
 
@@ -315,7 +315,7 @@ def join_vectors(frame: Frame, state: Accumulators) -> tuple[Accumulators, list[
                 [k.Extract(each, lanes, k.Type(each.type.dtype, half)) for each in taken]
                 for lanes in sides
             )
-            before, merged = merge(each.reduction, low, high, frame.names.take)
+            before, merged = merge(each, low, high, frame.names.take)
             taken = _name(frame, each, half, "_total" if half == 1 else "_half")
             body += [*before, *map(k.Let if half > 1 else k.Variable, taken, merged)]
             half //= 2
@@ -335,18 +335,18 @@ def publish_results(frame: Frame, state: Accumulators, body: list[k.Statement]) 
         for number, local in enumerate(own):
             frame.local[each.slot_name(number)] = always(local)
         for stage, dtype in each.stages:
-            value = finish(each.reduction, own, dtype.compute, in_order=state.serial)
+            value = finish(each, own, dtype.compute, in_order=state.serial)
             if not isinstance(value, k.Local):
                 value = frame.name(body, local_name(stage), value)
             frame.local[stage] = always(value)
 
 
-def _publish_arrays(frame: Frame, each: Accumulator, arrays: Arrays) -> None:
+def _publish_arrays(frame: Frame, each: Reduction, arrays: Arrays) -> None:
     def part(number: int) -> Near:
         return lambda place, lanes: arrays.read(place, lanes)[number]
 
     def find(dtype: DataType) -> Near:
-        return lambda place, lanes: finish(each.reduction, arrays.read(place, lanes), dtype.compute)
+        return lambda place, lanes: finish(each, arrays.read(place, lanes), dtype.compute)
 
     for number in range(len(each.slots)):
         frame.local[each.slot_name(number)] = part(number)

@@ -53,7 +53,7 @@ def join_items(
         body: list[k.Statement] = []
         for each, own, arrays in shared:
             other = arrays.read(add(first, multiply(number, step)), width)
-            before, merged = merge(each.reduction, own, other, frame.names.take)
+            before, merged = merge(each, own, other, frame.names.take)
             body += [*before, *map(k.Assign, own, merged)]
         return k.For(number, index(1), index(count), 1, tuple(body))
 

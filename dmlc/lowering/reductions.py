@@ -194,7 +194,7 @@ class Reductions:
             ((each, own),) = zip(
                 state.accumulators, next(iter(state.registers.values())), strict=True
             )
-            value = finish(each.reduction, own, each.reduction.dtype, in_order=state.serial)
+            value = finish(each, own, each.dtype, in_order=state.serial)
             return [*body, self._values.store_value(node.into, value, scope)]
         publish_results(frame, state, body)
         return body
@@ -248,8 +248,7 @@ class Reductions:
         if emitter.joint is not None:
             masks = sorted(emitter.joint.masks - emitter.joint.certain)
         points: list[State] = []
-        for accumulator in state.accumulators:
-            reduction = accumulator.reduction
+        for reduction in state.accumulators:
             guard: k.Expression | None = None
             if reduction.guard is not None and not self._values.tests(number):
                 guard = emitter.value(reduction.guard, lanes)
@@ -264,7 +263,7 @@ class Reductions:
                 guard = holds
             place = None if reduction.place is None else emitter.value(reduction.place, lanes)
             values = [emitter.value(n, lanes) for n in reduction.values]
-            points.append(contribute(accumulator.slots, values, guard, place))
+            points.append(contribute(reduction.slots, values, guard, place))
         if state.arrays:
             return combine_block(self._frame, state, scope.output, points)
         return combine_registers(self._frame, state, lanes, points)

@@ -9,14 +9,13 @@ from __future__ import annotations
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, Factor
 from dmlc.loops.element import Gather, Read
-from dmlc.loops.legality import MOST_UNROLLED
 from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import VECTOR
 from dmlc.loops.tensorize import PAD
 from dmlc.loops.tiling import takes_vectors
 from dmlc.matrices import Instruction
 from dmlc.schedules.rule import Rule, Work
-from dmlc.schedules.tiles import look_at_factor, name_factor, take_apart
+from dmlc.schedules.tiles import begin_tiles, look_at_factor, name_factor
 
 _SIDES = 128, 64, 32
 """Rows and columns of a tile: the first of which there are enough to keep a GPU busy. The largest
@@ -48,23 +47,7 @@ def choose_matrices(work: Work, found: Contraction) -> Nest | None:
     if row is None or not suits(found, limits):
         return None
     rule, side = work.begin(), choose_side(found, work.profile)
-    take_apart(rule)
-    dims, pieces = rule.nest.dims[0], found.phase.space.pieces
-    inner = sorted(found.inner, key=lambda axis: axis not in pieces)
-    batch, rows, columns, points = (
-        [dims[axis].name for axis in axes]
-        for axes in (found.batch, found.left.axes, found.right.axes, inner)
-    )
-    rule.put_in_order([*batch, *rows, *columns])
-    if found.has_holes:
-        rule.do("recheck", columns[-1])
-    rule.put_in_order(points)
-    m, n, k = rule.merge(rows, "m"), rule.merge(columns, "n"), rule.merge(points, "k")
-    rule.do("tile", m, side, name="row")
-    rule.do("tile", n, side, name="column")
-    rule.do("tile", k, _DEPTHS[side], name="point")
-    rule.do("reorder", "row")
-    rule.do("bind", rule.fuse([*batch, m, n], "tile"), "group")
+    k, axis = begin_tiles(rule, found, side, side, _DEPTHS[side])
     down, across = _share_out(row, side)
     strip = down * row.shape.m, across * row.shape.n
     each = side // strip[0], side // strip[1]
@@ -74,11 +57,11 @@ def choose_matrices(work: Work, found: Contraction) -> Nest | None:
         _fill(rule, found, factor, (k, name, own), (side, items))
     if side == _SIDES[0]:
         rule.do("pipeline", k)
-    axis = rule.nest.dims[1].index(dims[found.right.axes[-1]])
     # Checked sums are tested one by one, and the code that recomputes them is emitted once.
     wide = not found.has_holes and takes_vectors(rule.nest.phases[1], axis, limits)
     loops, axes = ("strip_row", "strip_column"), ("rows", "columns")
-    _share(rule, loops, axes, strip, items, wide, "own", rolled=found.has_holes)
+    width = VECTOR if wide else 1
+    rule.spread(loops, axes, strip, items, width, "own", rolled=found.has_holes)
     return rule.finish(f"a group computes a tile of {side} by {side} outputs in matrices")
 
 
@@ -134,22 +117,4 @@ def _fill(
     if not is_along:
         rule.do("reorder", along)
     axes = f"{name}_rows", f"{name}_columns"
-    _share(rule, (other, along), axes, (count, many), items, wide)
-
-
-def _share(
-    rule: Rule, loops: tuple[str, str], axes: tuple[str, str], sizes: tuple[int, int],
-    items: int, wide: bool, *whose: str, rolled: bool = False,
-) -> None:  # fmt: skip
-    """Distributes the points of a block over all work items of a group: of the inner loop
-    cyclically, as vectors if possible; of the outer loop no more to each than is unrolled."""
-    (outer, inner), (count, many) = loops, sizes
-    width = VECTOR if wide else 1
-    down = max(count // MOST_UNROLLED, items // min(many // width, items))
-    down = min(down, count, items)
-    rule.take(outer, axes[0], count, down, *whose, rolled=rolled)
-    neighbours = rule.do("split", inner, width, name=axes[1]) if wide else inner
-    across = min(many // width, items // down)
-    rule.take(neighbours, axes[1], many // width, across, *whose, rolled=rolled)
-    if wide:
-        rule.do("vectorize", inner, VECTOR, "whole")
+    rule.spread((other, along), axes, (count, many), items, VECTOR if wide else 1)

@@ -10,10 +10,19 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.legality import chain
+from dmlc.loops.legality import MOST_UNROLLED, chain
 from dmlc.loops.naive import naive
-from dmlc.loops.nodes import Call, Loop, Nest, list_loops, list_phases, walk
-from dmlc.loops.phases import Phase
+from dmlc.loops.nodes import (
+    Call,
+    Loop,
+    Nest,
+    list_loops,
+    list_phases,
+    name_loops,
+    take_name,
+    walk,
+)
+from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.primitives import apply
 from dmlc.loops.script import ScheduleError
 from dmlc.schedules.streaming import Streaming
@@ -68,9 +77,7 @@ class Rule:
         `name`, with a number if another loop has it."""
         loop = str(arguments[0]) if arguments else ""
         if name and (name != loop or verb == "split"):
-            taken = {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
-            numbers = (f"{name}.{number}" for number in range(2, len(taken) + 3))
-            name = next(each for each in (name, *numbers) if each not in taken)
+            name = take_name(name, name_loops(self.nest))
         call = Call(verb, arguments, name)
         self.nest = apply(self.nest, self.function, self.limits, call)
         return name or loop
@@ -114,6 +121,25 @@ class Rule:
         if items > 1:
             self.do("deal", loop, axis, items, *whose)
         self.do("roll" if rolled else "unroll", loop)
+
+    def spread(
+        self, loops: tuple[str, str], axes: tuple[str, str], sizes: tuple[int, int], items: int,
+        width: int, *whose: str, parts: tuple[str, str] = ("", ""), rolled: bool = False,
+    ) -> None:  # fmt: skip
+        """Distributes the points of two nested loops of these sizes over all work items of a group:
+        of the inner loop cyclically, in vectors of `width` adjacent points, or in `parts` of so
+        many; of the outer loop no more to each than is unrolled."""
+        (outer, inner), (count, many), (part, half) = loops, sizes, parts
+        steps = many // width
+        down = max(count // MOST_UNROLLED, items // min(steps, items))
+        down = min(down, count, items)
+        self.take(outer, axes[0], count, down, *whose, rolled=rolled)
+        step = self.do("split", inner, width, name=part or axes[1]) if width > 1 else inner
+        self.take(step, axes[1], steps, min(steps, items // down), *whose, rolled=rolled)
+        if width > VECTOR:
+            self.do("unroll", self.do("split", inner, VECTOR, name=half))
+        if width > 1:
+            self.do("vectorize", inner, VECTOR, "whole")
 
     def put_in_order(self, loops: Sequence[str]) -> None:
         """Reorders loops nested one in the other without siblings."""

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, Factor, find_divided, lies_along
-from dmlc.loops.legality import MOST_UNROLLED
 from dmlc.loops.nodes import Loop, Nest, walk
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.staging import FACTORS, stage_value
@@ -105,25 +104,9 @@ def choose_tiles(
     """Nest of a contraction and its derived phases. In `found`, the groups of a convolution and the
     like are axes of their own."""
     rule, each = Rule(function, limits, phases), shape.each
-    take_apart(rule)
-    dims, pieces = rule.nest.dims[0], found.phase.space.pieces
-    inner = sorted(found.inner, key=lambda axis: axis not in pieces)
-    taps, depth = find_taps(found, inner[-1], shape.depth)
+    taps, depth = find_taps(found, found.points[-1], shape.depth)
     shape = dataclasses.replace(shape, depth=depth)
-    batch, rows, columns, points = (
-        [dims[axis].name for axis in axes]
-        for axes in (found.batch, found.left.axes, found.right.axes, inner)
-    )
-    rule.put_in_order([*batch, *rows, *columns])
-    if found.has_holes:
-        rule.do("recheck", columns[-1])
-    rule.put_in_order(points)
-    m, n, k = rule.merge(rows, "m"), rule.merge(columns, "n"), rule.merge(points, "k")
-    rule.do("tile", m, shape.rows, name="row")
-    rule.do("tile", n, shape.columns, name="column")
-    rule.do("tile", k, shape.depth, name="point")
-    rule.do("reorder", "row")
-    rule.do("bind", rule.fuse([*batch, m, n], "tile"), "group")
+    k, last = begin_tiles(rule, found, shape.rows, shape.columns, shape.depth)
     _share_out(rule, shape)
     rule.do("split", "point", _AT_ONCE, name="points")
     written = _WRITTEN if limits.unrolls else _WRITTEN // 2
@@ -137,13 +120,35 @@ def choose_tiles(
     _fill(rule, found, found.right, (k, "right", "column"), shape.columns, shape, taps)
     if shape.ahead:
         rule.do("pipeline", k)
-    last = rule.nest.dims[1].index(dims[found.right.axes[-1]])
     if each >= VECTOR and takes_vectors(rule.nest.phases[1], last, limits):
         loops = [n for n in walk(rule.nest.body) if isinstance(n, Loop) and n.dim.name == "column"]
         _, stored, *_ = (loop.name for loop in loops if loop.step == 1)
         rule.do("vectorize", stored, VECTOR, "whole")
     sides = f"{shape.rows} by {shape.columns}"
     return rule.finish(f"a group computes a tile of {sides} outputs, and each {each} by {each}")
+
+
+def begin_tiles(
+    rule: Rule, found: Contraction, row: int, column: int, point: int
+) -> tuple[str, int]:
+    """Tiles of a product, of so many rows, columns and points, one for each work group. Returns the
+    loop over the tiles of points, and the axis of the derived phase along the columns."""
+    take_apart(rule)
+    dims = rule.nest.dims[0]
+    batch, rows, columns, points = (
+        [dims[axis].name for axis in axes]
+        for axes in (found.batch, found.left.axes, found.right.axes, found.points)
+    )
+    rule.put_in_order([*batch, *rows, *columns])
+    if found.has_holes:
+        rule.do("recheck", columns[-1])
+    rule.put_in_order(points)
+    m, n, k = rule.merge(rows, "m"), rule.merge(columns, "n"), rule.merge(points, "k")
+    for loop, size, name in ((m, row, "row"), (n, column, "column"), (k, point, "point")):
+        rule.do("tile", loop, size, name=name)
+    rule.do("reorder", "row")
+    rule.do("bind", rule.fuse([*batch, m, n], "tile"), "group")
+    return k, rule.nest.dims[1].index(dims[found.right.axes[-1]])
 
 
 def find_taps(found: Contraction, last: int, depth: int) -> tuple[int, int]:
@@ -200,7 +205,7 @@ def _fill(
     """Filling of a factor's tile by the work items: adjacent items load adjacent elements, four
     each if possible, which are contiguous in the tile too. One work item loads all `taps` of a
     window's row."""
-    (k, name, own), items = names, shape.items
+    k, name, own = names
     phase, wide, is_along = look_at_factor(found, factor, rule.limits)
     # Eight rows or columns with contiguous points take more registers than two groups of 256 have.
     beside = "point" if wide and is_along and not (shape.ahead and shape.each > VECTOR) else own
@@ -216,22 +221,16 @@ def _fill(
         rule.do("unroll", tap)
     (along, many), (other, count) = (points, rows) if is_along else (rows, points)
     width = _find_unit(phase, many) if wide else 1
-    across = min(many // width, items, MOST_UNROLLED * items // count)
-    rule.take(other, f"{name}_rows", count, min(count, items // across))
-    neighbours = rule.do("split", along, width, name=f"{name}_part") if wide else along
-    rule.take(neighbours, f"{name}_columns", many // width, across)
-    if width > VECTOR:
-        rule.do("unroll", rule.do("split", along, VECTOR, name=f"{name}_half"))
-    if wide:
-        rule.do("vectorize", along, VECTOR, "whole")
+    axes = f"{name}_rows", f"{name}_columns"
+    parts = f"{name}_part", f"{name}_half"
+    rule.spread((other, along), axes, (count, many), shape.items, width, parts=parts)
 
 
 def look_at_factor(found: Contraction, factor: Factor, limits: Limits) -> tuple[Phase, bool, bool]:
     """Phase that computes a factor, whether four neighbours are loaded at once, and whether these
     are points."""
     phase = stage_value(found.phase, factor.value, factor.conditions, "factor")
-    pieces = found.phase.space.pieces
-    last = max(found.inner, key=lambda axis: (axis not in pieces, axis))
+    last = found.points[-1]
     is_along = lies_along(phase, last, factor.axes[-1])
     return phase, takes_vectors(phase, last if is_along else factor.axes[-1], limits), is_along
 
