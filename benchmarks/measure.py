@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import random
 import statistics
 import time
@@ -30,14 +31,23 @@ def repeats_for(run: Callable[[], object]) -> int:
     return max(1, min(20_000, round(SAMPLE_SECONDS / once)))
 
 
-def sample(run: Callable[[], object], repeats: int) -> float:
+def sample(
+    run: Callable[[], object], repeats: int, clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Seconds of one run, as the mean over `repeats`, after a pause and one run not timed."""
     time.sleep(PAUSE_SECONDS)
     run()
-    start = time.perf_counter()
+    start = clock()
     for _ in itertools.repeat(None, repeats):
         run()
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats
+
+
+def count_cpu_seconds() -> float:
+    """Seconds that processors spent on this process and on those that it started and that ended:
+    they do not depend on what others do with the machine."""
+    spent = os.times()
+    return time.process_time() + spent.children_user + spent.children_system
 
 
 def measure(samplers: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:

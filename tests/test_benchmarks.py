@@ -55,6 +55,8 @@ def test_a_sample_is_the_mean_of_its_repeats() -> None:
     assert measure.repeats_for(lambda: calls.append(1)) > 1
     calls.clear()
     assert 0 <= measure.sample(lambda: calls.append(1), 3) < 1
+    assert measure.sample(lambda: None, 3, iter([1.0, 7.0]).__next__) == 2
+    assert measure.count_cpu_seconds() > 0
     assert len(calls) == 4
 
 
