@@ -8,6 +8,7 @@ a value that a kernel computes.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -15,12 +16,12 @@ from dmlc import ir
 from dmlc.index.affine import Affine
 from dmlc.index.intervals import Interval, is_within, meet
 from dmlc.ir.below import Proof
-from dmlc.ir.index import IndexFacts, find_affine, find_part
+from dmlc.ir.index import IndexFacts, find_affine, find_part, read_comparison
 from dmlc.ir.inside import is_inside_along
 from dmlc.ir.ranges import Ranges, number_ranges, table_ranges
 from dmlc.kernel.target import RUN_TIME_COUNT
 from dmlc.scalars import DataType
-from dmlc.sizes import Measure
+from dmlc.sizes import Measure, parse_size
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,16 +70,62 @@ class Positions:
         return form if self.is_within(number, size) else None
 
 
-def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
-    """Facts about the indices in a stage's body."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class End:
+    """Guard `piece * length + point < size` of a reduction: the end of the last of the pieces that
+    an axis of `size` elements is cut into."""
+
+    position: int
+    """The compared position, as a value of the body."""
+    piece: ir.Index
+    point: ir.Index
+    length: int
+    size: Measure
+
+
+def find_end(stage: ir.Stage) -> End | None:
+    """End that the guard of a reduction is; None if it is none."""
+    body = stage.body
+    compared = () if body.guard is None else read_comparison(body.instructions, body.guard)
+    for name, position, bound in compared:
+        form, size = find_affine(body)[position], _read_size(body.instructions[bound])
+        if name != "lt" or form is None or size is None or form.constant:
+            continue
+        for (piece, step), (point, factor) in itertools.permutations(form.factors, 2):
+            is_whole = len(form.factors) == 2 and factor == 1 and stage.extent(point) == step
+            if is_whole and point.reduced and not piece.reduced:
+                return End(position, piece, point, step, size)
+    return None
+
+
+def _read_size(instruction: ir.Instruction) -> Measure | None:
+    """Size that an instruction gives; None for others."""
+    match instruction:
+        case ir.Symbol(name=name):
+            return parse_size(name)
+        case ir.Constant(dtype=DataType.INDEX, value=value):
+            return int(value)
+        case _:
+            return None
+
+
+def read_positions(stage: ir.Stage, function: ir.Function, end: End | None = None) -> Positions:
+    """Facts about the indices in a stage's body. Where the guard is the `end` of pieces, loops
+    visit no points beyond it, and it is not computed."""
     body, tensors = stage.body, function.tensors()
     read = (tensors[load.tensor] for load in body.loads())
     numbers = number_ranges(each for each in read if isinstance(each, ir.Stage))
     ranges = find_ranges(stage, table_ranges(function.tables) | numbers)
+    if end is not None and isinstance(end.size, int):
+        below = meet(ranges[end.position], (0, end.size - 1))
+        ranges = (*ranges[: end.position], below, *ranges[end.position + 1 :])
     sizes = {load.tensor: tensors[load.tensor].extents for load in body.loads()}
-    along = _find_along(stage, sizes)
+    free = dataclasses.replace(stage, body=dataclasses.replace(body, guard=None))
+    along = _find_along(free if end is None else stage, sizes)
     positions = Positions(ranges, frozenset(), sizes, find_affine(body), along)
-    needed: set[int] = {body.result} if body.guard is None else {body.result, body.guard}
+    needed: set[int] = {body.result}
+    if body.guard is not None and end is None:
+        needed.add(body.guard)
     for number in range(len(body.instructions) - 1, -1, -1):
         if number not in needed:
             continue
@@ -127,7 +174,7 @@ def _find_digits(
 def _find_along(
     stage: ir.Stage, sizes: Mapping[str, tuple[ir.Extent, ...]]
 ) -> dict[tuple[int, str], bool]:
-    """Which indices are in bounds of axes of open size at every point, regardless of the guard."""
+    """Which indices are in bounds of axes of open size at every point of a stage."""
     asked = {
         (number, size): None
         for load in stage.body.loads()
@@ -136,9 +183,8 @@ def _find_along(
     }
     if not asked:
         return {}
-    free = dataclasses.replace(stage, body=dataclasses.replace(stage.body, guard=None))
-    ranges = Ranges.of(free)
-    return {key: is_inside_along(free, key[0], key[1], ranges) for key in asked}
+    ranges = Ranges.of(stage)
+    return {key: is_inside_along(stage, key[0], key[1], ranges) for key in asked}
 
 
 def _divides_by_size(body: ir.Body, instruction: ir.Instruction) -> bool:

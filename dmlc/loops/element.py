@@ -21,9 +21,18 @@ from dmlc.index.intervals import Interval
 from dmlc.ir.index import part_conditions
 from dmlc.ir.nodes import list_folded
 from dmlc.ir.rules import fold_constants
-from dmlc.loops.access import Positions, join_digits, read_positions
+from dmlc.loops.access import Positions, find_end, join_digits, read_positions
 from dmlc.scalars import COMBINERS, ROUNDINGS, Combiner, DataType
-from dmlc.sizes import Measure, Size, measure, multiply, pack_strides, parse_size
+from dmlc.sizes import (
+    Measure,
+    Size,
+    Taken,
+    estimate,
+    measure,
+    multiply,
+    pack_strides,
+    parse_size,
+)
 from dmlc.source import InternalError, UnsupportedError
 
 
@@ -82,6 +91,20 @@ class Slot:
     first: bool | int | float
     suffix: str
     """Suffix of its name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Piece:
+    """A dimension that is a chunk of a longer one: `length` elements of `size`, fewer in the last.
+    The index along dimension `number` selects the chunk."""
+
+    number: int
+    length: Measure
+    size: Measure
+
+    def settle(self, taken: Taken) -> Piece:
+        """Chunk with numbers for open sizes."""
+        return Piece(self.number, estimate(self.length, taken), estimate(self.size, taken))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -152,6 +175,8 @@ class Elements:
     indices: tuple[str, ...] = ()
     """Name of the index along each dimension, as in the stages' formulas, such as `i2`; empty
     where no one stage has all of them."""
+    pieces: tuple[tuple[int, Piece], ...] = ()
+    """Dimensions that are chunks of longer ones."""
     _views: list[tuple[View, ...]] = dataclasses.field(
         default_factory=list[tuple[View, ...]], init=False, compare=False, repr=False
     )
@@ -322,6 +347,7 @@ class Collector:
     varying along the first `parallel` dimensions. Of the tensor `row`, only a slice along its last
     axis is available, and its index is that along this axis. Stages in `placed` are stored as parts
     of another tensor. `positions` are facts about stages' indices, where they are known already.
+    The guards of reductions only end the `pieces` of dimensions.
     """
 
     def __init__(
@@ -333,8 +359,10 @@ class Collector:
         row: str | None = None,
         placed: Mapping[str, View] = MappingProxyType({}),
         positions: Mapping[str, Positions] = MappingProxyType({}),
+        pieces: tuple[tuple[int, Piece], ...] = (),
     ) -> None:
         self._function = function
+        self._pieces = pieces
         self._positions = positions
         self._row = row
         self._placed = placed
@@ -363,6 +391,7 @@ class Collector:
             tuple(dataclasses.replace(r, stages=tuple(s)) for r, s in self._reductions.items()),
             self._reach,
             self._indices,
+            self._pieces,
         )
         return prune(made) if self._has_spare else made
 
@@ -397,7 +426,8 @@ class Collector:
         folded = list_folded(stage.body.instructions, stage.body.result, reduction.combiner)
         self._has_spare |= stage.body.result not in folded
         values = tuple(numbers[n] for n in folded)
-        guard = None if stage.body.guard is None else numbers[stage.body.guard]
+        tested = None if self._pieces else stage.body.guard
+        guard = None if tested is None else numbers[tested]
         place = self._place(reduction, axes) if reduction.is_positional else None
         made = Reduction(
             reduction.combiner,
@@ -451,7 +481,10 @@ class Collector:
 
     def _copy(self, stage: ir.Stage, axes: Mapping[ir.Index, int]) -> dict[int, int]:
         """Values of a body's instructions, without indices that only affine loads need."""
-        positions = self._positions.get(stage.name) or read_positions(stage, self._function)
+        positions = self._positions.get(stage.name)
+        if positions is None:
+            end = find_end(stage) if self._pieces else None
+            positions = read_positions(stage, self._function, end)
         numbers: dict[int, int] = {}
         for number, instruction in enumerate(stage.body.instructions):
             if number not in positions.needed:

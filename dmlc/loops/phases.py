@@ -19,11 +19,13 @@ from typing import Any
 from dmlc import ir
 from dmlc.ir.index import read_comparison
 from dmlc.kernel.target import Limits
+from dmlc.loops.access import find_end
 from dmlc.loops.dims import SHORT_VECTOR
 from dmlc.loops.element import (
     Collector,
     Elements,
     Gather,
+    Piece,
     Place,
     Read,
     Reduction,
@@ -265,7 +267,9 @@ def collect_phases(
         if pending is not None:
             made.append(pending.elements())
             pending = None
-        collector = Collector(function, (*parallel, *each.inner), local, len(parallel))
+        domain = (*parallel, *each.inner)
+        pieces = _find_pieces(function, each)
+        collector = Collector(function, domain, local, len(parallel), pieces=pieces)
         if not each.reduces:
             for member in each.members:
                 axes = dict(member.axes)
@@ -298,6 +302,18 @@ def collect_phases(
         Phase(elements, space, any(each.name in across for each in elements.reductions))
         for elements, space in zip(made, spaces, strict=True)
     )
+
+
+def _find_pieces(function: ir.Function, each: Pass) -> tuple[tuple[int, Piece], ...]:
+    """Dimension of a pass that is cut into pieces, as the guards of all its stages say."""
+    found: set[tuple[int, Piece]] = set()
+    for member in (*each.members, *each.across):
+        stage, axes = function.stage(member.stage), dict(member.axes)
+        end = None if stage is None or stage.reduction is None else find_end(stage)
+        if end is None or end.piece not in axes or end.point not in axes:
+            return ()
+        found.add((axes[end.point], Piece(axes[end.piece], end.length, end.size)))
+    return tuple(found) if len(found) == 1 else ()
 
 
 def write_order(phases: Sequence[Phase], parallel: int) -> tuple[Phase, ...]:

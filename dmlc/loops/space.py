@@ -11,26 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc import ir
-from dmlc.loops.element import Elements, Gather, View, find_moving
+from dmlc.loops.element import Elements, Gather, Piece, View, find_moving
 from dmlc.sizes import Measure, Taken, estimate, known, measure, multiply
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Piece:
-    """A dimension that is a chunk of a longer one: `length` elements of `size`, fewer in the last.
-    The index along axis `number` selects the chunk."""
-
-    number: int
-    length: Measure
-    size: Measure
-
-    def settle(self, taken: Taken) -> Piece:
-        """Chunk with numbers for open sizes."""
-        return Piece(self.number, estimate(self.length, taken), estimate(self.size, taken))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,12 +145,14 @@ def arrange(
     sort = _keep_order if as_written else _sort
     order = [axis for axis in sort(views[0], len(domains[0])) if axis < parallel]
     everyone = [view for ranked in views for view, _ in ranked]
-    runs = _merge(order, sizes, everyone)
+    cut = [(axis, piece) for made in passes for axis, piece in made.pieces]
+    apart = {each for axis, piece in cut for each in (axis, piece.number)}
+    runs = _merge(order, sizes, everyone, apart)
     spaces: list[Space] = []
     for made, ranked, domain in zip(passes, views, domains, strict=True):
         walk_order = sort(ranked, len(domain))
         inner = [axis for axis in walk_order if axis >= parallel]
-        inner_runs = _merge(inner, domain, [view for view, _ in ranked])
+        inner_runs = _merge(inner, domain, [view for view, _ in ranked], apart)
         if made.reductions and not inner_runs:
             inner_runs = [list[int]()]
         # A run has the place of its innermost dimension; the others are directly outside of it.
@@ -179,7 +167,12 @@ def arrange(
         position = {tuple(run): n for n, (run, is_parallel) in enumerate(every) if is_parallel}
         kept = tuple(position[tuple(run)] for run in runs)
         names = _name([run for run, _ in every], made)
-        spaces.append(Space(lengths, strides, kept, indices=names))
+        at = {axis: number for number, (run, _) in enumerate(every) for axis in run}
+        pieces = {
+            at[axis]: dataclasses.replace(piece, number=at[piece.number])
+            for axis, piece in made.pieces
+        }
+        spaces.append(Space(lengths, strides, kept, pieces, indices=names))
     return tuple(spaces)
 
 
@@ -308,13 +301,19 @@ def _keep_order(ranked: Ranked, rank: int) -> list[int]:
     return list(range(rank))
 
 
-def _merge(order: list[int], sizes: Sequence[Measure], views: Sequence[View]) -> list[list[int]]:
-    """Runs of dimensions that every view traverses as one, outermost first."""
+def _merge(
+    order: list[int], sizes: Sequence[Measure], views: Sequence[View], apart: Container[int] = ()
+) -> list[list[int]]:
+    """Runs of dimensions that every view traverses as one, outermost first; those `apart` are runs
+    of their own."""
     runs: list[list[int]] = []
     for axis in order:
         outer = runs[-1][-1] if runs else None
-        if outer is not None and all(
-            v.strides[outer] == v.strides[axis] * sizes[axis] for v in views
+        may = outer is not None and axis not in apart and outer not in apart
+        if (
+            outer is not None
+            and may
+            and all(v.strides[outer] == v.strides[axis] * sizes[axis] for v in views)
         ):
             runs[-1].append(axis)
         else:

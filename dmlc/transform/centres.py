@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.ir import (
     Apply,
     Body,
     Constant,
+    Extent,
     Index,
     Load,
     Reduction,
@@ -26,6 +27,7 @@ from dmlc.ir.index import reach_back
 from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
 from dmlc.ir.ranges import table_ranges
+from dmlc.sizes import Taken, as_extent, divide_up, estimate, measure, multiply
 
 MOST_TERMS = 8
 """Largest number of sums that one is expanded to, and of sums of a piece."""
@@ -55,11 +57,16 @@ class Cut:
     split: int | None = None
     """Axis that is cut into chunks."""
     length: int = 1
-    """Elements of a chunk."""
+    """Elements of a chunk; the last one of an axis may have fewer."""
 
-    def count(self, extents: Sequence[int]) -> int:
+    def count(self, extents: Sequence[Extent]) -> int:
         """Points of a piece."""
-        return self.length * math.prod(extents[axis] for axis in self.inner)
+        return self.length * count_points([extents[axis] for axis in self.inner])
+
+    def ends_early(self, extents: Sequence[Extent]) -> bool:
+        """Whether a chunk may have fewer elements."""
+        size = 0 if self.split is None else extents[self.split]
+        return not isinstance(size, int) or size % self.length > 0
 
 
 _Term = tuple["int | None", "int | None"]
@@ -67,9 +74,9 @@ _Term = tuple["int | None", "int | None"]
 reduction; each a value, or None for 1."""
 
 
-def count_points(extents: Sequence[object]) -> int:
-    """Number of points of known sizes."""
-    return math.prod(extent if isinstance(extent, int) else 1 for extent in extents)
+def count_points(extents: Iterable[Extent], taken: Taken = ()) -> int:
+    """Number of points, with assumed values for open sizes."""
+    return math.prod(estimate(measure(extent), taken) for extent in extents)
 
 
 def find_places(stage: Stage, whole: Tensor) -> Places | None:
@@ -80,7 +87,7 @@ def find_places(stage: Stage, whole: Tensor) -> Places | None:
     loads = {load for load in body.instructions if isinstance(load, Load)}
     own = [load for load in loads if load.tensor == whole.name]
     # Every element is read once.
-    if len(own) != 1 or count_points(stage.sizes) != count_points(whole.extents):
+    if len(own) != 1 or multiply(stage.sizes) != multiply(whole.extents):
         return None
     (load,) = own
     inner: set[int] = set()
@@ -103,7 +110,7 @@ class Pieces:
 
     def __init__(
         self,
-        extents: Sequence[int],
+        extents: Sequence[Extent],
         cut: Cut,
         late: set[str],
         names: dict[str, None],
@@ -143,12 +150,12 @@ class Pieces:
         return self.stages[key]
 
     @property
-    def domain(self) -> tuple[int, ...]:
+    def domain(self) -> tuple[Extent, ...]:
         """Numbers of pieces along each axis that numbers them."""
         cut = self.cut
         sizes = {axis: self.extents[axis] for axis in cut.outer}
         if cut.split is not None:
-            sizes[cut.split] //= cut.length
+            sizes[cut.split] = as_extent(divide_up(measure(sizes[cut.split]), cut.length))
         return tuple(sizes.values())
 
 
@@ -215,10 +222,16 @@ class _Parting:
 
     def _sum(self, kept: int | None) -> int:
         """Sum of a value over a piece; the number of its points for None."""
-        if kept is None:
-            count = self._pieces.cut.count(self._pieces.extents)
-            return self._builder.constant(float(count), self._stage.body.dtype)
-        return self._reduce("sum", kept)
+        if kept is not None:
+            return self._reduce("sum", kept)
+        builder, cut, extents = self._builder, self._pieces.cut, self._pieces.extents
+        dtype, count = self._stage.body.dtype, cut.count(extents)
+        if cut.split is None or not cut.ends_early(extents):
+            return builder.constant(float(count), dtype)
+        first = builder.apply("mul", self._outer[cut.split], builder.constant(cut.length))
+        left = builder.apply("sub", builder.size(extents[cut.split]), first)
+        length = builder.cast(builder.apply("min", left, builder.constant(cut.length)), dtype)
+        return builder.apply("mul", length, builder.constant(float(count // cut.length), dtype))
 
     def _reduce(self, combiner: str, kept: int) -> int:
         """Reduction of a value over a piece, as a value of this body."""
@@ -230,17 +243,20 @@ class _Parting:
         cut, made, builder = self._pieces.cut, self._builder.instructions, BodyBuilder()
         moved = {place: builder.index(n) for n, place in enumerate(self._outer.values())}
         moved |= {self._axes[axis]: builder.reduced(axis) for axis in cut.inner}
+        guard = None
         if cut.split is not None:
             first = builder.apply(
                 "mul", moved[self._outer[cut.split]], builder.constant(cut.length)
             )
             inside = builder.apply("add", first, builder.reduced(cut.split))
             moved[self._axes[cut.split]] = inside
+            if cut.ends_early(self._pieces.extents):
+                guard = builder.apply("lt", inside, builder.size(self._pieces.extents[cut.split]))
         needed = reach_back(made, [root], moved)
         if any(isinstance(made[number], Index) for number in needed):
             raise _NoPiecesError
         numbers = builder.copy(Body(tuple(made), root), moved, needed={*needed, *moved})
-        return builder.make(numbers[root])
+        return builder.make(numbers[root], guard)
 
     # Terms -----------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from dmlc.ir import Constant, Function, Index, Parameter, Stage, Tensor, packed_strides
+from dmlc.sizes import Taken, find_symbols
 from dmlc.transform.centres import MOST_TERMS, Cut, Pieces, Places, count_points, find_places
 from dmlc.transform.cost import Budget
 from dmlc.transform.inline import inline_producers
@@ -60,22 +61,23 @@ _LARGE = 40 << 20
 """Bytes of a tensor that the cache shared by all groups does not hold, on a large GPU."""
 
 
-def reduce_in_pieces(function: Function, budget: Budget) -> Function:
+def reduce_in_pieces(function: Function, budget: Budget, taken: Taken = ()) -> Function:
     """Function in which reductions that need others of the same rows are taken in pieces; the same
-    object if there are none. Rows whose sizes are known at run time only stay whole, as do those
-    that have no divisor near the length of a piece."""
+    object if there are none. Of a row without a divisor near the length of a piece, the last piece
+    is shorter. Rows whose sizes are known at run time only stay whole, unless these are `taken` to
+    have some values: their pieces have a fixed length."""
     if not budget.held or not budget.groups:
         return function
-    long, waits = _find_long(function)
+    long, waits = _find_long(function, taken)
     if not any(waits[name] for name in long):
         return function
     kept = {s.name: "" for s in function.stages if is_inlinable(s) and not waits[s.name]}
     drawn = function.with_stages(inline_producers(function, kept, (), budget).stages)
-    taken = {m.stage for found in find_online(drawn, budget) for m in found.members}
+    online = {m.stage for found in find_online(drawn, budget) for m in found.members}
     read: dict[str, list[Stage]] = {}
     """Long reductions by the tensors that they read."""
     for stage in drawn.stages:
-        if stage.name in long and stage.name not in taken:
+        if stage.name in long and stage.name not in online:
             for name in dict.fromkeys(load.tensor for load in stage.body.loads()):
                 read.setdefault(name, []).append(stage)
     tensors = drawn.tensors()
@@ -85,14 +87,14 @@ def reduce_in_pieces(function: Function, budget: Budget) -> Function:
         own = [stage for stage in stages if stage.name not in made]
         if any(waits[stage.name] & {s.name for s in own} for stage in own):
             left = {n: [s for s in found if s.name not in made] for n, found in read.items()}
-            made |= _Family(tensors, tensors[name], left, waits, budget).part(names)
+            made |= _Family(tensors, tensors[name], left, waits, budget, taken).part(names)
     if not made:
         return function
     stages = [new for stage in function.stages for new in made.get(stage.name, (stage,))]
     return replace_stages(function, list_live(stages, {r.name for r in function.results}))
 
 
-def _find_long(function: Function) -> tuple[set[str], dict[str, set[str]]]:
+def _find_long(function: Function, taken: Taken) -> tuple[set[str], dict[str, set[str]]]:
     """Reductions that may be taken in pieces; and some of them that each stage needs, directly or
     by element-wise stages."""
     long: set[str] = set()
@@ -104,18 +106,19 @@ def _find_long(function: Function) -> tuple[set[str], dict[str, set[str]]]:
             if source is None or len(own) >= _MOST_WAITED:
                 continue
             own |= {source.name} & long if source.reduction is not None else waits[source.name]
-        if _is_long(stage):
+        if _is_long(stage, taken):
             long.add(stage.name)
     return long, waits
 
 
-def _is_long(stage: Stage) -> bool:
+def _is_long(stage: Stage, taken: Taken) -> bool:
     if stage.combiner not in ("sum", "max") or stage.body.guard is not None:
         return False
-    sizes = [extent for extent in stage.sizes if isinstance(extent, int) and extent]
-    if len(sizes) < len(stage.sizes) or not stage.body.dtype.is_float:
+    if not set(find_symbols(stage.sizes)) <= dict(taken).keys() or 0 in stage.sizes:
         return False
-    return math.prod(sizes) >= _LEAST_POINTS * math.prod(sizes[: len(stage.extents)])
+    points = count_points(stage.sizes, taken)
+    is_long = points >= _LEAST_POINTS * count_points(stage.extents, taken)
+    return is_long and stage.body.dtype.is_float
 
 
 class _Family:
@@ -128,8 +131,10 @@ class _Family:
         readers: Mapping[str, Sequence[Stage]],
         waits: Mapping[str, set[str]],
         budget: Budget,
+        taken: Taken,
     ) -> None:
         self._tensors, self._whole, self._budget = tensors, whole, budget
+        self._taken = taken
         found = (find_places(stage, whole) for stage in readers[whole.name])
         self._places = [places for places in found if places is not None]
         self._add_beside(readers)
@@ -177,9 +182,8 @@ class _Family:
         cut = self._choose()
         if cut is None:
             return {}
-        extents = [extent if isinstance(extent, int) else 0 for extent in self._whole.extents]
         means = {p.stage.combiner for p in self._places if self._is_first(p)} != {"max"}
-        pieces = Pieces(extents, cut, self._late, names, means=means)
+        pieces = Pieces(self._whole.extents, cut, self._late, names, means=means)
         made: dict[str, list[Stage]] = {}
         helped = False
         for places in self._places:
@@ -195,12 +199,12 @@ class _Family:
 
     def _choose(self) -> Cut | None:
         """Pieces of suitable length; None if one kernel may have whole rows."""
-        extents = self._whole.extents
+        extents, taken = self._whole.extents, self._taken
         if len(self._places) < 2 or all(map(self._is_first, self._places)):
             return None
-        sizes = [extent if isinstance(extent, int) else 0 for extent in extents]
+        sizes = [count_points([extent], taken) for extent in extents]
         given = self._whole.strides if isinstance(self._whole, Parameter) else None
-        strides = [s if isinstance(s, int) else 0 for s in given or packed_strides(tuple(sizes))]
+        strides = [count_points([s], taken) for s in given or packed_strides(tuple(sizes))]
         inner = self._find_inner()
         moving = [axis for axis, size in enumerate(sizes) if size > 1 and strides[axis]]
         if not inner or not all(sizes) or not moving:
@@ -209,13 +213,17 @@ class _Family:
         if not self._pays(math.prod(sizes), beside=beside):
             return None
         budget = self._budget
-        wanted = math.prod(sizes) // (_PIECES * budget.groups)
-        most = min(max(wanted, budget.piece), 2 * budget.piece) // (_BESIDE if beside else 1)
         order = sorted(range(len(sizes)), key=lambda axis: (-strides[axis], axis))
-        cut = _cut_axes(sizes, order, inner, most)
+        if find_symbols(extents):
+            # Rows are cut if they are contiguous, along one axis.
+            cut = Cut(tuple(order), (), order[-1], budget.piece) if inner == {order[-1]} else None
+        else:
+            wanted = math.prod(sizes) // (_PIECES * budget.groups)
+            most = min(max(wanted, budget.piece), 2 * budget.piece) // (_BESIDE if beside else 1)
+            cut = _cut_axes(sizes, order, inner, most)
         if cut is None:
             return None
-        rows = [count_points([extent for _, extent in p.stage.axes]) for p in self._places]
+        rows = [count_points([e for _, e in p.stage.axes], taken) for p in self._places]
         return cut if max(rows) > cut.count(sizes) else None
 
     def _pays(self, points: int, *, beside: bool) -> bool:
@@ -223,12 +231,12 @@ class _Family:
         device busy, or one kernel does not reduce and apply them, or they are too long for a
         group to hold, and their tensor for the cache of all groups."""
         budget = self._budget
-        outputs = [count_points(places.stage.extents) for places in self._places]
+        outputs = [count_points(places.stage.extents, self._taken) for places in self._places]
         columns = min(_ADJACENT, min(outputs)) if beside else 1
         groups = -(-min(outputs) // columns)
         if groups < budget.groups and points > 2 * budget.piece * groups:
             return True
-        size = count_bytes(self._whole) or 0
+        size = count_bytes(self._whole) or points * self._whole.dtype.bytes
         if size < _LEAST_TIMES * budget.launch_bytes:
             return False
         if len(set(outputs)) > 1 or not all(map(_reads_plainly, self._places)):
@@ -255,7 +263,7 @@ def _cut_axes(
     points, split, length = 1, None, 1
     for axis in reversed([axis for axis in order if axis in inner]):
         if points * sizes[axis] > most:
-            length = _find_divisor(sizes[axis], most // points, points)
+            length = _find_length(sizes[axis], most // points, points)
             split = axis if length > 1 else None
             break
         kept.append(axis)
@@ -264,6 +272,15 @@ def _cut_axes(
         return None
     outer = tuple(axis for axis in order if axis not in kept)
     return Cut(outer, tuple(sorted(kept)), split, length)
+
+
+def _find_length(size: int, most: int, points: int) -> int:
+    """Length of the pieces of an axis, at most so large: a divisor of its size if there is one near
+    that; else a length of whole cache lines if elements are cut one by one."""
+    found = _find_divisor(size, most, points)
+    if points > 1 or 4 * found >= most:
+        return found
+    return min(most, -(-size // (-(-size // most) * _EVEN)) * _EVEN)
 
 
 def _find_divisor(size: int, most: int, points: int) -> int:
