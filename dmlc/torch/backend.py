@@ -312,7 +312,6 @@ class Backend:
     def _compiler(self, name: str, step: Step) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_one(module: GraphModule, inputs: Sequence[Any]) -> Any:
             if _has_symbols(module):
-                step.leave_open()
                 run = Specializer(
                     name, module, self.reports, self._least,
                     device=self._device, measure=self._measure,

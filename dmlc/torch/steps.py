@@ -9,8 +9,9 @@ is compiled, and eager computes a graph that it is faster at.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import Graph, GraphModule
@@ -47,8 +48,8 @@ def run_step(run: Run, inputs: Sequence[Any], sources: Sequence[torch.Tensor]) -
 def is_repeatable(graph: Graph) -> bool:
     """Whether to run a graph again changes nothing but its results, its inputs, and the state of
     the random numbers."""
-    operators = (n.target for n in graph.nodes if isinstance(n.target, torch._ops.OpOverload))
-    return all(each.namespace in _REPEATABLE for each in operators)
+    named = (getattr(node.target, "namespace", None) for node in graph.nodes)
+    return all(name in _REPEATABLE for name in named if name is not None)
 
 
 class Step:
@@ -71,10 +72,6 @@ class Step:
         self._own.append(report)
         self._reports.append(report)
         self._pending = self._pending and is_repeatable(graph)
-
-    def leave_open(self) -> None:
-        """Notes a graph whose sizes are open."""
-        self._pending = False
 
     def __call__(self, *inputs: Any) -> Any:
         if self._pending and len(self._own) == 1 + _wants_gradient(inputs):
@@ -110,8 +107,8 @@ def _time_step(runs: Sequence[Run], inputs: Sequence[Any]) -> Timing | None:
         return None
     given = [_copy(x) if isinstance(x, torch.Tensor) else x for x in inputs]
     sources = [x for x in given if needs_gradient(x)] if torch.is_grad_enabled() else []
-    with torch.random.fork_rng(devices=()):
-        steps = [lambda run=run: run_step(run, given, sources) for run in runs]
+    with cast("Any", torch.random).fork_rng(devices=()):
+        steps = [functools.partial(run_step, run, given, sources) for run in runs]
         with contextlib.suppress(RuntimeError):
             for step in steps:
                 step()

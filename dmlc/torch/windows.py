@@ -94,9 +94,9 @@ def _divide(
     outer = one.rank - 2
 
     def count(at: Point, k: int) -> Scalar:
-        around = windows.before[k]
+        around = at.measure(windows.before[k])
         start = at.indices[outer + k] * windows.strides[k] - around
-        end = (start + windows.kernel[k]).apply("min", size[k] + around)
+        end = (start + windows.kernel[k]).apply("min", around + size[k])
         if not counts_padding:
             start, end = start.apply("max", 0), end.apply("min", size[k])
         return end - start
