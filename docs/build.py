@@ -35,7 +35,6 @@ from typing import Any
 import dmlc
 from dmlc import cli, compiler, diagnostics, ir, summaries
 from dmlc.datasheet import References, write_datasheet
-from dmlc.editor.highlight import write_textmate
 from dmlc.library.equivalents import FAMILIES, list_operations
 from dmlc.loops.script import PRIMITIVES
 from dmlc.picture import VIEWS, draw
@@ -46,6 +45,7 @@ from dmlc.pipeline import explain
 from dmlc.source import counted, join_words
 from docs.generated import describe_json, describe_qualification, list_commands
 from docs.listings import is_played, play
+from docs.textmate import write_textmate
 from tests.directml.answers import count_answers
 
 ROOT = Path(__file__).resolve().parent.parent

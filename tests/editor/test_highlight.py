@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dmlc.editor.highlight import make_textmate
 from dmlc.language.builtins import GRAPH_FUNCTIONS, REDUCTIONS
 from dmlc.language.grammar import Token, read, terminals
 from dmlc.language.mistakes import spell_keyword
 from dmlc.scalars import data_type_names
+from docs.textmate import make_textmate
 from tests.editor.textmate import read_scopes
 from tests.editor.texts import OPERATOR
 

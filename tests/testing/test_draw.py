@@ -209,7 +209,7 @@ def test_a_constraint_that_nothing_can_meet_gives_no_call() -> None:
     assert draw(never, 2) == []
 
 
-@pytest.mark.grid(6)
+@pytest.mark.grid(9)
 @pytest.mark.parametrize("name", library.names())
 def test_calls_of_the_library_are_bound(name: str) -> None:
     """What an operator's constraints permit, its formula takes; what they forbid is refused."""
