@@ -15,11 +15,12 @@ from dmlc import ir
 from dmlc.binding.call_errors import explain_at, raise_mistakes
 from dmlc.binding.compute import lower_compute
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.stages import make_bound, rename_loop, rename_stage, rename_tensors
+from dmlc.binding.stages import make_bound, rename_tensors
 from dmlc.ir.naming import take_name
 from dmlc.language.definitions import GradientDefinition
 from dmlc.source import Diagnostic, DmlcError, InternalError, Note, Span, join_words
 from dmlc.transform.differentiate import Choice, Gradient, differentiate
+from dmlc.transform.simplify import rename_loop, rename_stage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class _Deriving:
         taken = self.taken | dict.fromkeys(s.name for s in made)
         names = {name: take_name(name, taken) for name in clashing}
         loops = [rename_loop(loop, names) for loop in found.function.loops]
-        return [rename_stage(stage, names, None) for stage in stages], loops
+        return [rename_stage(stage, names) for stage in stages], loops
 
     # What is said -------------------------------------------------------------------------
 

@@ -15,13 +15,7 @@ from dmlc.binding.emission import Emission
 from dmlc.binding.facts import Binding
 from dmlc.binding.gradient import warn_of_nothing
 from dmlc.binding.nodes import Form, Node, Weak
-from dmlc.binding.stages import (
-    StageMaker,
-    drop_unread,
-    keep_loops,
-    rename_loop,
-    rename_stage,
-)
+from dmlc.binding.stages import StageMaker, keep_loops
 from dmlc.binding.tensors import TensorDesc, show_sizes
 from dmlc.binding.values import span_text
 from dmlc.language import syntax
@@ -31,7 +25,7 @@ from dmlc.scalars import DataType, find_data_type
 from dmlc.source import Diagnostic, DmlcError, Note, Span
 from dmlc.transform.differentiate import differentiate
 from dmlc.transform.inline import inline_stages
-from dmlc.transform.simplify import simplify_stage
+from dmlc.transform.simplify import list_live, rename_loop, rename_stage, simplify_stage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -175,7 +169,7 @@ class GraphStages(StageMaker):
             if tensor.name not in wanted:
                 taken = name in self.extents or name not in self.kept
                 wanted[tensor.name] = self.fresh_name(name) if taken else name
-        needed = drop_unread(self.stages, [*sources, *wanted], self.loops)
+        needed = list_live(self.stages, [*sources, *wanted], self.loops)
         order = 1 + max((self.orders.get(stage.name, 0) for stage in needed), default=0)
         if order > MOST_ORDERS:
             raise DmlcError(TOO_MANY_ORDERS, span, code="E0701")

@@ -28,13 +28,7 @@ from dmlc.binding.graph_stages import GraphStages
 from dmlc.binding.nodes import Node, Value
 from dmlc.binding.operator import Description, Operator
 from dmlc.binding.scope import Scope
-from dmlc.binding.stages import (
-    drop_unread,
-    keep_loops,
-    make_function,
-    rename_loop,
-    rename_stage,
-)
+from dmlc.binding.stages import keep_loops, make_function
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import Given, TensorDesc, show_sizes
 from dmlc.binding.values import OpenSize, span_text, whole_number
@@ -46,6 +40,7 @@ from dmlc.language.definitions import GraphDefinition, OperatorDefinition
 from dmlc.language.walk import Step, Visit, expressions_of, subexpressions
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, Span
+from dmlc.transform.simplify import list_live, rename_loop, rename_stage
 
 _Output: TypeAlias = Node | tuple[Node, ...]
 """Value of a row of a called operator's table; a tuple for an array of outputs."""
@@ -172,9 +167,9 @@ class _GraphLowering(GraphStages):
     def function(self, outputs: Mapping[str, Given]) -> ir.Function:
         stages, loops = self.stages, self.loops
         if self.renamed:
-            stages = [rename_stage(s, self.renamed, None) for s in stages]
+            stages = [rename_stage(s, self.renamed) for s in stages]
             loops = [rename_loop(loop, self.renamed) for loop in loops]
-        stages = drop_unread(stages, self.results, loops)
+        stages = list_live(stages, self.results, loops)
         made = {s.name: s for s in stages}
         results = [self.result(made[name], outputs.get(name, Given())) for name in self.results]
         parameters = self.parameters()

@@ -23,6 +23,7 @@ from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
 from dmlc.sizes import LARGEST, Size, list_symbols, measure, multiply, write_condition
 from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
+from dmlc.transform.simplify import rename_loop, rename_stage
 
 
 class StageMaker:
@@ -303,30 +304,6 @@ def _reads_in_order(stage: ir.Stage, load: ir.Load) -> bool:
 # Stages inside others --------------------------------------------------------------------------
 
 
-def rename_stage(stage: ir.Stage, names: Mapping[str, str], span: Span | None) -> ir.Stage:
-    """Stage under its new name, with the tensors it reads renamed; a name that is not in `names`
-    stays. `span` replaces the stage's."""
-    instructions = tuple(
-        ir.Load(names[i.tensor], i.indices, i.dtype)
-        if isinstance(i, ir.Load) and i.tensor in names
-        else i
-        for i in stage.body.instructions
-    )
-    body = ir.Body(instructions, stage.body.result, stage.body.guard)
-    name = names.get(stage.name, stage.name)
-    return ir.Stage(name, stage.dtype, stage.extents, body, stage.reduction, span or stage.span)
-
-
-def rename_loop(loop: ir.Loop, names: Mapping[str, str]) -> ir.Loop:
-    """Loop with its stages, and their delayed tensors, renamed."""
-    delays = tuple(
-        dataclasses.replace(d, name=names.get(d.name, d.name), of=names.get(d.of, d.of))
-        for d in loop.delays
-    )
-    stages = tuple(names.get(name, name) for name in loop.stages)
-    return ir.Loop(stages, delays, loop.backwards)
-
-
 def rename_tensors(function: ir.Function, names: Mapping[str, str]) -> ir.Function:
     """Function with its tensors renamed."""
     return dataclasses.replace(
@@ -334,28 +311,11 @@ def rename_tensors(function: ir.Function, names: Mapping[str, str]) -> ir.Functi
         parameters=tuple(
             dataclasses.replace(p, name=names[p.name], strides=None) for p in function.parameters
         ),
-        stages=tuple(rename_stage(s, names, None) for s in function.stages),
+        stages=tuple(rename_stage(s, names) for s in function.stages),
         results=tuple(ir.Result(names[r.name]) for r in function.results),
         in_place=(),
         loops=tuple(rename_loop(loop, names) for loop in function.loops),
     )
-
-
-def drop_unread(
-    stages: Sequence[ir.Stage], results: Sequence[str], loops: Sequence[ir.Loop] = ()
-) -> tuple[ir.Stage, ...]:
-    """Stages that lead to a result, in order; of a loop all, or none."""
-    needed = set(results)
-    kept: list[ir.Stage] = []
-    closed = {loop.stages[-1]: loop for loop in loops}
-    for stage in reversed(stages):
-        loop = closed.get(stage.name)
-        if loop is not None and not needed.isdisjoint(loop.stages):
-            needed.update(loop.stages)
-        if stage.name in needed:
-            kept.append(stage)
-            needed.update(load.tensor for load in stage.body.loads())
-    return tuple(reversed(kept))
 
 
 def keep_loops(loops: Sequence[ir.Loop], stages: Sequence[ir.Stage]) -> tuple[ir.Loop, ...]:

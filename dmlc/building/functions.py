@@ -13,14 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.binding.stages import (
-    drop_unread,
-    keep_loops,
-    list_counted,
-    list_least,
-    rename_loop,
-    rename_stage,
-)
+from dmlc.binding.stages import keep_loops, list_counted, list_least
 from dmlc.ir import (
     Apply,
     Cast,
@@ -69,6 +62,7 @@ from dmlc.sizes import (
 )
 from dmlc.source import DmlcError, UnsupportedError, counted, unknown_name
 from dmlc.transform.loops import gather_loop
+from dmlc.transform.simplify import list_live, rename_loop, rename_stage
 
 Number: TypeAlias = bool | int | float
 
@@ -453,7 +447,7 @@ class FunctionBuilder:
         found: dict[str, Tensor] = {}
         views = {tensor.name: tensor for tensor in tensors.values() if isinstance(tensor, View)}
         for stage in function.stages:
-            self._add_stage(_read_views(rename_stage(stage, names, None), views))
+            self._add_stage(_read_views(rename_stage(stage, names), views))
             found[stage.name] = Tensor(names[stage.name], stage.dtype, stage.extents)
         self._loops += [rename_loop(loop, names) for loop in function.loops]
         self._checks += [check for check in function.checks if check not in self._checks]
@@ -511,14 +505,14 @@ class FunctionBuilder:
         for other in (*self._stages, *self._tables, *delays):
             if other.name in self._results and other.name not in names:
                 names[other.name] = take_name(other.name, self._taken)
-        kept = drop_unread(self._stages, list(names), self._loops)
+        kept = list_live(self._stages, list(names), self._loops)
         loops = keep_loops(self._loops, kept)
         read = {load.tensor for stage in kept for load in stage.body.loads()}
         implied = (*list_counted(kept), *list_least(self._parameters, kept))
         function = Function(
             self.name,
             tuple(self._parameters),
-            tuple(rename_stage(stage, names, None) for stage in kept),
+            tuple(rename_stage(stage, names) for stage in kept),
             tuple(Result(name) for name in self._results),
             tables=tuple(
                 dataclasses.replace(table, name=names.get(table.name, table.name))

@@ -11,7 +11,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.rows import name_memory
 from dmlc.transform.fuse import Fusion
 from dmlc.transform.loops import Part
-from dmlc.transform.simplify import redirect_loads
+from dmlc.transform.simplify import rename_stage
 
 Lowered = tuple[Part, Fusion, tuple[tuple[k.Kernel, ...], ...]]
 """A part of a function, its fusion, and the kernels of each of its groups."""
@@ -61,5 +61,4 @@ def _name_stage(function: Function, part: Part, stage: Stage, names: Mapping[str
     one_step = part.function.one_step
     whole = function.stage(stage.name) if one_step and stage.name in one_step.rows else None
     extents = stage.extents if whole is None else whole.extents
-    made = redirect_loads(stage, names)
-    return dataclasses.replace(made, name=names[stage.name], extents=extents)
+    return dataclasses.replace(rename_stage(stage, names), extents=extents)

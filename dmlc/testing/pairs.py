@@ -18,7 +18,7 @@ from dmlc import ir
 from dmlc.binding import Operator, TensorDesc, ir_name
 from dmlc.binding.facts import Binding
 from dmlc.binding.gradient import lower
-from dmlc.binding.stages import rename_loop, rename_stage, rename_tensors
+from dmlc.binding.stages import rename_tensors
 from dmlc.building.partner import match_partner
 from dmlc.catalog import operators
 from dmlc.ir.naming import take_name
@@ -32,7 +32,7 @@ from dmlc.testing.case import Case
 from dmlc.testing.gradients import measure_gradient, widen_floats
 from dmlc.testing.verify import Verdict
 from dmlc.transform.differentiate import differentiate
-from dmlc.transform.simplify import drop_marks
+from dmlc.transform.simplify import drop_marks, rename_loop, rename_stage
 
 _SEED = 20
 """Seed of forward inputs that the gradient does not have."""
@@ -415,7 +415,7 @@ def _join(forward: ir.Function, own: ir.Function, known: Mapping[str, str]) -> i
     return dataclasses.replace(
         own,
         parameters=(*forward.parameters, *parameters),
-        stages=(*forward.stages, *(rename_stage(s, known, None) for s in own.stages)),
+        stages=(*forward.stages, *(rename_stage(s, known) for s in own.stages)),
         tables=(*forward.tables, *own.tables),
         in_place=(),
         loops=(*forward.loops, *(rename_loop(loop, known) for loop in own.loops)),

@@ -23,7 +23,6 @@ from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.nodes import Form, Node, Value, join_free
 from dmlc.binding.scope import Scope
-from dmlc.binding.stages import drop_unread
 from dmlc.binding.values import COMPARED, Scalar
 from dmlc.language import syntax
 from dmlc.language.walk import Step, Visit
@@ -32,6 +31,7 @@ from dmlc.reference import evaluate
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError, Span
 from dmlc.testing.case import Call
+from dmlc.transform.simplify import list_live
 
 _MOST_WORK = 1 << 24
 """Largest work of finding a condition's outcome, in instructions over all its points."""
@@ -288,7 +288,7 @@ class FormulaTrace(Lowering):
             if all(load.tensor in known for load in stage.body.loads()):
                 known[stage.name] = None
         results = [name for name in flags if name in known]
-        stages = drop_unread(self.stages, results)
+        stages = list_live(self.stages, results)
         # An output that the formula reads is computed by a stage, and is no input.
         read = {load.tensor for stage in stages for load in stage.body.loads()}
         read -= {stage.name for stage in stages}
@@ -313,7 +313,7 @@ def _drop_long(function: ir.Function) -> ir.Function:
         ):
             short[stage.name] = None
     results = tuple(r for r in function.results if r.name in short)
-    stages = drop_unread(function.stages, [r.name for r in results])
+    stages = list_live(function.stages, [r.name for r in results])
     read = {load.tensor: None for stage in stages for load in stage.body.loads()}
     parameters = tuple(p for p in function.parameters if p.name in read)
     return dataclasses.replace(function, parameters=parameters, stages=stages, results=results)

@@ -58,7 +58,7 @@ from dmlc.transform.invert import find_readers
 from dmlc.transform.pointwise import find_copies, find_shifting, inline_pointwise
 from dmlc.transform.reuse import Reuse
 from dmlc.transform.signs import Sign, Signs
-from dmlc.transform.simplify import list_live, redirect_loads
+from dmlc.transform.simplify import list_live, redirect_loads, rename_stage
 from dmlc.transform.straighten import LoopAdjoints, close_loops, straighten
 from dmlc.transform.weigh import sum_weights
 
@@ -131,10 +131,7 @@ def _free_names(function: Function, wanted: Sequence[str]) -> tuple[Function, di
     own = {s.name: take_name(s.name, taken) for s in function.stages if s.name in wanted}
     if not own:
         return function, own
-    stages = tuple(
-        dataclasses.replace(redirect_loads(s, own), name=own.get(s.name, s.name))
-        for s in function.stages
-    )
+    stages = tuple(rename_stage(stage, own) for stage in function.stages)
     results = tuple(dataclasses.replace(r, name=own.get(r.name, r.name)) for r in function.results)
     return dataclasses.replace(function, stages=stages, results=results, in_place=()), own
 
@@ -461,7 +458,7 @@ class _Reverse:
         function, results = self.function, [self.names[name] for name in self.wrt]
         forward = [self.copies.get(stage.name, stage) for stage in function.stages]
         stages = [redirect_loads(s, self.kept) for s in (*forward, *self.made)]
-        live = self._list_live(stages, set(results))
+        live = list_live(stages, results, self.adjoints.loops)
         read = {load.tensor for stage in live for load in stage.body.loads()}
         parameters = {p.name: p for p in function.parameters}
         for names in (self.kept, self.given):
@@ -482,20 +479,6 @@ class _Reverse:
         made = close_loops(made, self.adjoints, self.taken)
         verify(made, "close_loops")
         return Gradient(made, tuple(self.vanishing), tuple(self.choices))
-
-    def _list_live(self, stages: list[Stage], wanted: set[str]) -> tuple[Stage, ...]:
-        """Stages that are needed; all of a loop if one of them, or a delay, is needed."""
-        while True:
-            live = tuple(list_live(stages, wanted))
-            read = {load.tensor for stage in live for load in stage.body.loads()}
-            whole = set(wanted)
-            for loop in self.adjoints.loops:
-                names = {*loop.stages, *(delay.name for delay in loop.delays)}
-                if not names.isdisjoint(read):
-                    whole.update(loop.stages)
-            if whole == wanted:
-                return live
-            wanted = whole
 
 
 def _list_needed(

@@ -18,6 +18,7 @@ from dmlc.ir import (
     Index,
     Instruction,
     Load,
+    Loop,
     Stage,
     Tensor,
     operands,
@@ -28,6 +29,7 @@ from dmlc.ir.index import find_dependencies
 from dmlc.ir.verify import find_unsound_pairs
 from dmlc.parameters import expect
 from dmlc.scalars import GRADIENT_MARKS, Combiner, DataType
+from dmlc.source import Span
 
 _ALWAYS = Constant(DataType.BOOL, True)
 """Guard that all points pass."""
@@ -193,11 +195,34 @@ def redirect_loads(stage: Stage, replaced: Mapping[str, str]) -> Stage:
     return dataclasses.replace(stage, body=stage.body.map(redirect))
 
 
-def list_live(stages: Sequence[Stage], results: set[str]) -> tuple[Stage, ...]:
-    """Stages on which some result depends, in order."""
+def rename_stage(stage: Stage, names: Mapping[str, str], span: Span | None = None) -> Stage:
+    """Stage with new names for it and for the tensors that it loads; a name that is not in `names`
+    stays. `span` replaces the stage's."""
+    name, made = names.get(stage.name, stage.name), redirect_loads(stage, names)
+    return dataclasses.replace(made, name=name, span=span or stage.span)
+
+
+def rename_loop(loop: Loop, names: Mapping[str, str]) -> Loop:
+    """Loop with new names for its stages and delays."""
+    delays = tuple(
+        dataclasses.replace(d, name=names.get(d.name, d.name), of=names.get(d.of, d.of))
+        for d in loop.delays
+    )
+    return Loop(tuple(names.get(name, name) for name in loop.stages), delays, loop.backwards)
+
+
+def list_live(
+    stages: Sequence[Stage], results: Iterable[str], loops: Iterable[Loop] = ()
+) -> tuple[Stage, ...]:
+    """Stages on which some result depends, in order; of a loop all, or none."""
     needed = set(results)
     kept: list[Stage] = []
+    closed = {loop.stages[-1]: loop for loop in loops}
     for stage in reversed(stages):
+        loop = closed.get(stage.name)
+        own = () if loop is None else (*loop.stages, *(delay.name for delay in loop.delays))
+        if loop is not None and not needed.isdisjoint(own):
+            needed.update(loop.stages)
         if stage.name in needed:
             kept.append(stage)
             needed.update(load.tensor for load in stage.body.loads())

@@ -14,7 +14,7 @@ from dmlc.ir import Delay, Function, Loop, Parameter, Stage
 from dmlc.ir.naming import take_name
 from dmlc.source import UnsupportedError
 from dmlc.transform.loops import drop_short_loops, gather_loop, make_shift
-from dmlc.transform.simplify import redirect_loads
+from dmlc.transform.simplify import redirect_loads, rename_loop
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class LoopAdjoints:
 
     def renamed(self, names: Mapping[str, str]) -> LoopAdjoints:
         """The same for renamed stages."""
-        loops = tuple(_rename(loop, names) for loop in self.loops)
+        loops = tuple(rename_loop(loop, names) for loop in self.loops)
         incoming = {names.get(name, name): own for name, own in self.incoming.items()}
         return LoopAdjoints(loops, incoming, self.outgoing)
 
@@ -122,8 +122,3 @@ def _shift_reads(stages: list[Stage], loop: Loop, taken: dict[str, None]) -> lis
         if stage.name == loop.stages[-1]:
             made += [make_shift(own, delays[n], loop.backwards) for n, own in shifts.items()]
     return made
-
-
-def _rename(loop: Loop, names: Mapping[str, str]) -> Loop:
-    delays = tuple(dataclasses.replace(d, of=names.get(d.of, d.of)) for d in loop.delays)
-    return Loop(tuple(names.get(name, name) for name in loop.stages), delays, loop.backwards)

@@ -7,10 +7,10 @@ import pytest
 
 import dmlc
 from dmlc import compiler, ir
-from dmlc.binding.stages import rename_loop
 from dmlc.scalars import Array
 from dmlc.source import UnsupportedError
 from dmlc.transform.differentiate import differentiate
+from dmlc.transform.simplify import rename_loop
 from tests.gradients import check_gradient, make_inputs
 
 # Two states that read each other, one of them at its own step; and a matrix at each step.
