@@ -634,7 +634,7 @@ class Expressions(abc.ABC):
             whole = syntax.lanes.format(T=made, a=_SPLIT.join(calls))
             flat = f"    return {whole.replace(_SPLIT, ', ')};"
             broken = f"    return {whole.replace(_SPLIT, ',' + chr(10) + ' ' * 8)};"
-            lines = [dialect.function(made, mapped, wide)]
+            lines = [dialect.begin_function(made, mapped, wide)]
             lines += [flat if len(flat) <= 100 else broken, "}"]
             self.helpers[mapped] = "\n".join(lines)
         return mapped
