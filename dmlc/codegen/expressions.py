@@ -534,10 +534,6 @@ class Expressions(abc.ABC):
 
     # Tables -------------------------------------------------------------------------------
 
-    def name_type(self, type_: k.Type) -> str:
-        """Name of a type."""
-        return self._type_name(type_.dtype, type_.lanes)
-
     def _type_name(self, dtype: DataType, lanes: int) -> str:
         name = self.index_type if dtype.kind is Kind.INDEX else self._dialect.types[dtype]
         return self._name_vector(name, lanes)
