@@ -18,7 +18,6 @@ from dmlc.ir import (
     Apply,
     Cast,
     Constant,
-    Delay,
     Extent,
     Function,
     Index,
@@ -61,7 +60,6 @@ from dmlc.sizes import (
     write_condition,
 )
 from dmlc.source import DmlcError, UnsupportedError, counted, unknown_name
-from dmlc.transform.loops import gather_loop
 from dmlc.transform.simplify import list_live, rename_loop, rename_stage
 
 Number: TypeAlias = bool | int | float
@@ -384,21 +382,6 @@ class FunctionBuilder:
         value = element(point)
         reduction = Reduction(combiner, tuple((k, _extent(e)) for k, e in enumerate(axes)))
         return self._append(name, extents, point, value, condition, reduction, dtype)
-
-    def before(self, name: str, dtype: DataType, extents: Sequence[Extent]) -> Tensor:
-        """Previous step of a loop's tensor, along its first axis, and 0 at the first step.
-        `close_loop` names the tensor. Only tensors of the loop may read it, at their own step."""
-        own = take_name(name, self._taken)
-        return Tensor(own, dtype, tuple(_extent(extent) for extent in extents))
-
-    def close_loop(self, states: Sequence[tuple[Tensor, Tensor]], backwards: bool = False) -> None:
-        """Makes a loop over the first axis of all stages between the results of `before` and the
-        tensors they are the previous steps of: pairs of both. `backwards` starts at the last
-        index."""
-        delays = [Delay(held.name, held.dtype, held.extents, of.name) for held, of in states]
-        self._stages, loop = gather_loop(self._stages, delays, backwards, self._loops)
-        if loop is not None:
-            self._loops.append(loop)
 
     def symbols(self) -> tuple[str, ...]:
         """Names of the open sizes of its parameters."""

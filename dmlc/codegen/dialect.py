@@ -25,6 +25,14 @@ class Syntax:
     """Statement syntax: format strings with `{T}` for a type's name, `{x}` for the declared name,
     and `{i}` for a loop's counter."""
 
+    local: str
+    """Declaration of a constant local."""
+    variable: str
+    """Declaration of a variable local."""
+    parameter: str
+    """Parameter of a function."""
+    function: str
+    """Head of a function up to the start of its body, with the parameters `{given}`."""
     counter: str
     """Declaration of the counter, with its first value `{start}`."""
     increment: str
@@ -54,6 +62,8 @@ class Syntax:
     """Name of each lane after a vector and a dot."""
     lane_prefix: str = ""
     """Prefix of lane names."""
+    precise: str = ""
+    """Qualifier before declarations of floats, which forbids the compiler to reorder them."""
     aligned: str = ""
     """Alignment of an array to `{b}` bytes: vectors that cross a cache line are slow."""
 
@@ -61,6 +71,10 @@ class Syntax:
 def make_c_syntax(shared: str) -> Syntax:
     """Syntax of C-like languages, with the given qualifier for shared arrays."""
     return Syntax(
+        local="const {T} {x}",
+        variable="{T} {x}",
+        parameter="const {T} {x}",
+        function="{T} {x}({given})\n{{",
         counter="{T} {i} = {start}",
         increment="++{i}",
         countdown="{i}-- > {start};",
@@ -223,13 +237,6 @@ class Dialect:
     """Operations whose results are pinned as operands of others, each with the operations that take
     its result unpinned."""
     syntax: Syntax
-    local: Callable[[str, str, DataType], str]
-    """Declaration of a constant local, from its name, and the name and kind of its type."""
-    variable: Callable[[str, str, DataType], str]
-    """Declaration of a variable local."""
-    function: Callable[[str, str, Sequence[tuple[str, str]]], str]
-    """Head of a function up to the start of its body, from its result type, its name, and the type
-    and name of each parameter."""
     reinterpret: str
     """Bits of `{a}` as a value of type `{R}`, whose lanes are of type `{E}`."""
     elements: Spelling
@@ -290,6 +297,17 @@ class Dialect:
     def name(self) -> str:
         """Name of the language's target."""
         return self.language.target
+
+    def declare(self, form: str, name: str, type_name: str, dtype: DataType) -> str:
+        """Declaration of a local by a form of the syntax."""
+        made = form.format(T=type_name, x=name)
+        return self.syntax.precise + made if dtype.is_float else made
+
+    def begin_function(self, result: str, name: str, parameters: Sequence[tuple[str, str]]) -> str:
+        """Head of a function, from its result type, its name, and the type and name of each
+        parameter."""
+        given = ", ".join(self.syntax.parameter.format(T=t, x=x) for t, x in parameters)
+        return self.syntax.function.format(T=result, x=name, given=given)
 
     def of_buffer(self, buffer: k.Buffer) -> Dialect:
         """Dialect of a buffer."""

@@ -534,10 +534,6 @@ class Expressions(abc.ABC):
 
     # Tables -------------------------------------------------------------------------------
 
-    def name_type(self, type_: k.Type) -> str:
-        """Name of a type."""
-        return self._type_name(type_.dtype, type_.lanes)
-
     def _type_name(self, dtype: DataType, lanes: int) -> str:
         name = self.index_type if dtype.kind is Kind.INDEX else self._dialect.types[dtype]
         return self._name_vector(name, lanes)
@@ -634,7 +630,7 @@ class Expressions(abc.ABC):
             whole = syntax.lanes.format(T=made, a=_SPLIT.join(calls))
             flat = f"    return {whole.replace(_SPLIT, ', ')};"
             broken = f"    return {whole.replace(_SPLIT, ',' + chr(10) + ' ' * 8)};"
-            lines = [dialect.function(made, mapped, wide)]
+            lines = [dialect.begin_function(made, mapped, wide)]
             lines += [flat if len(flat) <= 100 else broken, "}"]
             self.helpers[mapped] = "\n".join(lines)
         return mapped

@@ -15,7 +15,7 @@ import functools
 import math
 import re
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -205,19 +205,6 @@ STORES = MappingProxyType(
 )
 
 
-def _local(name: str, type_name: str, dtype: DataType) -> str:
-    return f"{'precise ' if dtype.is_float else ''}const {type_name} {name}"
-
-
-def _variable(name: str, type_name: str, dtype: DataType) -> str:
-    return f"{'precise ' if dtype.is_float else ''}{type_name} {name}"
-
-
-def _function(result: str, name: str, parameters: Sequence[tuple[str, str]]) -> str:
-    given = ", ".join(f"const {type_name} {parameter}" for type_name, parameter in parameters)
-    return f"{result} {name}({given})\n{{"
-
-
 def _reserved(name: str) -> bool:
     return name in INTRINSICS or re.match(PATTERN, name) is not None
 
@@ -297,12 +284,10 @@ _ELEMENTS = Dialect(
     unpinned=MappingProxyType({}),
     syntax=dataclasses.replace(
         make_c_syntax("groupshared"),
+        precise="precise ",
         lanes="{T}({a})",
         vector_choice=("select({c},", "{a},", "{b})"),
     ),
-    local=_local,
-    variable=_variable,
-    function=_function,
     reinterpret="as{E}({a})",
     elements=Spelling("{p}[{i}]"),
     puts=Spelling("{p}[{i}] = {a};"),

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -235,19 +234,6 @@ STREAMING = MappingProxyType(
 )
 
 
-def _local(name: str, type_name: str, dtype: DataType) -> str:
-    return f"const {type_name} {name}"
-
-
-def _variable(name: str, type_name: str, dtype: DataType) -> str:
-    return f"{type_name} {name}"
-
-
-def _function(result: str, name: str, parameters: Sequence[tuple[str, str]]) -> str:
-    given = ", ".join(f"const {type_name} {parameter}" for type_name, parameter in parameters)
-    return f"static {result} {name}({given})\n{{"
-
-
 def _reserved(name: str) -> bool:
     return name in BUILTINS or name.startswith("_") or re.match(PREFIXES, name) is not None
 
@@ -296,13 +282,11 @@ _PLAIN = Dialect(
     unpinned=MappingProxyType({}),
     syntax=dataclasses.replace(
         make_c_syntax("__local"),
+        function="static {T} {x}({given})\n{{",
         lane_letters="0123456789abcdef",
         lane_prefix="s",
         aligned=" __attribute__((aligned({b})))",
     ),
-    local=_local,
-    variable=_variable,
-    function=_function,
     reinterpret="as_{R}({a})",
     elements=Spelling("{p}[{i}]", vector="vload{n}(0, {at})"),
     puts=Spelling("{p}[{i}] = {a};", vector="vstore{n}({a}, 0, {at});"),

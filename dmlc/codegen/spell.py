@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from dmlc.codegen.dialect import FOUR, Dialect, MatrixForms
@@ -72,12 +72,12 @@ class Speller(Expressions):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=made.known)
                 self._quotients.reaches.note(local, value)
-                return self._spell_let(local, made, indent, self._dialect.local)
+                return self._spell_let(local, made, indent, self._dialect.syntax.local)
             case k.Variable(local=local, value=value):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=False)
                 self._quotients.reaches.note(local)
-                return self._spell_let(local, made, indent, self._dialect.variable)
+                return self._spell_let(local, made, indent, self._dialect.syntax.variable)
             case k.Assign():
                 return self._spell_assignment(statement, indent)
             case k.StoreLocal():
@@ -183,9 +183,9 @@ class Speller(Expressions):
     def _spell_words(self, local: k.Local, load: k.Load) -> str:
         buffer = self._buffers[load.buffer]
         self._words[local.name] = buffer
-        declaration = self._dialect.local(
-            self._names.spell(local.name), self.name_element(load.buffer), DataType.UINT32
-        )
+        name, element = self._names.spell(local.name), self.name_element(load.buffer)
+        form = self._dialect.syntax.local
+        declaration = self._dialect.declare(form, name, element, DataType.UINT32)
         return f"{declaration} = {self._spell_element(load.buffer, load.index, load.type.lanes)};"
 
     def _spell_head(self, loop: k.For) -> tuple[str, list[str]]:
@@ -231,8 +231,8 @@ class Speller(Expressions):
         syntax, name = self._dialect.syntax, self._names.spell(array.name)
         form = syntax.shared_array if array.shared else syntax.array
         name_of_type = self._name_stored(array.dtype, array.lanes)
-        if array.registers:
-            name_of_type = self._dialect.variable("", name_of_type, array.dtype).rstrip()
+        if array.registers and array.dtype.is_float:
+            name_of_type = syntax.precise + name_of_type
         size, lanes = self._measure(array.dtype), self._array_lanes.get(array.name, 1)
         aligned = ""
         if lanes > array.lanes and array.size * size >= _ALIGNED:
@@ -293,7 +293,7 @@ class Speller(Expressions):
         local: k.Local,
         made: Text,
         indent: str,
-        declare: Callable[[str, str, DataType], str],
+        form: str,
     ) -> list[str]:
         if made.mask:
             self._masks[local.name] = made.mask
@@ -302,7 +302,8 @@ class Speller(Expressions):
             # An earlier local of that name, out of scope now, may have been a mask.
             self._masks.pop(local.name, None)
             type_name = self._type_name(local.type.dtype, local.type.lanes)
-        declaration = declare(self._names.spell(local.name), type_name, local.type.dtype)
+        name, dtype = self._names.spell(local.name), local.type.dtype
+        declaration = self._dialect.declare(form, name, type_name, dtype)
         head = f"{indent}{declaration} ="
         line = f"{head} {made.text};"
         if len(line) <= _WIDTH or not made.pieces:
@@ -390,7 +391,7 @@ def spell_function(dialect: Dialect, definition: Definition) -> Mapping[str, str
     result = dialect.types[function.result.type.dtype]
     name = PREFIX + definition.name
     lines = [f"// {line}".rstrip() for line in function.note]
-    lines += [dialect.function(result, name, given), *body]
+    lines += [dialect.begin_function(result, name, given), *body]
     lines += [f"{_INDENT}return {mangler.spell('result')};", "}"]
     return {**speller.helpers, name: "\n".join(lines)}
 

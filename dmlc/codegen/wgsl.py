@@ -13,7 +13,6 @@ records.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -240,19 +239,6 @@ def _float_literal(value: float) -> str:
 _DIRECT = tuple(t for t, s in STORAGE.items() if isinstance(s, str) and not t.is_storage_only)
 
 
-def _local(name: str, type_name: str, dtype: DataType) -> str:
-    return f"let {name}: {type_name}"
-
-
-def _variable(name: str, type_name: str, dtype: DataType) -> str:
-    return f"var {name}: {type_name}"
-
-
-def _function(result: str, name: str, parameters: Sequence[tuple[str, str]]) -> str:
-    given = ", ".join(f"{parameter}: {type_name}" for type_name, parameter in parameters)
-    return f"fn {name}({given}) -> {result} {{"
-
-
 def _reserved(name: str) -> bool:
     return name in WORDS or name.startswith("__")
 
@@ -315,6 +301,10 @@ WGSL = Dialect(
     pin=Spelling("{H}({a})", helper="pin"),
     unpinned=_UNPINNED,
     syntax=Syntax(
+        local="let {x}: {T}",
+        variable="var {x}: {T}",
+        parameter="{x}: {T}",
+        function="fn {x}({given}) -> {T} {{",
         counter="var {i}: {T} = {start}",
         increment="{i}++",
         countdown="{i} > {start};",
@@ -328,9 +318,6 @@ WGSL = Dialect(
         repeated="{T}({a})",
         widens=False,
     ),
-    local=_local,
-    variable=_variable,
-    function=_function,
     reinterpret="bitcast<{R}>({a})",
     elements=Spelling("{p}[{i}]"),
     puts=Spelling("{p}[{i}] = {a};"),

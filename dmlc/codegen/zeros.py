@@ -32,9 +32,9 @@ class Zeros:
         if not self._used:
             return []
         note = "// Always 0: drivers take a literal's product for 0, whatever the other factor."
-        dialect = self._dialect
+        dialect, form = self._dialect, self._dialect.syntax.local
         named = [
-            f"{dialect.local(name, dialect.types[dtype], dtype)} = {dialect.zeros[dtype]};"
+            f"{dialect.declare(form, name, dialect.types[dtype], dtype)} = {dialect.zeros[dtype]};"
             for dtype, name in self._used.items()
         ]
         return [note, *named]

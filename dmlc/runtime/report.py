@@ -18,10 +18,6 @@ class Report:
     seconds: float | None = None
     matrices: tuple[str, ...] = ()
 
-    def with_copies(self, copies: tuple[Copy, ...]) -> Report:
-        """Report with further copies."""
-        return dataclasses.replace(self, copies=(*self.copies, *copies)) if copies else self
-
     def __str__(self) -> str:
         said = [f"ran on {self.device}", *(str(copy) for copy in self.copies)]
         if self.seconds is not None:

@@ -189,8 +189,9 @@ def redirect_loads(stage: Stage, replaced: Mapping[str, str]) -> Stage:
         return stage
 
     def redirect(each: Instruction) -> Instruction:
-        is_moved = isinstance(each, Load) and each.tensor in replaced
-        return dataclasses.replace(each, tensor=replaced[each.tensor]) if is_moved else each
+        if isinstance(each, Load) and each.tensor in replaced:
+            return dataclasses.replace(each, tensor=replaced[each.tensor])
+        return each
 
     return dataclasses.replace(stage, body=stage.body.map(redirect))
 

@@ -118,24 +118,27 @@ def test_a_function_calls_another() -> None:
 
 def test_a_call_of_a_loop_reads_a_view() -> None:
     """Of the second column, in the place of a parameter of one axis. The loop has other names."""
-    inner = FunctionBuilder("inner")
-    given = inner.parameter("x", "FLOAT32", (3,))
-    before = inner.before("before", DataType.FLOAT32, (3,))
-    twice = inner.compute("x_twice", (3,), lambda at: at.read(given, at.indices[0]) * 2)
-    total = inner.compute(
-        "total", (3,), lambda at: at.read(before, at.indices[0]) + at.read(twice, at.indices[0])
-    )
-    inner.close_loop([(before, total)])
-    inner.result("y", total)
+    text = """operator SUMS {
+        tensors { | Tensor | Kind | Dimensions |
+                  | x      | Input  | { N }    |
+                  | y      | Output | { N }    | }
+        compute {
+            x_twice[i : N] = x[i] * 2
+            total[i : N]   = (total[i - 1] else 0) + x_twice[i]
+            y[i]           = total[i]
+        }
+    }"""
+    (sums,) = dmlc.parse(text).operators.values()
+    inner = sums.bind({"x": dmlc.TensorDesc("FLOAT32", (3,))})
     builder = FunctionBuilder("f")
     x = builder.parameter("columns", "FLOAT32", (3, 2))
     view = View(x, (3,), lambda at: (at[0], 1))
-    made = builder.call(inner.build(), {"x": view}, {"y": "sums"}, "inner_")
+    made = builder.call(inner, {"x": view}, {"y": "sums"}, "inner_")
     builder.result("sums", made["y"])
     found = builder.build()
     (loop,) = found.loops
-    assert (loop.stages, loop.delays[0].name) == (("sums",), "inner_before")
-    assert [stage.name for stage in found.stages] == ["columns_twice", "sums"]
+    assert (loop.stages, loop.delays[0].name) == (("inner_total",), "inner_total_before")
+    assert [stage.name for stage in found.stages] == ["columns_twice", "inner_total", "sums"]
     array = np.arange(6, dtype=np.float32).reshape(3, 2)
     results = dmlc.run(found, {"columns": array}, device="reference")
     assert results["sums"].tolist() == (np.cumsum(array[:, 1]) * 2).tolist()

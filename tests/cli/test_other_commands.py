@@ -477,7 +477,7 @@ def test_devices_that_are_made_up(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -
     device = Device(
         index=0, name="GPU", platform="Maker", platform_index=0, kind=DeviceKind.GPU,
         version="OpenCL 3.0 ", compute_units=24, memory_size=8 << 30, max_allocation=1 << 30,
-        max_group_size=1024, memory=Memory.COPIED, float64=False,
+        memory=Memory.COPIED, float64=False,
         floats=FloatPromises(special=(16, 32), single=Division(2.5, 3.0)),
     )  # fmt: skip
     monkeypatch.setattr(opencl, "devices", lambda: (device,))

@@ -11,8 +11,9 @@ import lark
 import pytest
 
 from dmlc.language import build, limits, mistakes, tables
-from dmlc.language.grammar_tables import build_parser, load_parser, write_tables
+from dmlc.language.grammar_tables import build_parser, load_parser
 from dmlc.resources import read_resource, resource_path
+from tests.language.grammar_tables import write_tables
 
 GRAMMAR = read_resource("grammar/dml.lark")
 LEXING = (build, limits, mistakes, tables)

@@ -57,7 +57,6 @@ class Device:
     memory_size: int
     max_allocation: int
     """The largest single buffer."""
-    max_group_size: int
     memory: Memory
     float64: bool
     """Whether kernels may compute in float64."""

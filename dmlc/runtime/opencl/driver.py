@@ -207,7 +207,6 @@ def _describe(
         compute_units=handle.max_compute_units,
         memory_size=handle.global_mem_size,
         max_allocation=handle.max_mem_alloc_size,
-        max_group_size=handle.max_work_group_size,
         memory=memory,
         float64="cl_khr_fp64" in handle.extensions.split(),
         floats=_read_floats(handle),

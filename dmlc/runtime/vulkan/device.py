@@ -108,7 +108,6 @@ class VulkanDevice:
     type: DeviceType
     driver: str
     """The driver's name and version, as it gives them."""
-    api_version: str
     limits: Limits
     capabilities: frozenset[str]
     """The SPIR-V capabilities whose features it has."""
@@ -148,22 +147,6 @@ class VulkanDevice:
             *self.float_controls.facts,
             *self.matrices.facts,
         )
-
-    @property
-    def float16(self) -> bool:
-        return "Float16" in self.capabilities
-
-    @property
-    def storage_16bit(self) -> bool:
-        return "StorageBuffer16BitAccess" in self.capabilities
-
-    @property
-    def int64(self) -> bool:
-        return "Int64" in self.capabilities
-
-    @property
-    def float64(self) -> bool:
-        return "Float64" in self.capabilities
 
 
 _CORE_FEATURES = {"shaderFloat64": "Float64", "shaderInt64": "Int64", "shaderInt16": "Int16"}
@@ -265,7 +248,6 @@ def describe_device(api: Vulkan, instance: Any, physical: Any, index: int) -> Vu
         name=name,
         type=next((t for t in DeviceType if t.number == properties.deviceType), DeviceType.OTHER),
         driver=driver_name,
-        api_version=_version(properties.apiVersion),
         limits=Limits(
             groups=_triple(limits.maxComputeWorkGroupCount),
             group_size=_triple(limits.maxComputeWorkGroupSize),
@@ -349,10 +331,6 @@ def _list_float_capabilities(floats: FloatPromises) -> frozenset[str]:
 
 def _triple(values: Any) -> tuple[int, int, int]:
     return (values[0], values[1], values[2])
-
-
-def _version(packed: int) -> str:
-    return f"{packed >> 22 & 0x7F}.{packed >> 12 & 0x3FF}.{packed & 0xFFF}"
 
 
 def _driver_name(api: Vulkan, driver: Any) -> str:

@@ -15,7 +15,7 @@ def make(index: int, name: str, kind: DeviceKind, platform: str, platform_index:
     return Device(
         index=index, name=name, platform=platform, platform_index=platform_index, kind=kind,
         version="OpenCL 3.0", compute_units=2, memory_size=1 << 30, max_allocation=1 << 28,
-        max_group_size=1024, memory=Memory.SHARED, float64=True,
+        memory=Memory.SHARED, float64=True,
     )  # fmt: skip
 
 

@@ -38,7 +38,6 @@ DEVICE = VulkanDevice(
     name="Radiant 9000",
     type=DeviceType.DISCRETE_GPU,
     driver="radiant 1.0",
-    api_version="1.3.0",
     limits=LIMITS,
     capabilities=frozenset({"Shader", "Int64"}),
     memory_bytes=1 << 34,
