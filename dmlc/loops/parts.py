@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from dmlc.loops.hoist import hoist_values
+from dmlc import ir
+from dmlc.loops.element import Elements, Gather, Place, Read, View, operands, prune
 from dmlc.loops.legality import (
     demand_serial,
     demand_unpacked,
@@ -36,7 +37,9 @@ from dmlc.loops.nodes import (
     take_name,
     walk,
 )
+from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.script import On, ScheduleError, change, demand, primitive, replace_node
+from dmlc.scalars import DataType
 
 _LANES = 16
 """Multiple to which arrays are padded: whole vectors of any length."""
@@ -235,11 +238,8 @@ def hoist(on: On) -> Nest:
     demand(loop.dim is nest.block, "what is hoisted is of a block of outputs")
     _demand_innermost(nest, loop)
     (number,) = list_phases(loop)
-    before, rest = hoist_values(
-        nest.phases[number], find_axis(nest, number, loop), len(nest.buffers)
-    )
-    if before is None:
-        raise ScheduleError("nothing that takes work is the same for all points of an output")
+    axis = find_axis(nest, number, loop)
+    before, rest = _hoist_values(nest.phases[number], axis, len(nest.buffers))
     size = loop.dim.size if isinstance(loop.dim.size, int) else 0
     width = -(-max(1, min([*list_cuts(nest, loop.dim), size])) // _LANES) * _LANES
     views = [view for view, _ in before.elements.results]
@@ -255,3 +255,54 @@ def hoist(on: On) -> Nest:
     nest = replace_node(nest, top, own, top).with_phase(number, rest)
     nest = nest.with_phase(len(nest.phases), before, nest.dims[number])
     return dataclasses.replace(nest, buffers=(*nest.buffers, *buffers))
+
+
+def _hoist_values(phase: Phase, axis: int, first: int) -> tuple[Phase, Phase]:
+    """The phase to run before, over parallel dimensions alone, and the phase without the hoisted
+    values, which are numbered from `first` on. `axis` is the one along which outputs of a block
+    are. Refuses phases in which nothing is worth it; a plain load is not."""
+    elements, strides = phase.elements, phase.space.strides
+    inner = phase.space.inner
+    moves = phase.find_moving(axis)
+    varies: list[bool] = []
+    for value in elements.values:
+        own = any(varies[operand] for operand in operands(value))
+        if isinstance(value, Read | Place | Gather):
+            own |= any(strides[value.view][a] for a in inner)
+        if isinstance(value, Gather):
+            own |= value.guarded
+        # The number of a point belongs to the points, even if there is only one.
+        varies.append(own or (isinstance(value, Place) and value.dtype is not DataType.INDEX))
+    taken = _choose_hoisted(elements, varies, moves)
+    demand(bool(taken), "nothing that takes work is the same for all points of an output")
+    local = tuple(int(a in phase.space.parallel) for a in range(len(phase.space.sizes)))
+    views = {
+        number: View(f"factor#{count}", elements.values[number].dtype, local, local=True)
+        for count, number in enumerate(taken, first)
+    }
+    values = list(elements.values)
+    for number, view in views.items():
+        values[number] = Read(view, view.dtype)
+    rest = prune(dataclasses.replace(elements, values=tuple(values)))
+    work = prune(
+        Elements(elements.domain, elements.values, tuple((v, n) for n, v in views.items()))
+    )
+    return with_elements(phase, work), with_elements(phase, rest)
+
+
+def _choose_hoisted(elements: Elements, varies: Sequence[bool], moves: Sequence[bool]) -> list[int]:
+    """Outermost values that are the same for all points of an output, and cost something. Indices
+    and index conditions are cheaper to recompute than to store."""
+    needed = set(elements.roots())
+    taken: list[int] = []
+    for number in range(len(elements.values) - 1, -1, -1):
+        value = elements.values[number]
+        if number not in needed:
+            continue
+        fixed = not varies[number] and moves[number]
+        plain = isinstance(value, Read | Place | ir.Constant)
+        if fixed and not plain and value.dtype not in (DataType.BOOL, DataType.INDEX):
+            taken.append(number)
+        else:
+            needed.update(operands(value))
+    return taken[::-1]

@@ -99,7 +99,7 @@ def _choose_product(work: Work) -> Nest | None:
         if made is not None:
             return made
         shape = choose_shape(found.settle(p.taken), p)
-        return choose_tiles(work.function, work.phases, found, shape, work.limits)
+        return choose_tiles(work, found, shape)
     return choose_panels(work, found)
 
 

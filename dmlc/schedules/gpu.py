@@ -264,8 +264,7 @@ def _find_widest(phases: Sequence[Phase]) -> Phase:
 
 def find_unit(phases: Sequence[Phase], limits: Limits) -> int:
     """Points that a work item takes at once."""
-    widest = len(_find_widest(phases).space.parallel)
-    shared = [p for p in phases if not p.is_parallel and len(p.space.parallel) == widest]
+    shared = _list_wide(phases)
     if not all(takes_vectors(phase, limits) for phase in shared):
         return 1
     unit = _measure_unit(shared)

@@ -42,7 +42,7 @@ class Work:
 
     def begin(self) -> Rule:
         """The naive nest, for a script."""
-        return Rule(self.function, self.limits, self.phases, self.count)
+        return Rule(self)
 
     @property
     def is_gpu(self) -> bool:
@@ -57,15 +57,9 @@ class Work:
 class Rule:
     """A nest under construction by a script."""
 
-    def __init__(
-        self,
-        function: ir.Function,
-        limits: Limits,
-        phases: Sequence[Phase],
-        count: k.Scalar | None = None,
-    ) -> None:
-        self.function, self.limits = function, limits
-        self.nest = naive(phases, count)
+    def __init__(self, work: Work) -> None:
+        self.function, self.limits = work.function, work.limits
+        self.nest = naive(work.phases, work.count)
 
     @property
     def outer(self) -> list[str]:

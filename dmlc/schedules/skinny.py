@@ -111,4 +111,4 @@ def choose_skinny(work: Work) -> Nest | None:
     shape = find_shape(found.settle(work.profile.taken), work.limits) if found else None
     if found is None or shape is None:
         return None
-    return choose_tiles(work.function, work.phases, found, shape, work.limits)
+    return choose_tiles(work, found, shape)

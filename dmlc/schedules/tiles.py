@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 
-from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, Factor, find_divided, lies_along
 from dmlc.loops.nodes import Loop, Nest, walk
@@ -19,7 +17,7 @@ from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.staging import FACTORS, stage_value
 from dmlc.loops.thin import find_sparse
 from dmlc.loops.tiling import takes_vectors
-from dmlc.schedules.rule import Rule
+from dmlc.schedules.rule import Rule, Work
 
 _AT_ONCE = 4
 """Points whose factors are loaded before any of them is added. More take registers, and do not save
@@ -98,12 +96,10 @@ def choose_shape(found: Contraction, p: Profile) -> Shape:
     )
 
 
-def choose_tiles(
-    function: ir.Function, phases: Sequence[Phase], found: Contraction, shape: Shape, limits: Limits
-) -> Nest:
+def choose_tiles(work: Work, found: Contraction, shape: Shape) -> Nest:
     """Nest of a contraction and its derived phases. In `found`, the groups of a convolution and the
     like are axes of their own."""
-    rule, each = Rule(function, limits, phases), shape.each
+    rule, limits, each = work.begin(), work.limits, shape.each
     taps, depth = find_taps(found, found.points[-1], shape.depth)
     shape = dataclasses.replace(shape, depth=depth)
     k, last = begin_tiles(rule, found, shape.rows, shape.columns, shape.depth)
