@@ -211,7 +211,7 @@ def test_the_ir_loads_numpy_and_its_types_alone() -> None:
     others, places = load("dmlc.ir")
     bare, _ = load("dmlc")
     assert others - bare == {"numpy", "ml_dtypes"}
-    assert places == {"source", "parameters", "sizes", "scalars", "index", "ir"}
+    assert places == {"source", "lazy", "parameters", "sizes", "scalars", "index", "ir"}
 
 
 def test_every_place_is_in_the_order() -> None:
