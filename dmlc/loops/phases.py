@@ -20,6 +20,7 @@ from dmlc import ir
 from dmlc.ir.index import read_comparison
 from dmlc.kernel.target import Limits
 from dmlc.loops.access import find_end
+from dmlc.loops.accumulate import Reduction
 from dmlc.loops.dims import SHORT_VECTOR
 from dmlc.loops.element import (
     Collector,
@@ -28,7 +29,6 @@ from dmlc.loops.element import (
     Piece,
     Place,
     Read,
-    Reduction,
     View,
     find_moving,
     list_conditions,
