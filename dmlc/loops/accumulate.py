@@ -8,15 +8,79 @@ may be merged in any order, but float sums depend on it: schedules fix it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import operate, widen
-from dmlc.loops.element import Reduction, Slot
-from dmlc.scalars import COMBINERS, DataType
+from dmlc.scalars import COMBINERS, Combiner, DataType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slot:
+    """One component of a reduction's state, with its initial value."""
+
+    dtype: DataType
+    first: bool | int | float
+    suffix: str
+    """Suffix of its name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reduction:
+    """Reduction of a value over the inner dimensions; or of the product of two `values`, by fused
+    multiply-add. Points where `guard` is false are excluded. `place` is the number of the point, if
+    the combiner needs it."""
+
+    combiner: str
+    values: tuple[int, ...]
+    guard: int | None
+    place: int | None
+    dtype: DataType
+    """Type of the value."""
+    place_type: DataType | None = None
+    """Type of the points' numbers, if the combiner needs them."""
+    stages: tuple[tuple[str, DataType], ...] = ()
+    """Stages that it is the value of, each with its type."""
+
+    @property
+    def record(self) -> Combiner:
+        """All that is known of the combiner."""
+        return COMBINERS[self.combiner]
+
+    @property
+    def name(self) -> str:
+        """Name of its first stage."""
+        return self.stages[0][0]
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """Components of its state."""
+        return list_slots(self.combiner, self.dtype, self.place_type)
+
+    def slot_name(self, number: int) -> str:
+        """Local name of a slot of its state, which no tensor has."""
+        return f"{self.name}{self.slots[number].suffix}#state"
+
+    def renumbered(self, numbers: Mapping[int, int]) -> Reduction:
+        """The same with values renumbered."""
+        guard, place = (None if n is None else numbers[n] for n in (self.guard, self.place))
+        values = tuple(numbers[n] for n in self.values)
+        return dataclasses.replace(self, values=values, guard=guard, place=place)
+
+
+@functools.cache
+def list_slots(combiner: str, dtype: DataType, place: DataType | None) -> tuple[Slot, ...]:
+    """Components of the state of a reduction of values of a type; `place` is the type of the
+    points' numbers, if the combiner needs them."""
+    first = COMBINERS[combiner].identity(dtype)
+    if dtype is DataType.BOOL:
+        return (Slot(DataType.INT32, int(first), ""),)
+    own = Slot(dtype, first, "")
+    return (own,) if place is None else (own, Slot(place, int(np.iinfo(place.dtype).max), "_place"))
 
 
 def start(slot: Slot, lanes: int = 1) -> k.Expression:

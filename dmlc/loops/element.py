@@ -9,12 +9,9 @@ stages are merged. The order of iteration is not decided here.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
-
-import numpy as np
 
 from dmlc import ir
 from dmlc.index.intervals import Interval
@@ -22,7 +19,8 @@ from dmlc.ir.index import part_conditions
 from dmlc.ir.nodes import list_folded
 from dmlc.ir.rules import fold_constants
 from dmlc.loops.access import Positions, find_end, join_digits, read_positions
-from dmlc.scalars import COMBINERS, ROUNDINGS, Combiner, DataType
+from dmlc.loops.accumulate import Reduction
+from dmlc.scalars import ROUNDINGS, DataType
 from dmlc.sizes import (
     Measure,
     Size,
@@ -84,16 +82,6 @@ Value: TypeAlias = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Slot:
-    """One component of a reduction's state, with its initial value."""
-
-    dtype: DataType
-    first: bool | int | float
-    suffix: str
-    """Suffix of its name."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Piece:
     """A dimension that is a chunk of a longer one: `length` elements of `size`, fewer in the last.
     The index along dimension `number` selects the chunk."""
@@ -105,60 +93,6 @@ class Piece:
     def settle(self, taken: Taken) -> Piece:
         """Chunk with numbers for open sizes."""
         return Piece(self.number, estimate(self.length, taken), estimate(self.size, taken))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reduction:
-    """Reduction of a value over the inner dimensions; or of the product of two `values`, by fused
-    multiply-add. Points where `guard` is false are excluded. `place` is the number of the point, if
-    the combiner needs it."""
-
-    combiner: str
-    values: tuple[int, ...]
-    guard: int | None
-    place: int | None
-    dtype: DataType
-    """Type of the value."""
-    place_type: DataType | None = None
-    """Type of the points' numbers, if the combiner needs them."""
-    stages: tuple[tuple[str, DataType], ...] = ()
-    """Stages that it is the value of, each with its type."""
-
-    @property
-    def record(self) -> Combiner:
-        """All that is known of the combiner."""
-        return COMBINERS[self.combiner]
-
-    @property
-    def name(self) -> str:
-        """Name of its first stage."""
-        return self.stages[0][0]
-
-    @property
-    def slots(self) -> tuple[Slot, ...]:
-        """Components of its state."""
-        return list_slots(self.combiner, self.dtype, self.place_type)
-
-    def slot_name(self, number: int) -> str:
-        """Local name of a slot of its state, which no tensor has."""
-        return f"{self.name}{self.slots[number].suffix}#state"
-
-    def renumbered(self, numbers: Mapping[int, int]) -> Reduction:
-        """The same with values renumbered."""
-        guard, place = (None if n is None else numbers[n] for n in (self.guard, self.place))
-        values = tuple(numbers[n] for n in self.values)
-        return dataclasses.replace(self, values=values, guard=guard, place=place)
-
-
-@functools.cache
-def list_slots(combiner: str, dtype: DataType, place: DataType | None) -> tuple[Slot, ...]:
-    """Components of the state of a reduction of values of a type; `place` is the type of the
-    points' numbers, if the combiner needs them."""
-    first = COMBINERS[combiner].identity(dtype)
-    if dtype is DataType.BOOL:
-        return (Slot(DataType.INT32, int(first), ""),)
-    own = Slot(dtype, first, "")
-    return (own,) if place is None else (own, Slot(place, int(np.iinfo(place.dtype).max), "_place"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

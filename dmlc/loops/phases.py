@@ -20,6 +20,7 @@ from dmlc import ir
 from dmlc.ir.index import read_comparison
 from dmlc.kernel.target import Limits
 from dmlc.loops.access import find_end
+from dmlc.loops.accumulate import Reduction
 from dmlc.loops.dims import SHORT_VECTOR
 from dmlc.loops.element import (
     Collector,
@@ -28,7 +29,6 @@ from dmlc.loops.element import (
     Piece,
     Place,
     Read,
-    Reduction,
     View,
     find_moving,
     list_conditions,
@@ -253,11 +253,6 @@ def collect_phases(
     pending: Collector | None = None
     parts: Elements | None = None
 
-    def reduce(collector: Collector, members: Sequence[Member]) -> None:
-        for member in members:
-            collector.add_reduction(member.stage, dict(member.axes))
-        made.append(collector.elements())
-
     for each in passes:
         if each.inner == () and not each.reduces:
             pending = pending or Collector(function, parallel, local, len(parallel))
@@ -270,18 +265,16 @@ def collect_phases(
         domain = (*parallel, *each.inner)
         pieces = _find_pieces(function, each)
         collector = Collector(function, domain, local, len(parallel), pieces=pieces)
-        if not each.reduces:
-            for member in each.members:
-                axes = dict(member.axes)
-                collector.add_stage(member.stage, axes, leaves=member.stage in stored)
-            reduce(collector, each.across)
-            parts = parts or _store_across(made[-1], each.across)
-            continue
         elementwise, members = part_members(function, each)
         for member in elementwise:
             axes = dict(member.axes)
             collector.add_stage(member.stage, axes, leaves=member.stage in stored)
-        reduce(collector, members)
+        for member in members if each.reduces else each.across:
+            collector.add_reduction(member.stage, dict(member.axes))
+        made.append(collector.elements())
+        if not each.reduces:
+            parts = parts or _store_across(made[-1], each.across)
+            continue
         local = local | {m.stage: tensors[m.stage].dtype for m in members}
         stores = [m for m in members if m.stage in stored]
         if stores:

@@ -216,18 +216,12 @@ class _Windows:
         alone = (*derived,) if inner else (*reductions, *derived)
         for stage in itertools.chain(*zip(*alone, strict=True)):
             collector.add_stage(stage.name, kept, leaves=False)
-        for before, stages in zip(self.reductions, reductions, strict=True):
-            for stage in stages:
-                if before.name not in stored:
-                    continue
-                if inner:
-                    collector.add_copy(stage.name, kept)
-                else:
-                    collector.store(stage.name)
-        for before, stages in zip(self.derived, derived, strict=True):
-            for stage in stages:
-                if before.name in stored:
-                    collector.store(stage.name)
+        every = zip((*self.reductions, *self.derived), (*reductions, *derived), strict=True)
+        for stage in itertools.chain(*(own for before, own in every if before.name in stored)):
+            if stage.name in near:
+                collector.add_copy(stage.name, kept)
+            else:
+                collector.store(stage.name)
         work.append(prune(collector.elements()))
         spaces = arrange(work, len(domain), as_written=True)
         return tuple(itertools.starmap(Phase, zip(work, spaces, strict=True)))

@@ -12,8 +12,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply
 from dmlc.kernel.frame import Frame, Near
 from dmlc.kernel.names import local_name, split_words
-from dmlc.loops.accumulate import Slot, State, begin, count_lanes, finish, merge, start
-from dmlc.loops.element import Reduction
+from dmlc.loops.accumulate import Reduction, Slot, State, begin, count_lanes, finish, merge, start
 from dmlc.loops.nodes import Tile
 from dmlc.scalars import DataType
 from dmlc.source import InternalError
