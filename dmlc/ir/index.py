@@ -35,11 +35,11 @@ from dmlc.ir.nodes import (
     Step,
     Symbol,
     Table,
+    kept,
     operands,
     value_type,
 )
 from dmlc.ir.repeat import Repeat, find_repeats
-from dmlc.lazy import kept
 from dmlc.parameters import expect
 from dmlc.scalars import COMBINERS, Array, DataType, convert
 from dmlc.source import InternalError
@@ -365,17 +365,20 @@ def evaluate_values(
 
 
 def reach_back(
-    values: Sequence[Instruction], wanted: Iterable[int], given: Container[int] = ()
+    values: Sequence[Instruction],
+    wanted: Iterable[int],
+    given: Container[int] = (),
+    leaves: Container[int] = (),
 ) -> list[int]:
     """Numbers of the values that `wanted` are computed from, themselves included, ascending. Values
-    in `given` and their operands are left out."""
+    in `given` and their operands are left out, and so are the operands of `leaves`."""
     found: set[int] = set()
     pending = list(wanted)
     while pending:
         value = pending.pop()
         if value not in found and value not in given:
             found.add(value)
-            pending += operands(values[value])
+            pending += () if value in leaves else operands(values[value])
     return sorted(found)
 
 
