@@ -1,13 +1,34 @@
-"""Names of a package that are imported when they are first used (PEP 562)."""
+"""Work that is done when it is first needed: imports of a package's names (PEP 562), and results
+that objects keep."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from dmlc.source import Note, UnavailableError
+
+Held = TypeVar("Held")
+Result = TypeVar("Result")
+
+
+def kept(find: Callable[[Held], Result]) -> Callable[[Held], Result]:
+    """Function of one frozen object, or method without parameters, whose result the object keeps
+    from the first call on. Classes of such objects have no slots."""
+    key = f"{find.__name__}()"
+
+    @functools.wraps(find)
+    def recall(given: Held) -> Result:
+        results = given.__dict__
+        if key not in results:
+            results[key] = find(given)
+        return results[key]
+
+    return recall
 
 
 @dataclasses.dataclass(frozen=True)

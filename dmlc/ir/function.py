@@ -8,19 +8,9 @@ import operator
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from dmlc.ir.nodes import (
-    Delay,
-    Extent,
-    Loop,
-    OneStep,
-    Parameter,
-    Result,
-    Stage,
-    Table,
-    Tensor,
-    kept,
-)
+from dmlc.ir.nodes import Delay, Extent, Loop, OneStep, Parameter, Result, Stage, Table, Tensor
 from dmlc.ir.print import print_sizes, print_stage, print_strides, print_table
+from dmlc.lazy import kept
 from dmlc.parameters import expect
 from dmlc.scalars import Array
 from dmlc.sizes import as_extent, find_symbols, pack_strides

@@ -35,11 +35,11 @@ from dmlc.ir.nodes import (
     Step,
     Symbol,
     Table,
-    kept,
     operands,
     value_type,
 )
 from dmlc.ir.repeat import Repeat, find_repeats
+from dmlc.lazy import kept
 from dmlc.parameters import expect
 from dmlc.scalars import COMBINERS, Array, DataType, convert
 from dmlc.source import InternalError

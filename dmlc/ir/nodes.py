@@ -14,15 +14,15 @@ nearest even when stored. Index arithmetic has the type `DataType.INDEX`.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from dmlc.lazy import kept
 from dmlc.parameters import expect, wrong_kind
 from dmlc.scalars import (
     COMBINERS,
@@ -36,25 +36,6 @@ from dmlc.scalars import (
     is_positional,
 )
 from dmlc.source import InternalError, Span
-
-Held = TypeVar("Held")
-Found = TypeVar("Found")
-
-
-def kept(find: Callable[[Held], Found]) -> Callable[[Held], Found]:
-    """Function of one frozen object, or method without parameters, whose result the object keeps
-    from the first call on. Classes of such objects have no slots."""
-    key = f"{find.__name__}()"
-
-    @functools.wraps(find)
-    def recall(given: Held) -> Found:
-        results = given.__dict__
-        if key not in results:
-            results[key] = find(given)
-        return results[key]
-
-    return recall
-
 
 Extent: TypeAlias = int | str
 """Size of an axis: a number of elements, or the text of a size known at run time only (a symbol or
