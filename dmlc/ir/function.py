@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 from collections.abc import Iterable, Mapping
 from itertools import chain
@@ -71,10 +72,10 @@ class Function:
         return found if isinstance(found, Stage) else None
 
     def result(self, name: str) -> Result | None:
-        return self._find_results().get(name)
+        return self._results.get(name)
 
-    @kept
-    def _find_results(self) -> Mapping[str, Result]:
+    @functools.cached_property
+    def _results(self) -> Mapping[str, Result]:
         return {result.name: result for result in self.results}
 
     @kept
@@ -143,15 +144,14 @@ class Function:
 
     def sort_tensors(self, names: Iterable[str]) -> list[str]:
         """Tensor names in the function's order. Raises `UnknownNameError`."""
-        order = self._find_order()
         try:
-            return sorted(names, key=order.__getitem__)
+            return sorted(names, key=self._order.__getitem__)
         except KeyError as error:
-            unknown = unknown_name("tensor", str(error.args[0]), order)
+            unknown = unknown_name("tensor", str(error.args[0]), self._order)
             raise UnknownNameError(unknown) from None
 
-    @kept
-    def _find_order(self) -> Mapping[str, int]:
+    @functools.cached_property
+    def _order(self) -> Mapping[str, int]:
         return {name: number for number, name in enumerate(self.tensors())}
 
     @kept

@@ -77,7 +77,7 @@ class IndexFacts:
     @functools.cached_property
     def forms(self) -> tuple[Affine[Index] | None, ...]:
         """Affine form of each INDEX value: a sum of indices times constants, or None."""
-        return find_affine(self.stage.body)
+        return _find_forms(self.stage.body)
 
     @functools.cached_property
     def conditions(self) -> tuple[int, ...]:
@@ -242,6 +242,7 @@ def order_indices(indices: Iterable[Index]) -> tuple[Index, ...]:
     return tuple(sorted(dict.fromkeys(indices), key=lambda index: (index.reduced, index.axis)))
 
 
+@kept
 def list_conjuncts(body: Body) -> tuple[int, ...]:
     """Conditions that a body's guard joins by `and`, in the order written; empty without a
     guard."""
@@ -365,17 +366,20 @@ def evaluate_values(
 
 
 def reach_back(
-    values: Sequence[Instruction], wanted: Iterable[int], given: Container[int] = ()
+    values: Sequence[Instruction],
+    wanted: Iterable[int],
+    given: Container[int] = (),
+    leaves: Container[int] = (),
 ) -> list[int]:
     """Numbers of the values that `wanted` are computed from, themselves included, ascending. Values
-    in `given` and their operands are left out."""
+    in `given` and their operands are left out, and so are the operands of `leaves`."""
     found: set[int] = set()
     pending = list(wanted)
     while pending:
         value = pending.pop()
         if value not in found and value not in given:
             found.add(value)
-            pending += operands(values[value])
+            pending += () if value in leaves else operands(values[value])
     return sorted(found)
 
 
@@ -414,7 +418,11 @@ def evaluate_instruction(
 
 def find_affine(body: Body) -> tuple[Affine[Index] | None, ...]:
     """Affine form of each INDEX value of a body: a sum of indices times constants, or None."""
-    expect("body", body, Body, "an ir.Body")
+    return _find_forms(expect("body", body, Body, "an ir.Body"))
+
+
+@kept
+def _find_forms(body: Body) -> tuple[Affine[Index] | None, ...]:
     found: list[Affine[Index] | None] = []
     for instruction in body.instructions:
         given = [found[o] for o in operands(instruction)]

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Container, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import add, index, multiply, subtract_known
+from dmlc.kernel.arithmetic import add, index, multiply
 from dmlc.kernel.rewrite import (
     NUMBER,
     define,
@@ -26,6 +26,7 @@ from dmlc.kernel.rewrite import (
     walk_parts,
     walk_statements,
 )
+from dmlc.kernel.sums import add_up
 from dmlc.scalars import DataType
 
 _MOST_STEPS = 32
@@ -168,12 +169,14 @@ _STRAIGHT = k.Let | k.Store | k.StoreLocal | k.Assign
 
 def list_steps(loop: k.For) -> list[k.Expression]:
     """Values of a loop's variable at each step; empty if the loop is not to be unrolled."""
-    start, length = loop.start, _measure(loop.start, loop.stop)
-    if length is None or not loop.unroll:
+    if not loop.unroll:
+        return []
+    start, length = loop.start, add_up(loop.stop, {}).plus(add_up(loop.start, {}), -1)
+    if length.factors:
         return []
     return [
         index(int(start.value) + gone) if isinstance(start, k.Literal) else add(start, index(gone))
-        for gone in range(0, length, loop.step)
+        for gone in range(0, length.constant, loop.step)
     ]
 
 
@@ -198,17 +201,6 @@ def is_near(loop: k.For, registers: Container[str]) -> bool:
         return True
     waits = any(isinstance(s, k.Store | k.For) for s in inside)
     return bool(arrays) and not (waits or any(isinstance(p, k.Load) for p in walk_parts(*inside)))
-
-
-def _measure(start: k.Expression, stop: k.Expression) -> int | None:
-    """Length of a range, if it is constant."""
-    match stop:
-        case k.Operate(operation=operation, operands=(first, k.Literal(value=length))) if (
-            operation.name == "add" and first == start
-        ):
-            return int(length)
-        case _:
-            return subtract_known(stop, start)
 
 
 def list_arrays(statements: Sequence[k.Statement]) -> list[str]:

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.index.affine import Affine
 from dmlc.index.intervals import Interval
-from dmlc.ir import Extent, Index, Load, Stage, operands
-from dmlc.ir.index import find_affine
+from dmlc.ir import Extent, Index, Load, Stage
+from dmlc.ir.index import find_affine, reach_back
 from dmlc.ir.inside import find_outside
 from dmlc.ir.nodes import Tensor
 from dmlc.ir.ranges import Ranges
@@ -129,16 +129,9 @@ def _cut_axis(stage: Stage, form: Affine[Index], extent: Extent) -> Cut | None:
 def list_used(stage: Stage, reads: Mapping[int, Operand | Extraction]) -> list[int]:
     """Values that are computed in the body, in order, without the indices of operands."""
     body = stage.body
-    found: set[int] = set()
-    pending = [body.result] if body.guard is None else [body.result, body.guard]
-    while pending:
-        number = pending.pop()
-        if number in found:
-            continue
-        found.add(number)
-        if not isinstance(reads.get(number), Operand):
-            pending += operands(body.instructions[number])
-    return sorted(found)
+    roots = [body.result] if body.guard is None else [body.result, body.guard]
+    leaves = {number for number, read in reads.items() if isinstance(read, Operand)}
+    return reach_back(body.instructions, roots, leaves=leaves)
 
 
 def list_missing(stage: Stage, given: Sequence[Operand]) -> list[Index]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dmlc.ir import Constant, Index, Load, Stage, operands
+from dmlc.ir import Constant, Index, Load, Stage
+from dmlc.ir.index import find_index_only
 from dmlc.kernel.formula import spell_body
 
 _LONGEST = 400
@@ -39,13 +40,7 @@ def summarize(stage: Stage) -> str:
 def _asks_data(stage: Stage) -> bool:
     """Whether a guard reads tensors, and not only indices."""
     guard = stage.body.guard
-    pending = [] if guard is None else [guard]
-    while pending:
-        instruction = stage.body.instructions[pending.pop()]
-        if isinstance(instruction, Load):
-            return True
-        pending.extend(operands(instruction))
-    return False
+    return guard is not None and not find_index_only(stage.body, open_sizes=True)[guard]
 
 
 def _is_plain(stage: Stage, load: Load, axes: Mapping[int, object]) -> bool:
