@@ -1,80 +1,58 @@
-"""PyTorch's scaled dot-product attention of the CPU and its gradient as stages: products of the
-last two axes, and a softmax along the keys.
+"""Scaled dot-product attention of the CPU and its gradient, defined by other operators of PyTorch:
+products of the last two axes, and a softmax along the keys.
 
-Queries have the sizes (batch, heads, L, E), keys and values (batch, heads, S, E). Source: the
-formulas are those of "FlashAttention-2" (Dao, 2023), without its tiles.
+Queries have the sizes (batch, heads, L, E), keys and values (batch, heads, S, E). 16-bit floats are
+computed in FLOAT32. Source: the formulas are those of "FlashAttention-2" (Dao, 2023), without its
+tiles.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
-from dmlc.building.functions import FunctionBuilder, Point, Scalar, Tensor
-from dmlc.building.tensors import matrix_multiply, read_broadcast, transpose
-from dmlc.scalars import DataType
 from dmlc.source import UnsupportedError
-from dmlc.torch.elementwise import Rule, Site
+
+Tensor = torch.Tensor
 
 
-def _check(query: Tensor, key: Tensor, value: Tensor, dropout: float, mask: Tensor | None) -> None:
-    if dropout:
-        raise UnsupportedError("attention with dropout is not mapped")
-    if mask is not None and not mask.dtype.is_float:
-        raise UnsupportedError("only masks of floats, which are added, are mapped")
-    if not query.extents[:2] == key.extents[:2] == value.extents[:2]:
-        raise UnsupportedError("queries, keys and values need the same batch and heads")
+def _widen(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-def _scale(query: Tensor, given: float | None) -> float:
-    width = query.extents[-1]
-    if not isinstance(width, int):
-        raise UnsupportedError("sizes must be known")
-    return 1 / math.sqrt(width) if given is None else given
-
-
-def _turn(builder: FunctionBuilder, tensor: Tensor) -> Tensor:
-    return transpose(builder, tensor.name, tensor, [0, 1, 3, 2])
-
-
-def _multiply(builder: FunctionBuilder, name: str, one: Tensor, other: Tensor) -> Tensor:
-    """A product in the type that 16-bit floats are computed in."""
-    held = one.dtype.compute
-
-    def widen(tensor: Tensor) -> Tensor:
-        return builder.compute(
-            tensor.name, tensor.extents, lambda at: at.read(tensor, *at.indices).cast(held), held
-        )
-
-    left, right = (t if t.dtype is held else widen(t) for t in (one, other))
-    return matrix_multiply(builder, name, left, right)
+def _multiply(one: Tensor, other: Tensor) -> Tensor:
+    """A product as a sum, which has any number of axes before the last two."""
+    return (one.unsqueeze(-1) * other.unsqueeze(-3)).sum(-2)
 
 
 def _score(
-    site: Site, query: Tensor, key: Tensor, causal: bool, mask: Tensor | None, scale: float | None
+    query: Tensor, key: Tensor, dropout: float, causal: bool, mask: Tensor | None, scale: float
 ) -> Tensor:
     """How much each query has to do with each key, before the softmax."""
-    builder, held, factor = site.builder, query.dtype.compute, _scale(query, scale)
-    products = _multiply(builder, site.name, query, _turn(builder, key))
+    if dropout:
+        raise UnsupportedError("attention with dropout is not mapped")
+    if mask is not None and not mask.is_floating_point():
+        raise UnsupportedError("only masks of floats, which are added, are mapped")
+    if query.shape[:2] != key.shape[:2]:
+        raise UnsupportedError("queries, keys and values need the same batch and heads")
+    found = _multiply(_widen(query), _widen(key).mT) * scale
+    if mask is not None:
+        found = found + _widen(mask)
+    if causal:
+        seen = torch.arange(key.shape[2]) <= torch.arange(query.shape[2]).unsqueeze(1)
+        found = found.where(seen, -math.inf)
+    return found
 
-    def element(at: Point) -> Scalar:
-        found = at.read(products, *at.indices) * factor
-        if mask is not None:
-            found = found + read_broadcast(at, mask, at.indices).cast(held)
-        if causal:
-            seen = at.indices[3] <= at.indices[2]
-            found = seen.select(found, at.constant(-math.inf, held))
-        return found
 
-    return builder.compute(site.name, products.extents, element, held)
+def _scale(query: Tensor, given: float | None) -> float:
+    return 1 / math.sqrt(query.shape[-1]) if given is None else given
 
 
 def _attend(
-    site: Site,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -86,43 +64,18 @@ def _attend(
 ) -> tuple[Tensor, Tensor]:
     """What each query gets, and the logarithm of its sum, which is 0 like that where a mask hides
     every key."""
-    _check(query, key, value, dropout, attn_mask)
-    builder, held = site.builder, query.dtype.compute
-    scores = _score(site, query, key, causal, attn_mask, scale)
-    rows, keys = scores.extents[:3], scores.extents[3:]
-    largest = builder.reduce(
-        site.name, "max", rows, keys, lambda at: at.read(scores, *at.indices, *at.reduced)
-    )
-
-    def finite(at: Point) -> Scalar:
-        found = at.read(largest, *at.indices)
-        return found.equals(-math.inf).select(0.0, found)
-
-    base = builder.compute(site.name, rows, finite, held)
-    shares = builder.compute(
-        site.name, scores.extents,
-        lambda at: (at.read(scores, *at.indices) - at.read(base, *at.indices[:3])).apply("exp"),
-        held,
-    )  # fmt: skip
-    total = builder.reduce(
-        site.name, "sum", rows, keys, lambda at: at.read(shares, *at.indices, *at.reduced)
-    )
-    mixed = _multiply(builder, site.name, shares, value)
-
-    def share(at: Point) -> Scalar:
-        whole = at.read(total, *at.indices[:3])
-        return at.read(mixed, *at.indices) / whole.equals(0.0).select(1.0, whole)
-
-    def logarithm(at: Point) -> Scalar:
-        whole = at.read(total, *at.indices)
-        found = at.read(base, *at.indices) + whole.apply("log")
-        return whole.equals(0.0).select(0.0, found)
-
-    return site.compute(share), builder.compute(site.name, rows, logarithm, held)
+    scores = _score(query, key, dropout, causal, attn_mask, _scale(query, scale))
+    largest = scores.amax(-1, keepdim=True)
+    base = torch.where(largest == -math.inf, 0.0, largest)
+    shares = (scores - base).exp()
+    total = shares.sum(-1, keepdim=True)
+    hidden = total == 0
+    made = _multiply(shares, _widen(value)) / torch.where(hidden, 1.0, total)
+    logarithms = torch.where(hidden, 0.0, base + total.log())
+    return made.to(query.dtype), logarithms.squeeze(-1)
 
 
 def _attend_backward(
-    site: Site,
     gradient: Tensor,
     query: Tensor,
     key: Tensor,
@@ -134,56 +87,22 @@ def _attend_backward(
     *,
     attn_mask: Tensor | None = None,
     scale: float | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     """The gradients of queries, keys and values: shares are computed again, of the logarithms."""
-    _check(query, key, value, dropout, attn_mask)
-    builder, held, factor = site.builder, query.dtype.compute, _scale(query, scale)
-    scores = _score(site, query, key, causal, attn_mask, scale)
-    shares = builder.compute(
-        site.name, scores.extents,
-        lambda at: (
-            at.read(scores, *at.indices) - at.read(logarithms, *at.indices[:3]).cast(held)
-        ).apply("exp"),
-        held,
-    )  # fmt: skip
-    of_shares = _multiply(builder, site.name, gradient, _turn(builder, value))
-    kept = builder.reduce(
-        site.name, "sum", scores.extents[:3], gradient.extents[3:],
-        lambda at: (
-            at.read(gradient, *at.indices, *at.reduced).cast(held)
-            * at.read(out, *at.indices, *at.reduced).cast(held)
-        ),
-        held,
-    )  # fmt: skip
-
-    def of_score(at: Point) -> Scalar:
-        apart = at.read(of_shares, *at.indices) - at.read(kept, *at.indices[:3])
-        return at.read(shares, *at.indices) * apart * factor
-
-    of_scores = builder.compute(site.name, scores.extents, of_score, held)
-    of_query = _multiply(builder, site.name, of_scores, key)
-    of_key = _multiply(builder, site.name, _turn(builder, of_scores), query)
-    of_value = _multiply(builder, site.name, _turn(builder, shares), gradient)
-    dtype = site.dtype
-    return (
-        _store(builder, of_query, dtype),
-        _store(builder, of_key, dtype),
-        _store(builder, of_value, dtype),
-    )
-
-
-def _store(builder: FunctionBuilder, tensor: Tensor, dtype: DataType) -> Tensor:
-    if tensor.dtype is dtype:
-        return tensor
-    return builder.compute(
-        tensor.name, tensor.extents, lambda at: at.read(tensor, *at.indices), dtype
-    )
+    factor, given = _scale(query, scale), _widen(gradient)
+    scores = _score(query, key, dropout, causal, attn_mask, factor)
+    shares = (scores - logarithms.unsqueeze(-1)).exp()
+    kept = (given * _widen(out)).sum(-1, keepdim=True)
+    of_scores = shares * (_multiply(given, _widen(value).mT) - kept) * factor
+    of_query = _multiply(of_scores, _widen(key))
+    of_key, of_value = _multiply(of_scores.mT, _widen(query)), _multiply(shares.mT, given)
+    return tuple(each.to(query.dtype) for each in (of_query, of_key, of_value))
 
 
 aten: Any = torch.ops.aten
 
-ATTENTION: Mapping[Any, Rule] = MappingProxyType({
+ATTENTION: Mapping[Any, Callable[..., Any]] = MappingProxyType({
     aten._scaled_dot_product_flash_attention_for_cpu.default: _attend,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _attend_backward,
 })  # fmt: skip
-"""The rule of attention, and of its gradient."""
+"""The definitions of attention and of its gradient."""

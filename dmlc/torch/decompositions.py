@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import _decomp
 
+from dmlc.torch.attention import ATTENTION
+
 aten = torch.ops.aten
 
 _TAKEN_APART = (
@@ -67,7 +69,7 @@ _KEPT_WHOLE = (
 
 _table: Any = _decomp
 COMPOSITES: Mapping[Any, Callable[..., Any]] = MappingProxyType(
-    dict(_table.get_decompositions(_KEPT_WHOLE))
+    {**_table.get_decompositions(_KEPT_WHOLE), **ATTENTION}
 )
 """The definition, by other operators, of each operator that a group takes apart."""
 

@@ -21,7 +21,6 @@ from dmlc.building.functions import FunctionBuilder, Tensor
 from dmlc.ir import Function
 from dmlc.runtime.arrays import packed
 from dmlc.source import DmlcError, UnsupportedError
-from dmlc.torch.attention import ATTENTION
 from dmlc.torch.composites import is_composite, take_apart
 from dmlc.torch.convolutions import CONVOLUTIONS
 from dmlc.torch.elementwise import CREATION, ELEMENTWISE, Rule, Site
@@ -32,7 +31,7 @@ from dmlc.torch.whole import VIEWS, WHOLE
 from dmlc.torch.windows import WINDOWS
 
 _RULES = (
-    ELEMENTWISE, WHOLE, WINDOWS, RESAMPLING, PRODUCTS, CONVOLUTIONS, ATTENTION, VIEWS, CREATION,
+    ELEMENTWISE, WHOLE, WINDOWS, RESAMPLING, PRODUCTS, CONVOLUTIONS, VIEWS, CREATION,
 )  # fmt: skip
 
 RULES: Mapping[Any, Rule] = MappingProxyType({k: v for rules in _RULES for k, v in rules.items()})
