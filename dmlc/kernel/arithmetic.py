@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.names import Names
-from dmlc.kernel.rewrite import map_all, map_operands, name_values
+from dmlc.kernel.rewrite import map_all, map_operands, name_values, walk
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import Measure, evaluate_size, parse_size
 from dmlc.sizes import multiply as multiply_sizes
@@ -130,10 +130,21 @@ def either(first: k.Expression, second: k.Expression) -> k.Expression:
 def guard(
     conditions: Sequence[k.Expression], statements: Sequence[k.Statement]
 ) -> list[k.Statement]:
-    """Statements under the conjunction of all conditions."""
+    """Statements under the conjunction of all conditions. A condition that they are under already,
+    but for indices, joins it."""
     if not conditions or not statements:
         return list(statements)
+    *before, last = statements
+    if isinstance(last, k.If) and not last.rare and all(map(_names_place, before)):
+        return [*before, k.If(functools.reduce(both, [*conditions, last.condition]), last.then)]
     return [k.If(functools.reduce(both, conditions), tuple(statements))]
+
+
+def _names_place(statement: k.Statement) -> bool:
+    """Whether a statement names an index, which takes no element of memory."""
+    if not isinstance(statement, k.Let) or statement.local.type != k.INDEX:
+        return False
+    return not any(isinstance(part, k.Load | k.LoadLocal) for part in walk(statement.value))
 
 
 # Sizes known at run time --------------------------------------------------------------------

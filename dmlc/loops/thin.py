@@ -38,7 +38,9 @@ class Sparse:
     factor: int
     shift: int
     condition: int
-    """Condition that excludes the other points."""
+    """Condition that excludes the other points: a sum of indices is no multiple of `number`."""
+    dividend: Affine[int]
+    """That sum, of axes."""
 
 
 def find_sparse(phase: Phase, *, even: bool = True) -> Sparse | None:
@@ -87,7 +89,7 @@ def _read_condition(phase: Phase, number: int) -> Sparse | None:
         return None
     turn = -pow(steps[axis], -1, period)
     factor, shift = turn * steps[output] % period, turn * line.constant % period
-    return Sparse(axis, period, output, factor, shift, number)
+    return Sparse(axis, period, output, factor, shift, number, line)
 
 
 def _find_line(phase: Phase, number: int) -> Affine[int] | None:
@@ -104,6 +106,38 @@ def _find_line(phase: Phase, number: int) -> Affine[int] | None:
             return combine(operation.name, known) if known == lines else None
         case _:
             return None
+
+
+def _is_quotient(phase: Phase, number: int, sparse: Sparse) -> bool:
+    """Whether a value is the quotient of the sum that the guard tests, rounded towards zero or
+    down. Both are exact for points that pass."""
+    values, whole = phase.elements.values, sparse.dividend
+
+    def read(value: int) -> Affine[int] | None:
+        return _find_line(phase, value)
+
+    match values[number]:
+        case ir.Apply(operation=quotient, operands=(dividend, by)) if quotient.name == "div":
+            if read(by) != Affine(sparse.number):
+                return False
+        case _:
+            return False
+    match values[dividend]:
+        case ir.Select(condition=condition, then=below, otherwise=same):
+            tested = values[condition]
+            down = read(below) == whole.plus(Affine(1 - sparse.number))
+            return down and read(same) == whole and _is_negative(phase, tested, whole)
+        case _:
+            return read(dividend) == whole
+
+
+def _is_negative(phase: Phase, value: Value, line: Affine[int]) -> bool:
+    """Whether a value is the condition that a sum of axes is negative."""
+    match value:
+        case ir.Apply(operation=compare, operands=(left, right)) if compare.name == "lt":
+            return _find_line(phase, left) == line and _find_line(phase, right) == Affine(0)
+        case _:
+            return False
 
 
 def thin_points(phase: Phase, sparse: Sparse) -> Phase:
@@ -136,6 +170,26 @@ def thin_points(phase: Phase, sparse: Sparse) -> Phase:
     first = add("mod", first, period)
     point = add("add", stand(sparse.axis, sparse.number), first)
     end = constant(size)
+
+    def add_times(total: int, term: int, times: int) -> int:
+        scaled = term if abs(times) == 1 else add("mul", term, constant(abs(times)))
+        return add("add" if times > 0 else "sub", total, scaled)
+
+    def divide() -> int:
+        """Quotient of the guard's sum, for points that pass: of each axis, and of what the axes
+        leave over."""
+        left = constant(sparse.dividend.constant)
+        for axis, term in ((sparse.output, rest), (sparse.axis, first)):
+            left = add_times(left, term, sparse.dividend.factor(axis))
+        total = add("div", left, period)
+        for axis, step in sparse.dividend.factors:
+            if axis == sparse.output:
+                total = add_times(total, add("div", stand(axis, 1), period), step)
+            else:
+                even = step if axis == sparse.axis else step // sparse.number
+                total = add_times(total, stand(axis, 1), even)
+        return total
+
     numbers: dict[int, int] = {}
     for number, value in enumerate(phase.elements.values):
         step = 0
@@ -144,6 +198,8 @@ def thin_points(phase: Phase, sparse: Sparse) -> Phase:
         match value:
             case _ if number == sparse.condition:
                 values.append(ir.Apply(OPERATIONS["lt"], (point, end), DataType.BOOL))
+            case ir.Apply() if _is_quotient(phase, number, sparse):
+                divide()
             case Place() if step:
                 values.append(value)
                 at = len(values) - 1

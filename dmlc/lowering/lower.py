@@ -143,12 +143,7 @@ class _Writer:
             owns += [] if scope.is_own is None else [scope.is_own]
             alone = dataclasses.replace(scope, used=scope.used | set(idle), is_own=None)
             if not any(isinstance(n, Reduce | Stage) for n in walk((node,))):
-                made = self._write_node(node, alone)
-                match made:
-                    case [k.If(condition=condition, then=then)] if isinstance(node, Once):
-                        return guard([*owns, condition], then)
-                    case _:
-                        return guard(owns, made)
+                return guard(owns, self._write_node(node, alone))
             scope = dataclasses.replace(alone, is_own=functools.reduce(both, owns))
         match node:
             case Point():

@@ -102,7 +102,7 @@ class Points:
             is_inside = operate("lt", multiply(place, step), part.count)
         meets = any(isinstance(n, Reduce) and find_shared(n) for n in walk(node.body))
         if not meets and not node.clamps:
-            return [*body, k.If(is_inside, tuple(self._fix_parts(node, scope, dim, place)))]
+            return body + guard([is_inside], self._fix_parts(node, scope, dim, place))
         # All items must reach the barriers inside: those out of bounds repeat the last point.
         stop = scope.span(dim).stop or dim.count
         last = operate("sub", stop, index(scope.lanes))
@@ -140,7 +140,7 @@ class Points:
         filled = (n for n in walk(node.body) if isinstance(n, Stage))
         meets = node.kind is Kind.LANE and any(b.shared for n in filled for b in n.buffers)
         if scope.origins is None and not meets:
-            return [*body, k.If(is_inside, tuple(self._fix_parts(node, scope, whole, at)))]
+            return body + guard([is_inside], self._fix_parts(node, scope, whole, at))
         width = node.step if node.kind is Kind.VECTOR else 1
         last = index(known - width) if known else operate("sub", stop, index(width))
         at = self._frame.name(body, "at", operate("min", at, last))

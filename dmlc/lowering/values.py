@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import ZERO, add, both, index, multiply, operate
+from dmlc.kernel.arithmetic import ZERO, add, guard, index, multiply, operate
 from dmlc.kernel.frame import Frame
 from dmlc.loops.element import View, list_joins, list_needed
 from dmlc.loops.nodes import (
@@ -198,12 +198,7 @@ class Values:
         needed = list_needed(self._nest.phases[number].elements, first)
         before = emitter.lets(level, position, only=needed)
         condition = emitter.value(first)
-        then = self.enter(number, level, scope, others, within)
-        match then:
-            case [k.If(condition=second, then=innermost)] if others:
-                return [*before, k.If(both(condition, second), innermost)]
-            case _:
-                return [*before, k.If(condition, tuple(then))]
+        return before + guard([condition], self.enter(number, level, scope, others, within))
 
     def _vector_level(self, number: int) -> int:
         """Scope of a phase's vectorized loop."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dmlc import ir
 from dmlc.kernel import target as schedule
 from dmlc.kernel.interpret import KernelFault, run_kernels
-from dmlc.kernel.nodes import Kernel, Select, StoreLocal
+from dmlc.kernel.nodes import For, Kernel, Operate, Select, StoreLocal
 from dmlc.kernel.rewrite import walk_parts, walk_statements
 from dmlc.loops.contraction import Contraction, find_contraction, part_axes
 from dmlc.loops.phases import collect_phases
@@ -348,6 +348,22 @@ def test_points_between_strides_are_left_out(kind: str, target: str, profile: st
     fused, kernels = make_kernels(function, target, profile)
     assert is_tiled(kernels)
     run(fused, kernels)
+
+
+@pytest.mark.parametrize("kind", ["data", "transposed"])
+@pytest.mark.parametrize("stride", [2, 3])
+def test_points_that_strides_leave_take_no_quotient_each(kind: str, stride: int) -> None:
+    """Which element a point reads, is a sum of indices and what its group knows."""
+    size = 4 * stride
+    windows = Windows(2, 16, size, size, 16, stride + 1, stride, 1)
+    _, (kernel,) = make_kernels(windows.make(kind), "hlsl", "gpu")
+    loop = next(s for s in kernel.body if isinstance(s, For) and s.step > 1)
+    quotients = [
+        part for part in walk_parts(loop)
+        if isinstance(part, Operate) and part.operation.name == "div"
+        and isinstance(part.operands[0], Select)
+    ]  # fmt: skip
+    assert not quotients
 
 
 @pytest.mark.parametrize("target", ["hlsl", "opencl"])

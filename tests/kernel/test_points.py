@@ -8,6 +8,8 @@ from dmlc import ir
 from dmlc.codegen.opencl import OPENCL
 from dmlc.index.affine import Affine
 from dmlc.ir.index import find_affine, find_part
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import add, both, guard, index, operate
 from dmlc.kernel.target import RUN_TIME_COUNT
 from dmlc.loops.access import join_digits, read_positions
 from dmlc.loops.element import Gather, Read, collect_elements
@@ -174,3 +176,24 @@ def test_walks() -> None:
     assert "each computes 4 neighbouring outputs" in gpu.source
     assert (gpu.dispatch.count, gpu.dispatch.per_group) == (30, 256)
     assert (cpu.dispatch.count, cpu.dispatch.per_group, cpu.dispatch.group_size) == (30, 2, 1)
+
+
+def test_conditions_with_indices_between_them_are_one() -> None:
+    row, column, read = (k.Local(name, k.INDEX) for name in ("row", "column", "read"))
+    rows, columns = (operate("lt", place, index(9)) for place in (row, column))
+    inner = k.If(columns, (k.Barrier(),))
+    named = k.Let(column, add(row, index(3)))
+    assert guard([rows], [named, inner]) == [named, k.If(both(rows, columns), inner.then)]
+    # An element is loaded under its condition, and a rare condition stays one.
+    loaded = k.Let(read, k.Load("X", row, k.INDEX))
+    assert guard([rows], [loaded, inner]) == [k.If(rows, (loaded, inner))]
+    rare = k.If(columns, (k.Barrier(),), rare=True)
+    assert guard([rows], [named, rare]) == [k.If(rows, (named, rare))]
+
+
+def test_a_tile_at_two_edges_has_one_condition() -> None:
+    product = ir.parse("""func @f(%A: f32[72, 64], %B: f32[64, 72]) -> (%Y) {
+      %Y: f32[i0 < 72, i1 < 72] = sum[r0 < 64] mul(%A[i0, r0], %B[r0, i1])
+    }""")
+    (kernel,) = compile(product, "hlsl").kernels
+    assert "if (i0 < 72 && i1 < 72) {" in kernel.source
