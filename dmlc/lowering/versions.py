@@ -27,7 +27,7 @@ from dmlc.loops.phases import VECTOR
 from dmlc.loops.sections import NONE, Sections
 from dmlc.lowering.group import collect_group
 from dmlc.lowering.scans import find_group_prefix
-from dmlc.schedules.skinny import MOST
+from dmlc.schedules.skinny import LEAST_OUTPUTS, MOST
 from dmlc.sizes import (
     Measure,
     Size,
@@ -491,7 +491,11 @@ def _plan_product(product: Contraction, last: str) -> _Tree:
             case = case.take(side, 8) if few else case
         if all(is_few):
             many = case.take(batches, 4)
-            long: _Tree = many.take(depth, _LONG)
+            few = _ANY.take(rows, 4).take(columns, 4).take(batches, 4).take(depth, _LONG)
+            long = _divide(
+                multiply((rows, columns)), (LEAST_OUTPUTS, None),
+                lambda n: (few, many.take(depth, _LONG))[n],
+            )  # fmt: skip
             if all(str(side).isidentifier() for side in (rows, columns)):
                 both = (_ANY.give_one(outputs).take(depth, _LONG), long)
                 long = _divide(outputs, (2, None), lambda n: both[n])
