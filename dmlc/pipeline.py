@@ -54,7 +54,7 @@ from dmlc.sizes import show_count
 from dmlc.source import Diagnostic, Source, UnsupportedError
 from dmlc.transform.cost import Budget
 from dmlc.transform.crowded import split_crowded
-from dmlc.transform.fuse import Fusion, Group, fuse
+from dmlc.transform.fuse import Fusion, Group, add_pieces, fuse
 from dmlc.transform.loops import Part, part_loops
 from dmlc.transform.open_sizes import check_open
 from dmlc.transform.quotients import round_quotients
@@ -563,7 +563,8 @@ def _fuse(rewritten: Function, dialect: Dialect, shape: Profile, steps: Steps = 
     if split is not rewritten:
         verify(split, "split_crowded", rewritten)
         rewritten = split
-    fusion = steps.fuse(rewritten, shape.row, make_budget(shape, dialect.limits))
+    budget = make_budget(shape, dialect.limits)
+    fusion = steps.fuse(rewritten, shape.row, budget)
     verify(fusion.function, "fuse", rewritten)
     if isinstance(dialect.storage[DataType.BOOL], Unsupported):
         widened = widen_booleans(fusion.function)
@@ -573,4 +574,8 @@ def _fuse(rewritten: Function, dialect: Dialect, shape: Profile, steps: Steps = 
     if rounded is not fusion.function:
         verify(rounded, "round_quotients", fusion.function)
         fusion = dataclasses.replace(fusion, function=rounded)
+    fusion = add_pieces(fusion, budget)
+    for group in fusion.groups:
+        if group.pieces is not None:
+            verify(group.pieces.function, "add_pieces")
     return fusion

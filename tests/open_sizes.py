@@ -14,7 +14,7 @@ import numpy as np
 import dmlc
 from dmlc import ir
 from dmlc.kernel.nodes import Kernel
-from dmlc.pipeline import compile, make_kernels
+from dmlc.pipeline import compile_kernels
 from dmlc.program import Program
 from dmlc.scalars import Array
 
@@ -391,14 +391,22 @@ def evaluate_formula(text: str | int, sizes: Mapping[str, int]) -> int:
 
 
 @functools.cache
+def _compile_open(
+    name: str, target: str, profile: str
+) -> tuple[Program, ir.Function, tuple[Kernel, ...]]:
+    """What a subject with its sizes open is compiled to, once for all tests that look at it."""
+    return compile_kernels(SUBJECTS[name].bind(), target, profile)
+
+
 def compile_open(name: str, target: str, profile: str | None = None) -> Program:
-    """The program of a subject with its sizes open, compiled once for all tests that look at it."""
-    return compile(SUBJECTS[name].bind(), target, profile)
+    """The program of a subject with its sizes open."""
+    usual = "cpu" if target == "opencl" else "gpu"
+    return _compile_open(name, target, profile or usual)[0]
 
 
-@functools.cache
 def make_open_kernels(
     name: str, target: str, profile: str
 ) -> tuple[ir.Function, tuple[Kernel, ...]]:
-    """The function of a subject after fusion, and its kernels, made once likewise."""
-    return make_kernels(SUBJECTS[name].bind(), target, profile)
+    """The function of a subject after fusion, and its kernels."""
+    _, function, kernels = _compile_open(name, target, profile)
+    return function, kernels

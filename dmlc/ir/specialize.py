@@ -54,9 +54,13 @@ def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
 
 
 def replace_size(function: Function, symbol: str, by: Measure) -> Function:
-    """Function with an equal size expression for a symbol in extents and strides. Bodies and checks
-    are unchanged."""
-    return _change_sizes(function, lambda extent: replace_extent(extent, symbol, by), lambda i: i)
+    """Function with an equal size expression for a symbol. Checks are unchanged."""
+
+    def compute(found: Symbol) -> Instruction:
+        size = replace_extent(found.name, symbol, by)
+        return Constant(DataType.INDEX, size) if isinstance(size, int) else Symbol(size)
+
+    return _change_sizes(function, lambda extent: replace_extent(extent, symbol, by), compute)
 
 
 def replace_extent(extent: Extent, symbol: str, by: Measure) -> Extent:

@@ -87,9 +87,9 @@ def find_end(stage: ir.Stage) -> End | None:
     """End that the guard of a reduction is; None if it is none."""
     body = stage.body
     compared = () if body.guard is None else read_comparison(body.instructions, body.guard)
-    for name, position, bound in compared:
+    for _, position, bound in (each for each in compared if each[0] == "lt"):
         form, size = find_affine(body)[position], _read_size(body.instructions[bound])
-        if name != "lt" or form is None or size is None or form.constant:
+        if form is None or size is None or form.constant:
             continue
         for (piece, step), (point, factor) in itertools.permutations(form.factors, 2):
             is_whole = len(form.factors) == 2 and factor == 1 and stage.extent(point) == step
@@ -120,8 +120,7 @@ def read_positions(stage: ir.Stage, function: ir.Function, end: End | None = Non
         below = meet(ranges[end.position], (0, end.size - 1))
         ranges = (*ranges[: end.position], below, *ranges[end.position + 1 :])
     sizes = {load.tensor: tensors[load.tensor].extents for load in body.loads()}
-    free = dataclasses.replace(stage, body=dataclasses.replace(body, guard=None))
-    along = _find_along(free if end is None else stage, sizes)
+    along = _find_along(stage, sizes, guarded=end is not None)
     positions = Positions(ranges, frozenset(), sizes, find_affine(body), along)
     needed: set[int] = {body.result}
     if body.guard is not None and end is None:
@@ -172,9 +171,10 @@ def _find_digits(
 
 
 def _find_along(
-    stage: ir.Stage, sizes: Mapping[str, tuple[ir.Extent, ...]]
+    stage: ir.Stage, sizes: Mapping[str, tuple[ir.Extent, ...]], *, guarded: bool
 ) -> dict[tuple[int, str], bool]:
-    """Which indices are in bounds of axes of open size at every point of a stage."""
+    """Which indices are in bounds of axes of open size at every point, or those that are not
+    `guarded` out."""
     asked = {
         (number, size): None
         for load in stage.body.loads()
@@ -183,8 +183,10 @@ def _find_along(
     }
     if not asked:
         return {}
-    ranges = Ranges.of(stage)
-    return {key: is_inside_along(stage, key[0], key[1], ranges) for key in asked}
+    body = stage.body if guarded else dataclasses.replace(stage.body, guard=None)
+    free = dataclasses.replace(stage, body=body)
+    ranges = Ranges.of(free)
+    return {key: is_inside_along(free, key[0], key[1], ranges) for key in asked}
 
 
 def _divides_by_size(body: ir.Body, instruction: ir.Instruction) -> bool:

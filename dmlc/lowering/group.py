@@ -379,11 +379,8 @@ class _Lowering:
             reduced = tuple(m.stage for m in reductions)
             if divided is None:
                 # A short reduction is repeated by each group that needs it, like a combination.
-                if (
-                    main.elements.results
-                    or main.space.is_open
-                    or not repeats(main, main.space.inner_count)
-                ):
+                count = main.settle(self.profile.taken).space.inner_count
+                if main.elements.results or not repeats(main, count):
                     return []
                 combined.update({n: main for each in main.accumulators for n, _ in each.stages})
                 derived, combining, after = [*derived, *rest], combining + reduced, after + names

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TypeAlias
 
 from dmlc import ir
@@ -27,11 +27,12 @@ from dmlc.loops.phases import VECTOR
 from dmlc.loops.sections import NONE, Sections
 from dmlc.lowering.group import collect_group
 from dmlc.lowering.scans import find_group_prefix
-from dmlc.schedules.skinny import MOST
+from dmlc.schedules.skinny import LEAST_OUTPUTS, MOST
 from dmlc.sizes import (
     Measure,
     Size,
     Taken,
+    as_extent,
     choose_size,
     divide_down,
     estimate,
@@ -57,6 +58,8 @@ class _Typical:
     most: int | None = None
     """Largest number of points that are a multiple of it, if a work item keeps its elements in
     registers; None if it reads them again."""
+    in_pieces: bool = False
+    """Whether rows are taken in pieces around their own centres: see `Group.pieces`."""
 
 
 _Table: TypeAlias = tuple[tuple[int | None, tuple[tuple[int | None, _Typical], ...]], ...]
@@ -86,6 +89,8 @@ _REDUCED: _Table = (
 _HELD = 1025, 4097
 """Bounds of the classes of points that a group's work items keep in registers, a vector each, if
 several passes read them along one dimension."""
+_PARTED = _Typical(5 << 16, 3, (5 << 16) - 1, in_pieces=True)
+"""Long rows that are taken in pieces around their own centres."""
 _PIECES = 1024
 """Pieces of all outputs. Pieces are of the outermost reduced dimension if its extent is large
 enough for that, and else of the next one."""
@@ -120,6 +125,7 @@ _SCANNED_SERIALLY: _Table = (
     (None, ((16, _Typical(_LONG, 2)), (None, _Typical(_LONG, 4097)))),
 )
 """Scans on a CPU: few rows are cut into chunks, and each of many rows is one work item's."""
+_APART = "it takes several kernels, for pieces of long rows are reduced apart"
 _BESIDE = 4096
 """Largest number of interleaved rows; further ones are outer rows."""
 _SKINNY, _NARROW = MOST + 1, 8
@@ -148,6 +154,8 @@ class _Case:
     aligned to vectors."""
     bounds: Taken = ()
     """Upper bounds of symbols in this case."""
+    in_pieces: bool = False
+    """Whether long rows are taken in pieces: see `Group.pieces`."""
 
     def take(self, size: Measure, many: int) -> _Case:
         """Case that assumes a value for a size, by its symbols that have none yet."""
@@ -208,7 +216,7 @@ def lower_versions(
     for case in cases:
         # User schedules do not affect the choice of versions.
         own_profile = dataclasses.replace(profile, taken=case.taken, bounds=case.bounds)
-        make = functools.partial(lower, *_assume(function, group, case), own_profile)
+        make = functools.partial(_lower_case, function, group, case, own_profile, lower)
         made = make(NONE)
         text = "\n".join(map(print_kernel, made))
         plain = chosen.get(dataclasses.replace(case, given=case.given[:-1]))
@@ -231,6 +239,44 @@ def lower_versions(
         named = (name_memory(kernel, moved) for kernel in version)
         found += [_guard(kernel, tree, chosen, number) for kernel in named]
     return tuple(found)
+
+
+def _lower_case(
+    function: ir.Function,
+    group: Group,
+    case: _Case,
+    profile: Profile,
+    lower: Lower,
+    own: Sections,
+) -> tuple[k.Kernel, ...]:
+    """Kernels of a group in one case."""
+    if group.pieces is None or not case.in_pieces:
+        return lower(*_assume(function, group, case), profile, own)
+    parted, tensors = group.pieces.function, function.tensors()
+    names = [stage.name for stage in parted.stages if stage.name not in tensors]
+    # Pieces count as what they are combined to, and lie between kernels.
+    made_for = {n: next(r for r in parted.readers()[n] if r in tensors) for n in names}
+    counts = {s.name: as_extent(multiply(s.extents)) for s in parted.stages if s.name in made_for}
+
+    def name(stages: Sequence[str], left_out: Container[str] = ()) -> tuple[str, ...]:
+        kept = (made_for.get(each, each) for each in stages if each not in left_out)
+        return tuple(dict.fromkeys(kept))
+
+    # Their combination reads them alone.
+    combined = set(made_for.values())
+    return tuple(
+        dataclasses.replace(
+            kernel,
+            buffers=tuple(
+                dataclasses.replace(b, count=counts.get(b.name, b.count)) for b in kernel.buffers
+            ),
+            stages=name(kernel.stages),
+            passes=tuple(filter(None, (name(each, combined) for each in kernel.passes))),
+            apart=_APART,
+        )
+        for each in group.pieces.groups
+        for kernel in lower(*_assume(parted, each, case), profile, own)
+    )
 
 
 def _assume(function: ir.Function, group: Group, case: _Case) -> tuple[ir.Function, Group]:
@@ -348,6 +394,8 @@ def _plan(function: ir.Function, group: Group, profile: Profile, limits: Limits)
     if table is _REDUCED and len(again) > 1 and isinstance(points, Size) and str(points) == beside:
         table = _hold(limits)
     outer = _find_outer(function, group) if profile.lanes == 1 else 1
+    if group.pieces is not None:
+        table = (*table[:-1], (None, ((None, _PARTED),)))
     return _look_up(table, points, outputs, (outputs,), beside, outer)
 
 
@@ -395,13 +443,14 @@ def _look_up(
             plain = make(_LONG, typical.outputs)
             fours = _part_fours(symbol, short, short)
             return _Fork(multiply((outer, outputs)), "<", _PIECES, fours, plain)
-        case = make(typical.points, typical.outputs)
+        case = _Case(in_pieces=typical.in_pieces)
+        fours = case = make(typical.points, typical.outputs, case)
         if typical.odd is None:
             return case
-        fours = case
         if typical.most is not None:
             fours = dataclasses.replace(make(typical.most, 4097), bounds=((symbol, typical.most),))
-        return _part_fours(symbol, fours, make(typical.odd, typical.outputs))
+        odd = make(typical.odd, typical.outputs, _Case(in_pieces=typical.in_pieces))
+        return _part_fours(symbol, fours, odd)
 
     def make(many: int, each: int, known: _Case = _ANY) -> _Case:
         case, left = known.take(points, many), each
@@ -442,7 +491,11 @@ def _plan_product(product: Contraction, last: str) -> _Tree:
             case = case.take(side, 8) if few else case
         if all(is_few):
             many = case.take(batches, 4)
-            long: _Tree = many.take(depth, _LONG)
+            few = _ANY.take(rows, 4).take(columns, 4).take(batches, 4).take(depth, _LONG)
+            long = _divide(
+                multiply((rows, columns)), (LEAST_OUTPUTS, None),
+                lambda n: (few, many.take(depth, _LONG))[n],
+            )  # fmt: skip
             if all(str(side).isidentifier() for side in (rows, columns)):
                 both = (_ANY.give_one(outputs).take(depth, _LONG), long)
                 long = _divide(outputs, (2, None), lambda n: both[n])

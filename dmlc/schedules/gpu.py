@@ -218,14 +218,14 @@ def share_outputs(work: Work, rows: int, columns: int, taken: Taken = (), times:
             continue
         element = rule.fuse(inner, "element") if len(inner) > 1 else inner[0]
         again = len(phase.space.parallel) < most
-        if again and phase.space.inner_count <= _FEW_PARTS:
+        settled = phase.settle(taken)
+        if again and settled.space.inner_count <= _FEW_PARTS:
             rule.do("split", element, _PARTS, name="part")
             rule.do("unroll", element, name="part")
         else:
             # Outputs that are contiguous may not be so in partial results of chunks.
             own = find_unit((phase,), limits) if again else unit
-            times = 0 if again else held
-            is_open, settled = phase.space.is_open, phase.settle(taken)
+            is_open, times = phase.space.is_open, 0 if again else held
             times = times or _count_times(settled, p, rows, own, columns, is_open=is_open)
             rule.do("share", element, "row", own, times, name="strip")
     several = f"{columns} outputs" if columns > 1 else "1 output"

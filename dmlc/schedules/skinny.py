@@ -49,7 +49,7 @@ memory serves half as many."""
 _FILLS = {False: 4, True: 16}
 """Time to fill an element of a tile, relative to an output, by whether it is of a window: its
 offset takes quotients and comparisons."""
-_LEAST_OUTPUTS, _LEAST_ROWS = 64, 3
+LEAST_OUTPUTS, _LEAST_ROWS = 64, 3
 """Smallest number of outputs of a batch, and of rows and columns: with fewer, loading an element
 once for each output takes no longer than memory does."""
 _MOST_OUTPUTS = 32
@@ -68,7 +68,8 @@ def find_shape(found: Contraction, limits: Limits | None = None) -> Shape | None
         short = MOST if 2 * least > MOST else MOST // 2
         return Shape(*((short, _SIDE) if found.rows == least else (_SIDE, short)), _EACH)
     outputs, points = found.rows * found.columns, found.batches * found.depth
-    suits = not found.was_open and least >= _LEAST_ROWS and outputs >= _LEAST_OUTPUTS
+    suits = least >= _LEAST_ROWS and outputs >= LEAST_OUTPUTS
+    suits &= not (found.was_open and found.phase.has_positions)
     # A piece may be half as long as is asked for.
     suits &= 2 * found.depth >= _NARROW_DEPTH and outputs * points >= _LEAST_PRODUCTS
     # Of short sums over windows, neighbours read much in common. Pieces of a long one are a batch.

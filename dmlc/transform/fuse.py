@@ -12,8 +12,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir import Extent, Function, Stage
+from dmlc.ir import Extent, Function, Parameter, Result, Stage, Table
 from dmlc.parameters import expect
+from dmlc.sizes import find_symbols
 from dmlc.transform.cost import Budget, decide_stored
 from dmlc.transform.grouping import Grouping, Ordered, Plain, group_apart, group_stages
 from dmlc.transform.inline import Attempts, Drawn, inline_producers
@@ -34,6 +35,9 @@ from dmlc.transform.storage import carry_rounding, read_results, store_rounded
 from dmlc.transform.traffic import Move, add_moves, list_moves, total
 
 _USUAL = Budget()
+
+_FEW, _LONG = 4, 1 << 20
+"""Assumed number of rows of run-time size if they are few, and of their elements."""
 
 _SHOWN = 4
 """Largest number of tensors named in a reason."""
@@ -65,6 +69,9 @@ class Group:
     """Stage of the ranks by which the kernel sorts rows, if it does."""
     online: Online | None = None
     """Softmax-weighted sums that the kernel computes online, if it does."""
+    pieces: Fusion | None = None
+    """The same stages for long rows of run-time size, with reductions taken in pieces; None if they
+    are not (see `recentre`)."""
 
     @property
     def reason(self) -> str:
@@ -114,6 +121,53 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     function = reduce_in_pieces(recompute(function, budget), budget)
     drawn, grouping = _part(function, longest_row, budget)
     return _put_together(function, drawn, grouping, budget)
+
+
+def add_pieces(fusion: Fusion, budget: Budget) -> Fusion:
+    """Fusion whose groups also have a form for long rows of run-time size, if they reduce such rows
+    more than once."""
+    if not fusion.function.symbols() or not budget.held:
+        return fusion
+    groups = tuple(_add_pieces(fusion.function, group, budget) for group in fusion.groups)
+    return dataclasses.replace(fusion, groups=groups)
+
+
+def _add_pieces(function: Function, group: Group, budget: Budget) -> Group:
+    """Group with a form in pieces, if it has one."""
+    plain = group.row is None and group.crossed is None and group.ranks is None
+    reducing = [each.inner for each in group.passes if each.reduces]
+    few = find_symbols(group.parallel)
+    many = [symbol for symbol in find_symbols(sum(reducing, ())) if symbol not in few]
+    if not plain or group.online is not None or len(reducing) < 2 or not many:
+        return group
+    taken = (*((symbol, _FEW) for symbol in few), *((symbol, _LONG) for symbol in many))
+    own = _extract(function, group)
+    parted = reduce_in_pieces(own, budget, taken)
+    if parted is own:
+        return group
+    drawn, grouping = _part(parted, 0, budget)
+    return dataclasses.replace(group, pieces=_put_together(parted, drawn, grouping, budget))
+
+
+def _extract(function: Function, group: Group) -> Function:
+    """Function of a group's stages, with parameters for the tensors that others store."""
+    own, readers, tensors = set(group.stages), function.readers(), function.tensors()
+    stages = [stage for stage in function.stages if stage.name in own]
+    read = dict.fromkeys(load.tensor for stage in stages for load in stage.body.loads())
+    outside = [tensors[name] for name in read if name not in own]
+    parameters = [
+        Parameter(t.name, t.dtype, t.extents, function.strides(t.name), t.span)
+        for t in outside if not isinstance(t, Table)
+    ]  # fmt: skip
+    results = [
+        function.result(stage.name) or Result(stage.name)
+        for stage in stages
+        if function.result(stage.name) or not own.issuperset(readers.get(stage.name, ()))
+    ]
+    return Function(
+        function.name, tuple(parameters), tuple(stages), tuple(results), span=function.span,
+        tables=function.tables, inherited=function.symbols(),
+    )  # fmt: skip
 
 
 def keep_apart(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> Fusion:

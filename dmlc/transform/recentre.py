@@ -216,11 +216,8 @@ class _Family:
         order = sorted(range(len(sizes)), key=lambda axis: (-strides[axis], axis))
         if find_symbols(extents):
             # Rows are cut if they are contiguous, along one axis.
-            cut = (
-                Cut(tuple(order), (), order[-1], budget.piece)
-                if inner == frozenset(order[-1:])
-                else None
-            )
+            is_row = inner == frozenset(order[-1:])
+            cut = Cut(tuple(order), (), order[-1], budget.piece) if is_row else None
         else:
             wanted = math.prod(sizes) // (_PIECES * budget.groups)
             most = min(max(wanted, budget.piece), 2 * budget.piece) // (_BESIDE if beside else 1)
