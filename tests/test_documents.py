@@ -45,6 +45,10 @@ PACKAGES = ("cgc", "compiler", "ir", "mlir", "onnx", "testing")
 EXAMPLES = sorted(ROOT.glob("examples/*.dml"))
 REDUCING = ("grid_sample.dml", "group_norm.dml", "rms_norm.dml")
 """Those with reductions, which run where the library's do."""
+ONE = ("--jobs", "1", "--cases", "1")
+LIMITS = {"test": ONE, "qualify": ONE}
+"""Further options of commands: tests of operators take all of the machine, if they are not told,
+and a case shows what the command does."""
 MISTAKEN = {"mistakes.dml", "mistaken_graph.dml"}
 """The examples that show what a mistake gets."""
 
@@ -236,7 +240,7 @@ def test_commands_in_the_readme(
     with open(os.devnull, encoding="utf-8") as nothing:
         # An editor that leaves at once, for the language server.
         monkeypatch.setattr(sys, "stdin", nothing)
-        assert cli.run(arguments) == 0
+        assert cli.run([*arguments, *LIMITS.get(arguments[0], ())]) == 0
     assert capsys.readouterr().err.count("error") == 0
 
 
@@ -268,10 +272,7 @@ def test_commands_in_pages(
     assert program == "dmlc"
     monkeypatch.chdir(tmp_path)
     Path(Path(name).name).write_text(source, "utf-8")
-    # Tests of operators take all of the machine, if they are not told, and a case shows what the
-    # command does.
-    limits = ["--jobs", "1", "--cases", "1"] if arguments[0] == "test" else []
-    assert cli.run([*arguments, *limits]) == 0
+    assert cli.run([*arguments, *LIMITS.get(arguments[0], ())]) == 0
 
 
 @pytest.mark.parametrize("path", [p for p in EXAMPLES if p.name not in MISTAKEN], ids=name_of)

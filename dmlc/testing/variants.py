@@ -82,13 +82,6 @@ class VariantRun:
         return f"{self.name}: {'; '.join(wrong) or 'agrees'}"
 
 
-def run_variants(
-    case: Case, device: str, results: Mapping[str, Array], random: np.random.Generator
-) -> list[VariantRun]:
-    """Variants that differ from the results of a case on a device, or fail to run."""
-    return [run for run in try_variants(case, device, results, random) if not run.holds]
-
-
 def try_variants(
     case: Case, device: str, results: Mapping[str, Array], random: np.random.Generator
 ) -> Iterator[VariantRun]:

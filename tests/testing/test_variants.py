@@ -36,7 +36,6 @@ from dmlc.testing.variants import (
     list_variants,
     lower_in_parts,
     open_sizes,
-    run_variants,
     try_variants,
 )
 from dmlc.transform.fuse import Group, keep_apart
@@ -140,7 +139,8 @@ def test_a_wrong_result_disagrees() -> None:
     case = make_case(CALLS["pooling"])
     results = {n: a.copy() for n, a in run_case(case, "opencl").items()}
     results["OutputTensor"][0, 1, 3, 2] += 1e-6
-    runs = run_variants(case, "opencl", results, np.random.default_rng(0))
+    tried = try_variants(case, "opencl", results, np.random.default_rng(0))
+    runs = [run for run in tried if not run.holds]
     assert runs
     # A maximum rounds nothing: it must be the same bits.
     assert "at [0, 1, 3, 2] it is" in str(runs[0])
