@@ -156,10 +156,22 @@ def test_a_sum_of_many_letters_is_left_to_kernels() -> None:
     assert "sum[" in str(dmlc.onnx.load(make(nodes, held=held)).function)
 
 
+def test_places_out_of_range_are_left_to_kernels() -> None:
+    """The reference counts up to them."""
+    held = {"t": np.arange(3, dtype=np.float32), "i": np.array([0, 1 << 62, 2])}
+    nodes = [node("GatherElements", "t i", "s"), node("Add", "s x")]
+    assert "i[i0]" in str(dmlc.onnx.load(make(nodes, held=held)).function)
+
+
 def test_samples_of_a_region_are_left_to_kernels() -> None:
     held = {"m": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.float32), "n": [0]}
     region = node("RoiAlign", "m r n", "s", sampling_ratio=10**9, output_height=2)
     dmlc.onnx.load(make([region, node("Add", "s x")], sizes=[1], held=held))
+
+
+def test_a_spectrum_of_one_number_stands_for_nothing() -> None:
+    made = helper.make_node("DFT", ["x", "", "axis"], ["y"], inverse=1, onesided=1)
+    refuse(make([made], sizes=[1, 1, 2], held={"axis": np.int64(1)}), "a transform of 0 points")
 
 
 def test_a_region_of_other_axes() -> None:

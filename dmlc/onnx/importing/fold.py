@@ -69,6 +69,13 @@ def is_quick(
     """Whether ONNX's reference computes a node of known inputs in an instant, as it does most;
     `size` is how many bytes that gives. What is left of other nodes is computed by kernels."""
     counts = [array.size for array in inputs if array is not None]
+    if op_type == "GatherElements":
+        # NumPy counts step by step to what a place out of range wraps to.
+        data, places = inputs
+        if data is None or places is None or is_sizes(places):
+            return True
+        most = max(data.shape, default=1)
+        return bool(((places >= -most) & (places < most)).all())
     if op_type == "Einsum":
         return math.prod(max(count, 1) for count in counts) <= _MOST_STEPS
     if op_type in products.RULES and inputs[0] is not None and inputs[0].ndim:

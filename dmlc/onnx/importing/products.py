@@ -182,7 +182,10 @@ def _spell_axes(term: str, rank: int) -> str:
 
 
 def _circle(node: Node, length: int, dtype: DataType) -> tuple[Tensor, Tensor]:
-    """The cosines and the sines of a circle of so many steps, rounded once."""
+    """The cosines and the sines of a circle of so many steps, rounded once. Raises `DmlcError`
+    where it has none."""
+    if length < 1:
+        raise DmlcError(f"it is a transform of {length:,} points, and must have 1 or more")
     node.hold(24 * length)
     angles = np.arange(length) * (2 * np.pi / length)
     return (
