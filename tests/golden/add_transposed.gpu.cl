@@ -40,15 +40,13 @@ __kernel void ELEMENT_WISE_ADD(
     a_tile[place + 66] = a.s2;
     a_tile[place + 99] = a.s3;
     const uint i0_2 = first_i0 + rows;
+    const uint i1_2 = first_i1 + a_row;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (i0_2 < 48) {
-        const uint i1_2 = first_i1 + a_row;
-        const uint offset = i0_2 * 80 + i1_2;
-        if (i1_2 < 80) {
-            const float4 a_1 = vload4(0, a_tile + rows * 33 + a_row);
-            const float4 b = BTensor[offset / 4];
-            const float4 output = a_1 + b;
-            OutputTensor[offset / 4] = output;
-        }
+    const uint offset = i0_2 * 80 + i1_2;
+    if (i0_2 < 48 && i1_2 < 80) {
+        const float4 a_1 = vload4(0, a_tile + rows * 33 + a_row);
+        const float4 b = BTensor[offset / 4];
+        const float4 output = a_1 + b;
+        OutputTensor[offset / 4] = output;
     }
 }

@@ -38,17 +38,14 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     a_tile[place + 66] = a.z;
     a_tile[place + 99] = a.w;
     const uint i0_2 = first_i0 + rows;
+    const uint i1_2 = first_i1 + a_row;
     GroupMemoryBarrierWithGroupSync();
-    if (i0_2 < 48) {
-        const uint i1_2 = first_i1 + a_row;
-        const uint offset = i0_2 * 80 + i1_2;
-        if (i1_2 < 80) {
-            precise const float4 a_1 = float4(a_tile[rows * 33 + a_row],
-                a_tile[rows * 33 + a_row + 1], a_tile[rows * 33 + a_row + 2],
-                a_tile[rows * 33 + a_row + 3]);
-            precise const float4 b = BTensor[offset / 4];
-            precise const float4 output = a_1 + b;
-            OutputTensor[offset / 4] = output;
-        }
+    const uint offset = i0_2 * 80 + i1_2;
+    if (i0_2 < 48 && i1_2 < 80) {
+        precise const float4 a_1 = float4(a_tile[rows * 33 + a_row], a_tile[rows * 33 + a_row + 1],
+            a_tile[rows * 33 + a_row + 2], a_tile[rows * 33 + a_row + 3]);
+        precise const float4 b = BTensor[offset / 4];
+        precise const float4 output = a_1 + b;
+        OutputTensor[offset / 4] = output;
     }
 }

@@ -51,15 +51,13 @@ fn main(
     for (var row: u32 = 0; row < 4; row++) {
         let row_1: u32 = rows + row * 8;
         let i0_2: u32 = first_i0 + row_1;
-        if (i0_2 < 48) {
-            let i1_5: u32 = first_i1 + columns;
-            let offset: u32 = i0_2 * 80 + i1_5;
-            if (i1_5 < 80) {
-                let a_4: f32 = a_tile[row_1 * 33 + columns];
-                let b: f32 = BTensor[offset];
-                let output: f32 = a_4 + b;
-                OutputTensor[offset] = output;
-            }
+        let i1_5: u32 = first_i1 + columns;
+        let offset: u32 = i0_2 * 80 + i1_5;
+        if (i0_2 < 48 && i1_5 < 80) {
+            let a_4: f32 = a_tile[row_1 * 33 + columns];
+            let b: f32 = BTensor[offset];
+            let output: f32 = a_4 + b;
+            OutputTensor[offset] = output;
         }
     }
 }
