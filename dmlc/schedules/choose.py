@@ -222,12 +222,12 @@ def _cut_open(
     written: Phase, axis: int, size: int, pieces: int, product: Contraction | None, p: Profile
 ) -> Call:
     """Call that cuts an axis of open size, given its assumed size. A product has only as many
-    chunks as it has enough points for, and what applies reductions as many as there are points
-    for."""
+    chunks as it has enough points for, and a pass that applies reductions to contiguous rows as
+    many as they have points for."""
     if product is not None and pieces * _LEAST_DEPTH > size // 2:
         return make_cut(written, axis, -(-size // pieces))
     is_beside = axis == len(written.space.extents) - 1 and product is None
-    if is_beside and not written.accumulators:
+    if is_beside and not written.accumulators and len(written.space.inner) == 1:
         unit = _STRIPS[True]
         return make_cut(written, axis, max(1, size // pieces // unit) * unit)
     if not p.grouped or len(written.space.inner) > 1:
