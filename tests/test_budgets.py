@@ -13,14 +13,14 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 
 BUDGETS = {
     "index": 305,
-    "ir": 5_255,
-    "kernel": 7_560,
-    "transform": 11_710,
-    "loops": 10_610,
-    "schedules": 3_030,
-    "lowering": 5_615,
+    "ir": 5_200,
+    "kernel": 7_545,
+    "transform": 11_690,
+    "loops": 10_670,
+    "schedules": 3_015,
+    "lowering": 5_655,
 }
-"""By folder, in lines; 44,085 in all."""
+"""By folder, in lines; 44,080 in all."""
 LONGEST = 600
 """Lines of a module."""
 
