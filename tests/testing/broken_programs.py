@@ -219,7 +219,7 @@ def make_trial(subject: str, program: str) -> Trial:
 
 KNOWN: Mapping[str, str] = {
     r"sum_total\[1\] = add\(": "the parts of a sum are added up, whichever takes the rest",
-    r"right_tile\[.* = select\((or\(.*, 0\.0|.*, 1\.0)\)$": (
+    r"(right_tile|next_right)\[.* = select\((or\(.*, 0\.0|.*, 1\.0)\)$": (
         "beyond the last point, the left tile is all zeros"
     ),
 }
