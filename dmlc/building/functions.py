@@ -383,6 +383,10 @@ class FunctionBuilder:
         reduction = Reduction(combiner, tuple((k, _extent(e)) for k, e in enumerate(axes)))
         return self._append(name, extents, point, value, condition, reduction, dtype)
 
+    def has_name(self, name: str) -> bool:
+        """Whether a tensor has this name."""
+        return name in self._taken
+
     def symbols(self) -> tuple[str, ...]:
         """Names of the open sizes of its parameters."""
         return find_symbols(extent for each in self._parameters for extent in each.extents)

@@ -1,25 +1,23 @@
-"""Operators of ONNX that sum products: matrices, Einstein sums and Fourier transforms."""
+"""Operators of ONNX that sum products: matrices and Einstein sums; Fourier transforms have their
+own module."""
 
 from __future__ import annotations
 
 import string
 from collections.abc import Mapping
 
-import numpy as np
-
 from dmlc.building.functions import Point, Scalar, Tensor
 from dmlc.building.tensors import (
     map_elements,
     matrix_multiply,
-    normalize_axes,
     reshape,
     transpose,
 )
 from dmlc.ir import Extent
+from dmlc.onnx.importing import fourier
 from dmlc.onnx.importing.casts import round_into
 from dmlc.onnx.importing.nodes import Node, Rule, need_number
 from dmlc.scalars import DataType
-from dmlc.sizes import as_extent, divide_down, measure
 from dmlc.source import DmlcError, UnsupportedError
 
 
@@ -178,108 +176,6 @@ def _spell_axes(term: str, rank: int) -> str:
     return term.replace("...", _digits(rank - len(term) + 3))
 
 
-# Fourier transforms ---------------------------------------------------------------------------
-
-
-def _circle(node: Node, length: int, dtype: DataType) -> tuple[Tensor, Tensor]:
-    """The cosines and the sines of a circle of so many steps, rounded once. Raises `DmlcError`
-    where it has none."""
-    if length < 1:
-        raise DmlcError(f"it is a transform of {length:,} points, and must have 1 or more")
-    node.hold(24 * length)
-    angles = np.arange(length) * (2 * np.pi / length)
-    return (
-        node.place(np.cos(angles).astype(dtype.dtype), f"{node.name}_cosines"),
-        node.place(np.sin(angles).astype(dtype.dtype), f"{node.name}_sines"),
-    )
-
-
-def _dft(node: Node) -> Tensor:
-    x = node.tensor(0)
-    if node.version >= 20:
-        axis = node.numbers(2)[0] if node.has(2) else -2
-    else:
-        axis = node.integer("axis", 1)
-    (place,) = normalize_axes([axis], x.rank)
-    size = need_number(x.extents[place], "the size of its axis")
-    inverse, one_sided = node.integer("inverse"), node.integer("onesided")
-    if inverse and one_sided:
-        return _inverse_real(node, x, place)
-    length = node.numbers(1)[0] if node.has(1) else size
-    results = length // 2 + 1 if one_sided else length
-    extents = [*x.extents[:-1], 2]
-    extents[place] = results
-    factor = 1 / length if inverse else 1.0
-    cosines, sines = _circle(node, length, x.dtype)
-
-    def element(at: Point) -> Scalar:
-        (step,) = at.reduced
-        *own, part = at.indices
-        turn = (own[place] * step) % length
-        cosine, sine = at.read(cosines, turn), at.read(sines, turn)
-        sine = sine if inverse else -sine
-        own[place] = step
-        real = at.read(x, *own, 0)
-        imaginary = at.read(x, *own, 1) if x.extents[-1] == 2 else at.constant(0, real.dtype)
-        first = real * cosine - imaginary * sine
-        second = real * sine + imaginary * cosine
-        return part.equals(0).select(first, second) * factor
-
-    return node.builder.reduce(node.name, "sum", extents, [min(size, length)], element, x.dtype)
-
-
-def _inverse_real(node: Node, x: Tensor, place: int) -> Tensor:
-    """The real signal that has this first half of a spectrum."""
-    size = need_number(x.extents[place], "the size of its axis")
-    length = node.numbers(1)[0] if node.has(1) else 2 * (size - 1)
-    extents = [*x.extents[:-1], 1]
-    extents[place] = length
-    cosines, sines = _circle(node, length, x.dtype)
-
-    def element(at: Point) -> Scalar:
-        (step,) = at.reduced
-        own = list(at.indices[:-1])
-        turn = own[place] * step % length
-        own[place] = step
-        value = at.read(x, *own, 0) * at.read(cosines, turn)
-        value = value - at.read(x, *own, 1) * at.read(sines, turn)
-        once = step.equals(0) | (step * 2).equals(length)
-        return once.select(value, value * 2) * (1 / length)
-
-    used = min(size, length // 2 + 1)
-    return node.builder.reduce(node.name, "sum", extents, [used], element, x.dtype)
-
-
-def _stft(node: Node) -> Tensor:
-    signal, hop = node.tensor(0), node.numbers(1)[0]
-    window = node.optional(2)
-    batch, length = signal.extents[0], measure(signal.extents[1])
-    frame = node.numbers(3)[0] if node.has(3) else node.fixed(node.tensor(2))[0]
-    frames = as_extent(divide_down(length - frame, hop) + 1)
-    results = frame // 2 + 1 if node.integer("onesided", 1) else frame
-    cosines, sines = _circle(node, frame, signal.dtype)
-    is_complex = signal.rank == 3 and signal.extents[2] == 2
-
-    def element(at: Point) -> Scalar:
-        n, number, frequency, part = at.indices
-        (step,) = at.reduced
-        place = number * hop + step
-        ends: tuple[int, ...] = (0,) if signal.rank == 3 else ()
-        real = at.read(signal, n, place, *ends)
-        turn = frequency * step % frame
-        cosine, sine = at.read(cosines, turn), -at.read(sines, turn)
-        first, second = real * cosine, real * sine
-        if is_complex:
-            imaginary = at.read(signal, n, place, 1)
-            first, second = first - imaginary * sine, second + imaginary * cosine
-        found = part.equals(0).select(first, second)
-        return found if window is None else found * at.read(window, step)
-
-    return node.builder.reduce(
-        node.name, "sum", [batch, frames, results, 2], [frame], element, signal.dtype
-    )
-
-
 def _determinant(node: Node) -> Tensor:
     x = node.tensor(0)
     size = need_number(x.extents[-1], "the number of columns")
@@ -305,12 +201,11 @@ def _determinant(node: Node) -> Tensor:
 
 
 RULES: Mapping[str, Rule] = {
-    "DFT": _dft,
     "Det": _determinant,
     "Einsum": _einsum,
     "Gemm": _gemm,
     "MatMul": _matrix_product,
     "MatMulInteger": _integer_product,
     "QLinearMatMul": _quantized_product,
-    "STFT": _stft,
+    **fourier.RULES,
 }

@@ -154,6 +154,8 @@ class Values:
             return builder.compute(name, array.shape, lambda at: at.constant(value, compute), dtype)
         if array.size > LARGEST_TABLE:
             own = take_name(name, self.taken)
+            while builder.has_name(own):
+                own = take_name(name, self.taken)
             self.weights[own] = np.ascontiguousarray(array)
             return builder.parameter(own, dtype, array.shape)
         table = builder.table(name, array)
