@@ -15,9 +15,7 @@ from dmlc.scalars.expression import (
     Value,
     absolute,
     bits,
-    convert,
     define,
-    equal,
     isinf,
     isnan,
     let,
@@ -41,9 +39,9 @@ TWO_OVER_PI = (
 
 def pick(number: Value, words: Sequence[int]) -> Value:
     """The word of that number."""
-    value = select(equal(number, len(words) - 2), *words[-2:])
+    value = select(number.equals(len(words) - 2), *words[-2:])
     for place in range(len(words) - 3, -1, -1):
-        value = select(equal(number, place), words[place], value)
+        value = select(number.equals(place), words[place], value)
     return value
 
 
@@ -76,19 +74,18 @@ def quarter_turns(x: Value) -> tuple[Value, Value, Value]:
     m = let(m=(bits(a) & 0x007FFFFF) | 0x00800000)
     below = let(below=m * w1)
     low = let(low=below + product_high(m, w0))
-    high = let(high=m * w2 + product_high(m, w1) + convert(low < below, U32))
+    high = let(high=m * w2 + product_high(m, w1) + (low < below).cast(U32))
     q = let(q=(high + 0x20000000) >> 30)
     high = let(high=high - (q << 30))
     negative = let(negative=high >= 0x80000000)
     fraction_low = let(fraction_low=select(negative, ~low + 1, low))
-    fraction_high = let(fraction_high=select(negative, ~high + convert(equal(low, 0), U32), high))
+    fraction_high = let(fraction_high=select(negative, ~high + low.equals(0).cast(U32), high))
     # In floats of 24 bits each, which hold their piece exactly.
-    f2 = let(f2=convert(fraction_high >> 7, F32) * 1.1920928955078125e-07)
+    f2 = let(f2=(fraction_high >> 7).cast(F32) * 1.1920928955078125e-07)
     f1 = let(
-        f1=convert(((fraction_high & 127) << 17) | (fraction_low >> 15), F32)
-        * 7.105427357601002e-15
+        f1=(((fraction_high & 127) << 17) | (fraction_low >> 15)).cast(F32) * 7.105427357601002e-15
     )
-    f0 = let(f0=convert(fraction_low & 0x7FFF, F32) * 2.168404344971009e-19)
+    f0 = let(f0=(fraction_low & 0x7FFF).cast(F32) * 2.168404344971009e-19)
     g = let(g=f2 + f1)
     t = let(t=((f2 - g) + f1) + f0)
     f = let(f=g + t)
@@ -98,7 +95,7 @@ def quarter_turns(x: Value) -> tuple[Value, Value, Value]:
     r = let(r=p + tail)
     lo = let(lo=(p - r) + tail)
     below_zero = let(below_zero=x < 0.0)
-    flip = let(flip=~equal(negative, below_zero))
+    flip = let(flip=~negative.equals(below_zero))
     q = let(q=select(small, 0, select(below_zero, 0 - q, q) & 3))
     r = let(r=select(small, x, select(flip, -r, r)))
     lo = let(lo=select(small, 0.0, select(flip, -lo, lo)))
@@ -129,9 +126,9 @@ def sin(x: Value) -> Value:
     angle = let(angle=select(finite, x, 0.0))
     q, r, lo = quarter_turns(angle)
     w, t = cos_parts(r, lo)
-    y = let(y=select(equal(q & 1, 1), w + t, r + sin_tail(r, lo)))
+    y = let(y=select((q & 1).equals(1), w + t, r + sin_tail(r, lo)))
     y = let(y=select(q >= 2, -y, y))
-    y = let(y=select(equal(x, 0.0), x, y))
+    y = let(y=select(x.equals(0.0), x, y))
     return select(finite, y, math.nan)
 
 
@@ -141,8 +138,8 @@ def cos(x: Value) -> Value:
     angle = let(angle=select(finite, x, 0.0))
     q, r, lo = quarter_turns(angle)
     w, t = cos_parts(r, lo)
-    y = let(y=select(equal(q & 1, 1), r + sin_tail(r, lo), w + t))
-    y = let(y=select(equal((q + 1) & 2, 2), -y, y))
+    y = let(y=select((q & 1).equals(1), r + sin_tail(r, lo), w + t))
+    y = let(y=select(((q + 1) & 2).equals(2), -y, y))
     return select(finite, y, math.nan)
 
 
@@ -157,7 +154,7 @@ def tan(x: Value) -> Value:
     w, ct = cos_parts(r, lo)
     c = let(c=w + ct)
     ct = let(ct=(w - c) + ct)
-    odd = let(odd=equal(q & 1, 1))
+    odd = let(odd=(q & 1).equals(1))
     n = let(n=select(odd, -c, s))
     nt = let(nt=select(odd, -ct, st))
     d = let(d=select(odd, s, c))
@@ -166,7 +163,7 @@ def tan(x: Value) -> Value:
     p = let(p=y * d)
     rest = let(rest=(((n - p) - product_tail(y, d, p)) + (nt - y * dt)) / d)
     y = let(y=select(absolute(r) < 1e-15, y, y + rest))
-    y = let(y=select(equal(x, 0.0), x, y))
+    y = let(y=select(x.equals(0.0), x, y))
     return select(finite, y, math.nan)
 
 
@@ -239,7 +236,7 @@ def atan2(y: Value, x: Value) -> Value:
     both = let(both=isinf(x) & isinf(y))
     n = let(n=select(both, 1.0, absolute(y)))
     d = let(d=select(both, 1.0, absolute(x)))
-    flat = let(flat=isinf(d) | equal(n, 0.0))
+    flat = let(flat=isinf(d) | n.equals(0.0))
     upright = let(upright=(isinf(n) | (n > d * 1e18)) & ~flat)
     # Away from the ends of float32's range, where a division's remainder would be lost.
     largest = let(largest=select(n > d, n, d))

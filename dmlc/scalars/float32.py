@@ -22,9 +22,7 @@ from dmlc.scalars.expression import (
     Value,
     absolute,
     bits,
-    convert,
     define,
-    equal,
     from_bits,
     isinf,
     isnan,
@@ -113,8 +111,8 @@ def expm1(x: Value) -> Value:
     b = let(b=c - 0.5)
     s = let(s=a + b)
     y = let(y=2.0 * (s + (sum_tail(a, b, s) + c * lo)))
-    y = let(y=select(equal(k, 0.0), h, y))
-    return select(isnan(x) | equal(x, 0.0), x, y)
+    y = let(y=select(k.equals(0.0), h, y))
+    return select(isnan(x) | x.equals(0.0), x, y)
 
 
 # Logarithms -----------------------------------------------------------------------------------
@@ -124,7 +122,7 @@ def log_parts(x: Value) -> tuple[Value, Value]:
     """k and m, where x = 2^k m with m in [sqrt(1/2), sqrt(2)), for x positive and finite."""
     tiny = let(tiny=x < SMALLEST_NORMAL)
     u = let(u=bits(select(tiny, x * 33554432.0, x)) + 0x004AFB0D)
-    k = let(k=convert(u >> 23, F32) - select(tiny, 152.0, 127.0))
+    k = let(k=(u >> 23).cast(F32) - select(tiny, 152.0, 127.0))
     m = let(m=from_bits((u & 0x007FFFFF) + 0x3F3504F3))
     return k, m
 
@@ -147,9 +145,9 @@ def log_sum(k: Value, f: Value, tail: Value) -> Value:
 @define
 def log_special(x: Value, y: Value) -> Value:
     """y, but what a logarithm is at 0, below 0, at infinity and NaN."""
-    v = let(v=select(equal(x, 0.0), -math.inf, y))
+    v = let(v=select(x.equals(0.0), -math.inf, y))
     v = let(v=select(x < 0.0, math.nan, v))
-    return select(isnan(x) | equal(x, math.inf), x, v)
+    return select(isnan(x) | x.equals(math.inf), x, v)
 
 
 @define
@@ -178,7 +176,7 @@ def log1p_sum(x: Value, tail: Value) -> Value:
     """log(1 + x + tail), for x above -1 and finite."""
     u = let(u=1.0 + x)
     k, m = log_parts(u)
-    near = let(near=equal(k, 0.0))
+    near = let(near=k.equals(0.0))
     rest = let(rest=select(near, tail, (select(x > 1.0, 1.0 - (u - x), x - (u - 1.0))) + tail))
     return log_sum(k, select(near, x, m - 1.0), rest / u)
 
@@ -186,7 +184,7 @@ def log1p_sum(x: Value, tail: Value) -> Value:
 @define
 def log1p(x: Value) -> Value:
     y = let(y=log_special(1.0 + x, log1p_sum(x, 0.0)))
-    return select(isnan(x) | equal(x, 0.0), x, y)
+    return select(isnan(x) | x.equals(0.0), x, y)
 
 
 @define
@@ -213,18 +211,18 @@ def pow(x: Value, y: Value) -> Value:
     yc = let(yc=clamp(y, -1e18, 1e18))
     q = let(q=yc * h)
     qc = let(qc=clamp(q, -200.0, 200.0))
-    qt = let(qt=select(equal(qc, q), product_tail(yc, h, q) + yc * lo, 0.0))
+    qt = let(qt=select(qc.equals(q), product_tail(yc, h, q) + yc * lo, 0.0))
     j = let(j=round_even(qc))
     v = let(v=scale(1.0 + exp2_tail((qc - j) + qt), j))
-    grows = let(grows=equal(a > 1.0, y > 0.0))
-    v = let(v=select(isinf(y) | isinf(a) | equal(a, 0.0), select(grows, math.inf, 0.0), v))
-    whole = let(whole=equal(round_even(y), y))
-    odd = let(odd=whole & ~equal(round_even(0.5 * y), 0.5 * y))
+    grows = let(grows=(a > 1.0).equals(y > 0.0))
+    v = let(v=select(isinf(y) | isinf(a) | a.equals(0.0), select(grows, math.inf, 0.0), v))
+    whole = let(whole=round_even(y).equals(y))
+    odd = let(odd=whole & ~round_even(0.5 * y).equals(0.5 * y))
     v = let(v=select(odd, with_sign_of(v, x), v))
     v = let(v=select((x < 0.0) & ~whole & ~isinf(x), math.nan, v))
     v = let(v=select(isnan(x) | isnan(y), math.nan, v))
-    v = let(v=select(equal(a, 1.0) & isinf(y), 1.0, v))
-    return select(equal(x, 1.0) | equal(y, 0.0), 1.0, v)
+    v = let(v=select(a.equals(1.0) & isinf(y), 1.0, v))
+    return select(x.equals(1.0) | y.equals(0.0), 1.0, v)
 
 
 # Hyperbolic functions and the rest ------------------------------------------------------------
@@ -304,8 +302,8 @@ def acosh(x: Value) -> Value:
     v = let(v=select(huge, x, 1.0))
     k, m = log_parts(v)
     y = let(y=select(huge, log_sum(k + 1.0, m - 1.0, 0.0), near))
-    y = let(y=select(x > 1.0, y, select(equal(x, 1.0), 0.0, math.nan)))
-    return select(isnan(x) | equal(x, math.inf), x, y)
+    y = let(y=select(x > 1.0, y, select(x.equals(1.0), 0.0, math.nan)))
+    return select(isnan(x) | x.equals(math.inf), x, y)
 
 
 @define
@@ -320,7 +318,7 @@ def atanh(x: Value) -> Value:
     tt = let(tt=(((n - p) - product_tail(t, d, p)) - t * ((1.0 - d) - b)) / d)
     y = let(y=0.5 * log1p_sum(t, tt))
     y = let(y=select(a < 0.0001, a + a * a * a * 0.333333343, y))
-    y = let(y=select(a < 1.0, y, select(equal(a, 1.0), math.inf, math.nan)))
+    y = let(y=select(a < 1.0, y, select(a.equals(1.0), math.inf, math.nan)))
     return select(isnan(x), x, with_sign_of(y, x))
 
 

@@ -17,7 +17,6 @@ from dmlc.scalars.expression import (
     absolute,
     bits,
     define,
-    equal,
     from_bits,
     let,
     select,
@@ -114,7 +113,7 @@ def nearest_quotient(a: Value, b: Value, tail: Routine, digits: int) -> Value:
     # In a close call, the number beside it on the side of a / b is nearer. This is how far that is,
     # and a little more: after Rump, Zimmermann, Boldo and Melquiond.
     step = let(step=near * (2.0**-digits + 2.0 ** (1 - 2 * digits)))
-    beside = let(beside=select(equal(rest < 0.0, a < 0.0), near + step, near - step))
+    beside = let(beside=select((rest < 0.0).equals(a < 0.0), near + step, near - step))
     gap = let(gap=beside - near)
     nearest = let(nearest=select(absolute(rest - gap * b) < absolute(rest), beside, near))
     size, other = let(size=absolute(a)), let(other=absolute(b))
