@@ -94,15 +94,6 @@ class Value(OperatorMethods):
     def __ne__(self, other: object) -> Any:
         return apply("ne", self, other)
 
-    def __pow__(self, other: object) -> Value:
-        return apply("pow", self, other)
-
-    def __rpow__(self, other: object) -> Value:
-        return apply("pow", other, self)
-
-    def __abs__(self) -> Value:
-        return apply("abs", self)
-
 
 class Outputs:
     """Outputs of a call that has several, as attributes; an array of outputs is a tuple."""

@@ -13,7 +13,6 @@ from dmlc.scalars.expression import (
     U32,
     Number,
     Value,
-    absolute,
     bits,
     define,
     isinf,
@@ -58,7 +57,7 @@ def product_high(a: Value, b: Value) -> Value:
 
 def quarter_turns(x: Value) -> tuple[Value, Value, Value]:
     """x = q quarter turns + r + lo, with |r| up to pi/4; q counts modulo 4. x is finite."""
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     small = let(small=a <= QUARTER_PI)
     # The 96 bits of 2/pi that matter here: those before them make whole turns.
     start = let(start=(bits(select(small, 1.0, a)) >> 23) - 120)
@@ -162,7 +161,7 @@ def tan(x: Value) -> Value:
     y = let(y=n / d)
     p = let(p=y * d)
     rest = let(rest=(((n - p) - product_tail(y, d, p)) + (nt - y * dt)) / d)
-    y = let(y=select(absolute(r) < 1e-15, y, y + rest))
+    y = let(y=select(abs(r) < 1e-15, y, y + rest))
     y = let(y=select(x.equals(0.0), x, y))
     return select(finite, y, math.nan)
 
@@ -186,7 +185,7 @@ def asin_half(a: Value) -> tuple[Value, Value]:
 
 @define
 def asin(x: Value) -> Value:
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     s, t = asin_half(a)
     far = let(far=HALF_PI - (2.0 * s - (HALF_PI_TAIL - 2.0 * t)))
     y = let(y=select(a <= 0.5, a + a * asin_series(a * a), far))
@@ -195,7 +194,7 @@ def asin(x: Value) -> Value:
 
 @define
 def acos(x: Value) -> Value:
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     s, t = asin_half(a)
     far = let(far=select(x < 0.0, PI - (2.0 * s - (PI_TAIL - 2.0 * t)), 2.0 * (s + t)))
     y = let(y=select(a <= 0.5, HALF_PI - (x - (HALF_PI_TAIL - x * asin_series(x * x))), far))
@@ -213,7 +212,7 @@ def angle(n: Value, d: Number) -> tuple[Value, Value]:
     t = let(t=u / v)
     p = let(p=t * v)
     tt = let(tt=(((u - p) - product_tail(t, v, p)) + (ut - t * vt)) / v)
-    tt = let(tt=select(absolute(t) > 0.0009765625, tt, 0.0))
+    tt = let(tt=select(abs(t) > 0.0009765625, tt, 0.0))
     z = let(z=t * t)
     c = let(c=-0.142819107 + z * (0.110433795 + z * (-0.0846839845 + z * 0.0472672991)))
     series = let(series=t * z * (-0.333333313 + z * (0.199999005 + z * c)))
@@ -226,7 +225,7 @@ def angle(n: Value, d: Number) -> tuple[Value, Value]:
 
 @define
 def atan(x: Value) -> Value:
-    n = let(n=at_most(absolute(x), 1e18))
+    n = let(n=at_most(abs(x), 1e18))
     h, lo = angle(n, 1.0)
     return select(isnan(x), x, with_sign_of(h + lo, x))
 
@@ -234,8 +233,8 @@ def atan(x: Value) -> Value:
 @define
 def atan2(y: Value, x: Value) -> Value:
     both = let(both=isinf(x) & isinf(y))
-    n = let(n=select(both, 1.0, absolute(y)))
-    d = let(d=select(both, 1.0, absolute(x)))
+    n = let(n=select(both, 1.0, abs(y)))
+    d = let(d=select(both, 1.0, abs(x)))
     flat = let(flat=isinf(d) | n.equals(0.0))
     upright = let(upright=(isinf(n) | (n > d * 1e18)) & ~flat)
     # Away from the ends of float32's range, where a division's remainder would be lost.

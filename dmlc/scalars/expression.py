@@ -119,7 +119,8 @@ class OperatorMethods(abc.ABC):
     __or__, __ror__ = _infix("or"), _reflected("or")
     __lt__, __le__ = _infix("lt"), _infix("le")
     __gt__, __ge__ = _infix("gt"), _infix("ge")
-    __neg__, __invert__ = _prefix("neg"), _prefix("not")
+    __pow__, __rpow__ = _infix("pow"), _reflected("pow")
+    __neg__, __invert__, __abs__ = _prefix("neg"), _prefix("not"), _prefix("abs")
 
 
 _BITWISE = {"and": "bit_and", "or": "bit_or", "not": "bit_not"}
@@ -254,10 +255,6 @@ def signed_bits(x: Value) -> Value:
 
 def from_bits(u: Value) -> Value:
     return _reinterpret(u, F32)
-
-
-def absolute(x: Value) -> Value:
-    return x.apply("abs")
 
 
 def isinf(x: Value) -> Value:

@@ -20,7 +20,6 @@ import math
 from dmlc.scalars.expression import (
     F32,
     Value,
-    absolute,
     bits,
     define,
     from_bits,
@@ -189,7 +188,7 @@ def log1p(x: Value) -> Value:
 
 @define
 def pow(x: Value, y: Value) -> Value:
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     k, m = log_parts(a)
     # log(m) = 2 s + ..., with s = (m - 1) / (m + 1) in two floats
     f = let(f=m - 1.0)
@@ -237,7 +236,7 @@ def half_exp(x: Value) -> Value:
 
 @define
 def sinh(x: Value) -> Value:
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     h = let(h=half_exp(at_most(a, 90.0)))
     z = let(z=a * a)
     c = let(c=0.00833335146 + z * (0.000198359616 + z * 2.81806342e-06))
@@ -247,13 +246,13 @@ def sinh(x: Value) -> Value:
 
 @define
 def cosh(x: Value) -> Value:
-    h = let(h=half_exp(at_most(absolute(x), 90.0)))
+    h = let(h=half_exp(at_most(abs(x), 90.0)))
     return select(isnan(x), x, h + 0.25 / h)
 
 
 @define
 def tanh(x: Value) -> Value:
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     h = let(h=half_exp(at_most(2.0 * a, 40.0)))
     z = let(z=a * a)
     c = let(c=-0.0538461022 + z * (0.0210437179 + z * -0.00623163534))
@@ -264,7 +263,7 @@ def tanh(x: Value) -> Value:
 
 @define
 def asinh(x: Value) -> Value:
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     huge = let(huge=a >= 16384.0)
     # a + sqrt(a a + 1) in two floats
     b = let(b=select(huge, 1.0, a))
@@ -308,7 +307,7 @@ def acosh(x: Value) -> Value:
 
 @define
 def atanh(x: Value) -> Value:
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     b = let(b=select(a < 1.0, a, 0.5))
     # 2 b / (1 - b) in two floats
     d = let(d=1.0 - b)
@@ -329,7 +328,7 @@ def erf(x: Value) -> Value:
     c = let(c=0.112835787 + z * (-0.0268533472 + z * c))
     near = let(near=x + x * (0.128379166 + z * (-0.37612626 + z * c)))
     # 1 - exp(-x^2) q, of which formulas with erf often have the exponential, too.
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     b = let(b=at_most(a, 4.0))
     c = let(c=0.1641372 + b * (-0.0409994051 + b * (0.00600536168 + b * -0.000388903019)))
     q = let(q=0.986128032 + b * (-1.04821396 + b * (0.79260087 + b * (-0.431685656 + b * c))))
@@ -339,7 +338,7 @@ def erf(x: Value) -> Value:
 
 @define
 def sigmoid(x: Value) -> Value:
-    b = let(b=at_least(-absolute(x), -104.0))
+    b = let(b=at_least(-abs(x), -104.0))
     k, r, p = exp_parts(b)
     h = let(h=1.0 + r)
     ht = let(ht=(r - (h - 1.0)) + p)
