@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from dmlc.parameters import expect, expect_text
 from dmlc.scalars.combiners import COMBINERS, AdjointRule, Combiner, is_positional
-from dmlc.scalars.expression import Domain, Routine, Value, Writer
+from dmlc.scalars.expression import Domain, OperatorMethods, Routine, Value, Writer
 from dmlc.scalars.functions import REGISTRY
 from dmlc.scalars.marks import REGISTRY as MARKS
 from dmlc.scalars.operation import Error, Keeps, Operands, Operation, Part, Point, Record
@@ -35,9 +35,10 @@ from dmlc.source import UnknownNameError, unknown_name
 __all__ = [
     "COMBINERS", "CONVERSIONS", "GRADIENT_MARKS", "LARGEST_INDEX", "OPERATIONS", "ROUNDINGS",
     "TENSOR_TYPES", "AdjointRule", "Array", "Combiner", "DataType", "Domain", "Error", "Keeps",
-    "Kind", "Operands", "Operation", "Part", "Point", "Record", "Routine", "Value", "Writer",
-    "as_data_type", "combiner_identity", "convert", "data_type_names", "data_type_of",
-    "find_data_type", "find_same", "held_type", "integer_limits", "is_float32", "is_positional",
+    "Kind", "Operands", "Operation", "OperatorMethods", "Part", "Point", "Record", "Routine",
+    "Value", "Writer", "as_data_type", "combiner_identity", "convert", "data_type_names",
+    "data_type_of", "find_data_type", "find_same", "held_type", "integer_limits", "is_float32",
+    "is_positional",
 ]  # fmt: skip
 
 OPERATIONS: Mapping[str, Record] = MappingProxyType(REGISTRY.records)

@@ -144,10 +144,7 @@ def find_place(builder: BodyBuilder, value: int, key: Key) -> tuple[int, list[in
     else:
         last = builder.add(Constant(dtype, key.first + key.extent - 1))
         end = builder.constant(int(key.first + key.extent - 1))
-    ends = (first, last)
-    conditions = [
-        builder.apply(name, value, end) for name, end in zip(("ge", "le"), ends, strict=True)
-    ]
+    conditions = [builder.apply("ge", value, first), builder.apply("le", value, last)]
     if dtype.is_float:
         conditions.append(builder.apply("eq", value, builder.apply("floor", value)))
     position = value if dtype is DataType.INDEX else builder.add(Cast(value, DataType.INDEX))
