@@ -37,7 +37,7 @@ from dmlc.ir.specialize import specialize
 from dmlc.parameters import expect, expect_mapping, wrong_kind
 from dmlc.scalars import OPERATIONS, Array, Combiner, DataType, convert, held_type
 from dmlc.sizes import Shapes
-from dmlc.source import DmlcError, unknown_name
+from dmlc.source import DmlcError, check_known
 
 _BLOCK = 1 << 17
 """Number of points evaluated at a time, over a stage's domain and its reduction together."""
@@ -93,9 +93,8 @@ def _bind(
     """Arrays of the parameters, values of symbols, and the shape of the elements that one symbol
     counts."""
     known = [p.name for p in function.parameters]
-    for name in expect_mapping("inputs", inputs, "a mapping of inputs' names to arrays"):
-        if name not in known:
-            raise DmlcError(unknown_name("input", name, known))
+    given = expect_mapping("inputs", inputs, "a mapping of inputs' names to arrays")
+    check_known("input", known, *given)
     tensors: dict[str, Array] = {}
     shape: tuple[int, ...] = ()
     first: Parameter | None = None

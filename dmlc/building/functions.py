@@ -50,7 +50,7 @@ from dmlc.sizes import (
     solve_equal,
     write_condition,
 )
-from dmlc.source import DmlcError, UnsupportedError, counted, unknown_name
+from dmlc.source import DmlcError, UnsupportedError, check_known, counted
 from dmlc.transform.simplify import list_live, rename_loop, rename_stage
 
 Number: TypeAlias = bool | int | float
@@ -233,8 +233,7 @@ class FunctionBuilder:
         """Tensor of these sizes with elements reduced over further axes, of sizes `axes`:
         `combiner` is a key of `scalars.COMBINERS`; `argmin` and `argmax` give indices and need
         `dtype`. Points where `guard` is false do not take part."""
-        if combiner not in COMBINERS:
-            raise DmlcError(unknown_name("combiner", combiner, COMBINERS))
+        check_known("combiner", COMBINERS, combiner)
         if is_positional(combiner) and dtype is None:
             raise DmlcError(f"{combiner} gives positions: say which type holds them")
         point = Point(len(extents), len(axes))
@@ -277,9 +276,7 @@ class FunctionBuilder:
         strided = (*function.parameters, *function.results)
         if any(tensor.strides is not None for tensor in strided):
             raise DmlcError(f"{function.name} has tensors that are not packed")
-        unknown = [name for name in tensors if name not in names]
-        if unknown:
-            raise DmlcError(unknown_name("parameter", unknown[0], names))
+        check_known("parameter", names, *tensors)
         stems = names | dict(results or {})
         for each in (*function.tables, *function.delays(), *function.stages):
             wanted = (results or {}).get(each.name)

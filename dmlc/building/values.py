@@ -17,7 +17,7 @@ from dmlc.language import syntax
 from dmlc.language.limits import LARGEST_INTEGER
 from dmlc.parameters import expect_text
 from dmlc.scalars import OPERATIONS, DataType, OperatorMethods
-from dmlc.source import DmlcError, InternalError, Source, Span, unknown_name
+from dmlc.source import DmlcError, InternalError, Source, Span, find_named
 
 NOWHERE = Span(Source("<graph>", ""), 0, 0)
 """Span of the syntax of a graph built in Python, until it is printed."""
@@ -105,9 +105,7 @@ class Outputs:
     def __getattr__(self, name: str) -> Value | tuple[Value, ...]:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name not in self._found:
-            raise DmlcError(unknown_name(f"output of {self._operator}", name, self._found))
-        return self._found[name]
+        return find_named(f"output of {self._operator}", name, self._found)
 
     def __dir__(self) -> list[str]:
         return list(self._found)

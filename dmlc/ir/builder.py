@@ -39,7 +39,7 @@ from dmlc.ir.rules import RULES
 from dmlc.parameters import expect, expect_text, show_kind, wrong_kind
 from dmlc.scalars import COMBINERS, DataType, Domain, Operation
 from dmlc.sizes import as_extent, parse_size
-from dmlc.source import DmlcError, UnknownNameError, unknown_name
+from dmlc.source import DmlcError, find_named
 
 Change: TypeAlias = Callable[[int, Instruction], "int | None"]
 
@@ -111,9 +111,7 @@ class BodyBuilder(Domain[int]):
 
     def apply(self, name: str, *given: int) -> int:
         """Operation on values of one type. Raises `DmlcError` for operands of another type."""
-        operation = IR_OPERATIONS.get(name)
-        if operation is None:
-            raise UnknownNameError(unknown_name("operation", name, IR_OPERATIONS))
+        operation = find_named("operation", name, IR_OPERATIONS)
         dtype = _find_result_type(operation, *[self.type_of(value) for value in given])
         return self.add(Apply(operation, given, dtype))
 

@@ -30,7 +30,7 @@ from dmlc.scalars.types import (
     integer_limits,
     is_float32,
 )
-from dmlc.source import UnknownNameError, unknown_name
+from dmlc.source import find_named
 
 __all__ = [
     "COMBINERS", "CONVERSIONS", "GRADIENT_MARKS", "LARGEST_INDEX", "OPERATIONS", "ROUNDINGS",
@@ -58,7 +58,5 @@ def combiner_identity(combiner: str, dtype: DataType) -> bool | int | float:
     """Result of a reduction of no point: 0 for a sum, infinity for a minimum of floats, 0 for the
     number of a point."""
     expect("dtype", dtype, DataType, "a dmlc.DataType")
-    record = COMBINERS.get(expect_text("combiner", combiner))
-    if record is None:
-        raise UnknownNameError(unknown_name("combiner", combiner, COMBINERS, code="E0204"))
-    return record.empty(dtype)
+    name = expect_text("combiner", combiner)
+    return find_named("combiner", name, COMBINERS, code="E0204").empty(dtype)

@@ -11,7 +11,7 @@ from dmlc.ir.json import NOUNS, SHAPES, TUPLES
 from dmlc.ir.records import Records, Shape, find_fields
 from dmlc.ir.schema import describe
 from dmlc.parameters import expect, expect_text
-from dmlc.source import DmlcError, unknown_name
+from dmlc.source import DmlcError, check_known
 from dmlc.transform.fuse import Fusion, Group
 from dmlc.transform.traffic import Move
 
@@ -39,9 +39,7 @@ def fusion_from_json(text: str) -> Fusion:
             raise DmlcError(f"'{name}' breaks a rule of the IR at {fault.node}: {fault.why}")
     stages = [stage.name for stage in fusion.function.stages]
     for number, group in enumerate(fusion.groups):
-        for name in group.stages:
-            if name not in stages:
-                raise DmlcError(unknown_name(f"stage of kernel {number}", name, stages))
+        check_known(f"stage of kernel {number}", stages, *group.stages)
     return fusion
 
 
