@@ -114,9 +114,9 @@ class Contraction:
         return self.dtype.is_float and is_apart
 
 
-def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
+def find_contraction(phases: Sequence[Phase], *, single: bool = False) -> Contraction | None:
     """Contraction of the first phase, if the second, if any, only derives values from its outputs
-    point by point; else None."""
+    point by point; else None. With `single`, one factor may have no axis of its own."""
     if len(phases) != 2 or not phases[1].is_parallel or phases[1].accumulators:
         return None
     phase, after = phases
@@ -134,7 +134,7 @@ def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
         tuple(a for a in space.parallel if moves[a][one] and not moves[a][other])
         for one, other in (values, values[::-1])
     ]
-    if not all(own):
+    if not (any(own) if single else all(own)):
         return None
     conditions: list[list[int]] = [[], []]
     for condition in list_conditions(elements) if reduction.guard is not None else ():
@@ -319,10 +319,14 @@ def multiply_tiles(
     first = View(name, found.dtype, (row, 0, point), local=True)
     name, column, point = right
     second = View(name, found.dtype, (0, column, point), local=True)
-    reads = tuple(Read(view, found.dtype) for view in (first, second))
+    return multiply_views(found, sizes, first, second)
+
+
+def multiply_views(found: Contraction, sizes: tuple[int, ...], *factors: View) -> Phase:
+    """Phase that sums the products of the elements of two views along the last axis."""
     (reduction,) = found.phase.elements.reductions
     reduction = dataclasses.replace(reduction, values=(0, 1), guard=None)
-    elements = Elements(sizes, reads, (), (reduction,))
-    strides = {view: view.strides for view in (first, second)}
-    space = Space(sizes, strides, (0, 1))
-    return Phase(elements, space)
+    reads = tuple(Read(view, found.dtype) for view in factors)
+    strides = {view: view.strides for view in factors}
+    space = Space(sizes, strides, tuple(range(len(sizes) - 1)))
+    return Phase(Elements(sizes, reads, (), (reduction,)), space)

@@ -20,8 +20,10 @@ from dmlc.loops.contraction import (
     guard_factor,
     lies_along,
     multiply_tiles,
+    multiply_views,
     part_axes,
 )
+from dmlc.loops.element import Read, View
 from dmlc.loops.legality import WIDTHS
 from dmlc.loops.naive import name_inner, name_parallel
 from dmlc.loops.nodes import (
@@ -42,14 +44,20 @@ from dmlc.loops.nodes import (
 )
 from dmlc.loops.phases import Phase
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive
+from dmlc.source import InternalError
 
 BLOCK = 6
 """Rows of a block: with a vector of columns each, sums and factors fit in 16 vector registers of
 half the vector's length."""
+_MOST_PACKED = 1 << 17
+"""Largest number of elements of rows that are packed for dot products."""
 _MOST = 1 << 20
 """Largest number of elements of a panel, and of sums of a tile."""
 _SQUARE = 8
 """Columns and points of a panel that are transposed in registers, which hold as many vectors."""
+_REGISTERS, _ROWS, _COLUMNS = 15, 5, 8
+"""Vectors of accumulators and rows of a block with vectors along the points, and its rows and
+columns at most."""
 _STORE = 8
 """Smallest number of elements packed in order, instead of transposed, per output stored with a
 stride, for which that pays: measured for products of 16 to 1,800 rows and 64 to 4,096 points."""
@@ -74,6 +82,11 @@ class _Cut:
         """Dimensions that a tile iterates over."""
         return (self.cut, *self.inner)
 
+    @property
+    def length(self) -> int:
+        """Points of a tile along its last dimension."""
+        return _count(self.inner[-1]) if self.inner else self.step
+
     def list_steps(self, step: int) -> list[tuple[Dim, int]]:
         """Dimensions of a tile, each with its stride if points have stride `step`."""
         steps: list[tuple[Dim, int]] = []
@@ -92,6 +105,7 @@ class _Cut:
 
 def _cut(dims: Sequence[Dim], most: int) -> _Cut:
     """Tile of at most `most` points, in tiles of about equal size."""
+    dims = dims or [Dim("row", 1)]
     place, inner = len(dims) - 1, 1
     while place > 0 and inner * _count(dims[place]) <= most:
         inner *= _count(dims[place])
@@ -131,6 +145,56 @@ def panel(on: On, rows: int, columns: int, depth: int, lanes: int) -> Nest:
     largest = max([t.rows * t.columns for t in tiles] + [b.size for b in made.buffers])
     demand(largest <= _MOST, f"an array has {largest:,} elements, of {_MOST:,} at most")
     return made
+
+
+@primitive(Argument.NUMBER, Argument.NUMBER, takes_loop=False)
+def dot(on: On, columns: int, lanes: int) -> Nest:
+    """Computes a product of a few rows in tiles of at most `columns` columns, one for each work
+    group of one work item, where the points of the columns are contiguous. It packs the points of
+    all rows, and adds products of vectors along the points. It is the only call of a script.
+    Changes the order of sums.
+
+    `for i: for j: s = sum(k: a[i, k] * b[j, k]); g(s) -> for tile: p = a[all rows]; for j in tile:
+    s[all rows, j] = sum(k in vectors: p[all rows, k] * b[j, k])`, and then `for i, j in tile:
+    g(s[i, j])`
+    """
+    nest = on.nest
+    demand(on.limits.vector_lanes == 0, "the target has no such vectors")
+    demand(lanes in WIDTHS[1:], "vectors along points have 8 or 16 lanes")
+    demand(columns > 0, "a tile has columns")
+    phases = part_axes(nest.phases)
+    found = find_dots(phases)
+    if found is None:
+        raise ScheduleError("there is no sum of products of a few rows and contiguous columns")
+    return Panels(found, found.rows, columns, found.depth, lanes).dot(phases[1])
+
+
+def find_dots(phases: Sequence[Phase]) -> Contraction | None:
+    """Contraction of a few rows, with a right factor that is contiguous along the points; None if
+    it is none."""
+    is_open = any(phase.space.is_open for phase in phases)
+    found = None if is_open else find_contraction(phases, single=True)
+    if found is None or any(phase.space.pieces for phase in phases):
+        return None
+    turned = dataclasses.replace(found, left=found.right, right=found.left)
+    sides = [each for each in (found, turned) if each.right.axes and find_line(each) is not None]
+    best = min(sides, key=lambda each: each.rows, default=None)
+    fits = best is not None and best.rows * best.depth <= _MOST_PACKED
+    return best if fits else None
+
+
+def find_line(found: Contraction) -> View | None:
+    """Tensor that the right factor of a contraction is read from, if its points are contiguous
+    there; else None."""
+    value, space = found.phase.elements.values[found.right.value], found.phase.space
+    if not isinstance(value, Read) or value.view.local or value.view.dtype is not found.dtype:
+        return None
+    step = 1
+    for axis in reversed(found.inner):
+        if space.sizes[axis] > 1 and space.strides[value.view][axis] != step:
+            return None
+        step *= space.sizes[axis]
+    return value.view
 
 
 class Panels:
@@ -186,33 +250,116 @@ class Panels:
         for dim in reversed(self._points.outer):
             strip = Loop(dim, Kind.LOOP, 1, (strip,), dim.wanted)
         sums = Tile(rows, columns, columns, lanes, registers=False)
-        body: tuple[Node, ...] = (self._go_over(after, Point(3), columns),)
-        if found.has_holes:
+        reduce = Reduce(2, (strip,), array=True, tile=sums)
+        sides = (self._rows, columns), (self._columns, 1)
+        return self._close((left, right), (product, (row, column, point)), reduce, sides, after)
+
+    def dot(self, after: Phase) -> Nest:
+        """The same with vectors along the points: those of the rows are packed, and those of the
+        columns read in place."""
+        found, lanes, (rows, columns) = self._found, self._lanes, (self._rows, self._columns)
+        left = self._pack(0, found.left, rows, rows.count, "left", dots=True)
+        space, depth, line = found.phase.space, self._points.count, find_line(found)
+        if line is None:
+            raise InternalError("columns are read in place whose points lie apart")
+        axes = (*found.batch, *found.right.axes)
+        steps = (*(space.strides[line][axis] for axis in axes), 0, 1)
+        line = dataclasses.replace(line, strides=steps)
+        name, apart, _ = left.place
+        packed = View(name, found.dtype, (*[0] * len(axes), apart, 1), local=True)
+        sizes = (*(space.sizes[axis] for axis in axes), rows.count, depth)
+        product = multiply_views(found, sizes, packed, line)
+        row, point, last = Dim("row", rows.count), Dim("point", depth), columns.dims[-1]
+        own = (*(self._own[axis] for axis in axes), row, point)
+        size = _count(last)
+        several = (n for n in range(_ROWS, 2, -1) if rows.count % n == 0)
+        side = next(several, rows.count)
+        most = max(1, min(_COLUMNS, _REGISTERS // side - 1))
+        count = next(n for n in range(most, 0, -1) if size % n == 0 or 2 * n <= most)
+        if not columns.inner:
+            columns = dataclasses.replace(columns, step=-(-columns.step // count) * count)
+            self._columns = columns
+        (view, _), *_ = after.elements.results
+        axis = after.space.parallel[self._parallel.index(last)]
+        is_beside = after.space.strides[view][axis] == 1
+
+        def lay(rows: int, count: int) -> tuple[Tile, int, int]:
+            """Accumulators of so many rows and columns, and their strides along these."""
+            many, other = (rows, count) if is_beside else (count, rows)
+            strides = (count, 1) if is_beside else (1, rows)
+            return Tile(many, other, other, 1, registers=False), *strides
+
+        def go_over(name: str, down: int, across: int) -> tuple[Node, ...]:
+            each = Loop(row, Kind.UNROLL, 1, (Point(1),), f"row.{name}", side, output=down)
+            own = f"{last.wanted}.{name}"
+            return (Loop(last, Kind.UNROLL, 1, (each,), own, count, output=across),)
+
+        # The last columns are computed one by one, in as many accumulators.
+        sums, down, across = lay(rows.count, columns.count + count - 1)
+        part, *near = lay(side, count)
+        part, whole = dataclasses.replace(part, registers=True), depth // lanes * lanes
+        body: tuple[Node, ...] = go_over("vector", *near)
+        body = (Loop(point, Kind.VECTOR, lanes, body, "point", part=(0, whole)),)
+        body = (Reduce(1, body, array=True, tile=part),)
+        if whole < depth:
+            rest = go_over("rest", down, across)
+            body += (Loop(point, Kind.LOOP, 1, rest, "point.rest", part=(whole, depth)),)
+        if side < rows.count:
+            body = (Loop(row, Kind.LOOP, side, body, "row", output=down),)
+        for dim, output in reversed(columns.list_steps(across)):
+            step = count if dim is last else 1
+            body = (Loop(dim, Kind.LOOP, step, body, dim.wanted, output=output),)
+        sides = (rows, down), (columns, across)
+        reduce = Reduce(1, body, array=True, tile=sums)
+        sides = sides if is_beside else sides[::-1]
+        return self._close((left,), (product, own), reduce, sides, after, left.stage)
+
+    def _close(
+        self,
+        panels: tuple[_Panel, ...],
+        product: tuple[Phase, tuple[Dim, ...]],
+        reduce: Reduce,
+        sides: tuple[tuple[_Cut, int], tuple[_Cut, int]],
+        after: Phase,
+        *before: Node,
+    ) -> Nest:
+        """Nest of a tile's products, and of what derives from them: its outputs have these strides
+        in the accumulators along both sides."""
+        found, number = self._found, len(panels)
+        own = name_inner(after, self._parallel, "i", number + 1)
+        phases = (*(panel.phase for panel in panels), product[0], after)
+        dims = (*[self._own] * number, product[1], own)
+        body: tuple[Node, ...] = (self._go_over(after, Point(number + 1), sides),)
+        if any(each.stage.conditions for each in panels) and (number == 1 or found.has_holes):
             phases += (found.phase, after)
-            again = name_inner(found.phase, self._parallel, "k", 4)
+            again = name_inner(found.phase, self._parallel, "k", number + 2)
             dims += (again, own)
-            node: Node = Point(4)
+            node: Node = Point(number + 2)
             for axis in reversed(found.inner):
                 node = Loop(again[axis], Kind.LOOP, 1, (node,), f"{again[axis].wanted}.again")
-            others: tuple[Node, ...] = (Reduce(4, (node,), serial=True), Point(5))
+            others: tuple[Node, ...] = (Reduce(number + 2, (node,), serial=True), Point(number + 3))
             for dim in reversed((*self._rows.dims, *self._columns.dims)):
                 others = (Loop(dim, Kind.LOOP, 1, others, f"{dim.wanted}.again"),)
-            body = (Numbers(2, body, others),)
-        body = (Reduce(2, (strip,), array=True, tile=sums), *body)
+            body = (Numbers(number, body, others),)
+        body = (*before, reduce, *body)
         parts = [(self._own[axis], 1) for axis in found.batch]
         parts += [*self._rows.list_parts(), *self._columns.list_parts()]
         whole = Dim("tile", math.prod(d.count_steps(step) for d, step in parts), tuple(parts))
         groups = Loop(whole, Kind.GROUP, 1, body, "tile")
-        buffers = (left.buffer, right.buffer)
+        buffers = tuple(panel.buffer for panel in panels)
         return Nest(phases, dims, (groups,), buffers=buffers, words=self.words)
 
-    def _go_over(self, after: Phase, point: Node, pitch: int) -> Node:
+    def _go_over(
+        self, after: Phase, point: Node, sides: tuple[tuple[_Cut, int], tuple[_Cut, int]]
+    ) -> Node:
         """Loops over the outputs of a tile, in vectors along contiguous ones."""
-        last = self._columns.dims[-1]
-        axis = after.space.parallel[self._parallel.index(last)]
-        length = self._columns.step if last is self._columns.cut else _count(last)
-        lanes = after.choose_lanes(axis, length, self._lanes)
-        steps = [*self._rows.list_steps(pitch), *self._columns.list_steps(1)]
+        cut = sides[-1][0]
+        last = cut.dims[-1]
+        lanes = 1
+        if last in self._parallel:
+            axis = after.space.parallel[self._parallel.index(last)]
+            lanes = after.choose_lanes(axis, cut.length, self._lanes)
+        steps = [each for side, step in sides for each in side.list_steps(step)]
         node = point
         for dim, step in reversed(steps):
             name = f"{dim.wanted}.output"
@@ -222,15 +369,17 @@ class Panels:
             node = dataclasses.replace(loop, output=step)
         return node
 
-    def _pack(self, number: int, factor: Factor, own: _Cut, count: int, name: str) -> _Panel:
+    def _pack(
+        self, number: int, factor: Factor, own: _Cut, count: int, name: str, *, dots: bool = False
+    ) -> _Panel:
         """Packing of a factor's panel: with columns contiguous; and rows, or their points, as in
-        memory."""
+        memory, or their points for `dots`."""
         found, points = self._found, self._points
         phase, conditions = guard_factor(found, factor, f"{name}#panel")
-        is_along = lies_along(phase, found.inner[-1], factor.axes[-1])
+        is_along = not factor.axes or lies_along(phase, found.inner[-1], factor.axes[-1])
         # Rows with a power-of-two stride would map to the same few cache sets.
         apart, step = count, 1
-        if number == 0 and is_along:
+        if dots or (number == 0 and is_along):
             apart, step = 1, points.count + self._lanes
         if number == 1:
             apart += self._lanes
@@ -247,12 +396,7 @@ class Panels:
         order = (*own.dims, *points.dims) if is_along else (*points.dims, *own.dims)
         last = order[-1]
         into = Into(buffer, last, tile=tile, lane=dict(tile)[last], in_vectors=True)
-        axis = self._own.index(last)
-        length = (
-            (points if is_along else own).step
-            if len((points if is_along else own).dims) == 1
-            else _count(last)
-        )
+        axis, length = self._own.index(last), (points if is_along else own).length
         lanes = phase.choose_lanes(axis, length, self._lanes)
         moving = phase.find_moving(axis)
         if any(moving[condition] for condition in conditions):

@@ -22,7 +22,7 @@ from dmlc.schedules.crossing import choose_crossing
 from dmlc.schedules.line_buffer import choose_line_buffer
 from dmlc.schedules.matrices import choose_matrices
 from dmlc.schedules.online import choose_online
-from dmlc.schedules.panels import choose_panels, count_panels
+from dmlc.schedules.panels import choose_dots, choose_panels, count_panels, suits_dots
 from dmlc.schedules.rule import Work
 from dmlc.schedules.streaming import CACHE_LINE, Streaming
 from dmlc.schedules.tiles import choose_shape, choose_tiles, limit_shape
@@ -108,6 +108,7 @@ RULES: tuple[Callable[[Work], Nest | None], ...] = (
     choose_line_buffer,
     choose_online,
     skinny.choose_skinny,
+    choose_dots,
     _choose_product,
     open_sizes.choose,
     gpu.choose,
@@ -147,6 +148,8 @@ def _count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
 def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
     """Whether one kernel has enough groups, or so little work for each that more would not pay."""
     product = _find_product(phases, p)
+    if not p.grouped and suits_dots(phases) is not None:
+        return True
     if product is not None:
         return _count_pieces(product, p, limits) < 2
     phases = [phase.settle(p.taken) for phase in phases]

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dmlc.kernel.target import Profile
-from dmlc.loops.contraction import Contraction
+from dmlc.loops.contraction import Contraction, part_axes
 from dmlc.loops.nodes import Nest
-from dmlc.loops.panels import BLOCK, Panels, orient
+from dmlc.loops.panels import BLOCK, Panels, find_dots, orient
+from dmlc.loops.phases import Phase
 from dmlc.schedules.rule import Work
 
+_LEAST, _MOST = 16, 16
+"""Smallest number of columns and of points of a product by dot products, and largest number of its
+rows."""
+_PRODUCTS, _COLUMNS = 1 << 15, 64
+"""Products of a work item, at least, and columns, for which it packs the rows once."""
+_LANES = 8
+"""Lanes of vectors along the points: a register's."""
 _LEAST_ROWS = 4 * BLOCK
 """Smallest number of rows of a tile that is made smaller for more work items."""
 
@@ -23,6 +33,24 @@ def choose_panels(work: Work, found: Contraction) -> Nest:
     numbers, panels = _choose(found, p)
     rule.do("panel", *numbers, p.lanes)
     return rule.finish(panels.words)
+
+
+def suits_dots(phases: Sequence[Phase]) -> Contraction | None:
+    """Contraction of a few rows whose sums are worth vectors along the points."""
+    found = find_dots(part_axes(phases))
+    if found is None or min(found.columns, found.depth) < _LEAST or found.rows > _MOST:
+        return None
+    return found
+
+
+def choose_dots(work: Work) -> Nest | None:
+    """Nest of a product of a few rows; None for others."""
+    found = None if work.is_gpu else suits_dots(work.phases)
+    if found is None:
+        return None
+    rule, columns = work.begin(), max(_COLUMNS, _PRODUCTS // (found.rows * found.depth))
+    rule.do("dot", columns, _LANES)
+    return rule.finish(f"each computes {found.rows} by at most {columns} outputs")
 
 
 def _choose(found: Contraction, p: Profile) -> tuple[tuple[int, int, int], Panels]:

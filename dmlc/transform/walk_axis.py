@@ -175,9 +175,12 @@ def _shorten(plan: Plan) -> Plan | None:
     count = int(((last - first)[filled] // step).max()) + 1
     steps = step * np.arange(count)
     if count <= 2 * most and count < plan.size:
+        # A start that an output shifts makes both factors of a product depend on that.
+        stays = is_product(plan.facts.stage, 2) and 2 * count > plan.size
         plans = [
             dataclasses.replace(plan, places=starts[:, None] + steps, step=step, form=form)
             for form, starts in _list_firsts(first, last, filled, steps)
+            if not (stays and form.scale)
         ]
         if plans:
             return min(plans, key=lambda p: p.rank)
