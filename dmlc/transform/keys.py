@@ -16,7 +16,6 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, list_conjuncts, read_comparison
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.sizes import as_extent, measure
-from dmlc.source import InternalError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,13 +27,6 @@ class Key:
     index: Index
     first: int | float
     extent: Extent
-
-    @property
-    def places(self) -> int:
-        """Number of indices along its axis, which is known."""
-        if isinstance(self.extent, str):
-            raise InternalError(f"an axis of run-time size {self.extent} has no known places")
-        return self.extent
 
 
 def guard_choices(stage: Stage, known: Sequence[bool] | None = None) -> Stage:
