@@ -22,7 +22,7 @@ from dmlc.schedules.crossing import choose_crossing
 from dmlc.schedules.line_buffer import choose_line_buffer
 from dmlc.schedules.matrices import choose_matrices
 from dmlc.schedules.online import choose_online
-from dmlc.schedules.panels import choose_panels, count_panels
+from dmlc.schedules.panels import LEAST_DEPTH, choose_panels, count_panels
 from dmlc.schedules.rule import Work
 from dmlc.schedules.streaming import CACHE_LINE, Streaming
 from dmlc.schedules.tiles import choose_shape, choose_tiles, limit_shape
@@ -43,8 +43,6 @@ _SHORT = 4
 """Size of a chunk, in reductions that are repeated for it."""
 _FILL = 4
 """Tiles of a chunked contraction, as a multiple of those that keep a CPU busy."""
-_LEAST_DEPTH = 256
-"""Smallest number of points of a contraction's chunk."""
 _SECTOR = 8
 """Number that divides the contiguous points of a contraction's chunk: memory moves as many floats
 at once."""
@@ -177,8 +175,8 @@ def _count_pieces(product: Contraction, p: Profile, limits: Limits) -> int:
         wanted, items = p.groups * p.group_size, limit_shape(product).count_items(product)
     else:
         wanted, items = _FILL * p.groups, count_panels(product, p)
-    enough = wanted // (2 if p.grouped else _FILL)
-    pieces = 1 if items >= enough else min(-(-wanted // items), product.depth // _LEAST_DEPTH)
+    enough = wanted // (2 if p.grouped else 2 * _FILL)
+    pieces = 1 if items >= enough else min(-(-wanted // items), product.depth // LEAST_DEPTH)
     return pieces if pieces >= _LEAST_PIECES[p.grouped] else 1
 
 
@@ -224,7 +222,7 @@ def _cut_open(
     """Call that cuts an axis of open size, given its assumed size. A product has only as many
     chunks as it has enough points for, and a pass that applies reductions to contiguous rows as
     many as they have points for."""
-    if product is not None and pieces * _LEAST_DEPTH > size // 2:
+    if product is not None and pieces * LEAST_DEPTH > size // 2:
         return make_cut(written, axis, -(-size // pieces))
     is_beside = axis == len(written.space.extents) - 1 and product is None
     if is_beside and not written.accumulators and len(written.space.inner) == 1:

@@ -5,11 +5,20 @@ from __future__ import annotations
 from dmlc.kernel.target import Profile
 from dmlc.loops.contraction import Contraction
 from dmlc.loops.nodes import Nest
-from dmlc.loops.panels import BLOCK, Panels, orient
+from dmlc.loops.panels import Panels, orient
 from dmlc.schedules.rule import Work
 
-_LEAST_ROWS = 4 * BLOCK
-"""Smallest number of rows of a tile that is made smaller for more work items."""
+LEAST_DEPTH = 256
+"""Smallest number of points of a contraction's chunk."""
+_HALVED = 4, 3
+"""How often the rows and the columns of the largest tile may be halved."""
+_PACKED = {False: 6, True: 24}
+"""Time to pack an element, relative to a product, by whether points have several dimensions, as
+those of windows: these are packed one by one, and tested."""
+_PART = 32
+"""Time to store and load a partial sum, relative to a product."""
+_TAIL = 2
+"""Tiles' time in which some cores have none left."""
 
 
 def count_panels(found: Contraction, p: Profile) -> int:
@@ -26,10 +35,20 @@ def choose_panels(work: Work, found: Contraction) -> Nest:
 
 
 def _choose(found: Contraction, p: Profile) -> tuple[tuple[int, int, int], Panels]:
-    """Largest rows, columns and points of a tile, and its packing."""
-    (most, columns, depth), found = p.panel, orient(found)
-    made = Panels(found, most, columns, depth, p.lanes)
-    while made.count < p.groups and most > _LEAST_ROWS:
-        most //= 2
-        made = Panels(found, most, columns, depth, p.lanes)
-    return (most, columns, depth), made
+    """Largest rows, columns and points of a tile, and its packing: the tiles that take the least
+    time, among those that keep a device busy, in chunks of points if these are needed."""
+    (rows, columns, depth), found = p.panel, orient(found)
+    sizes = [(rows >> r, columns >> c, depth) for r in range(_HALVED[0]) for c in range(_HALVED[1])]
+    made = [(each, Panels(found, *each, p.lanes)) for each in sizes]
+    pieces = max(1, found.depth // LEAST_DEPTH)
+    least = min(p.groups // 2, pieces * max(panels.count for _, panels in made))
+    packed, part = _PACKED[len(found.inner) > 1], _PART * found.rows * found.columns / found.depth
+
+    def weigh(each: tuple[tuple[int, int, int], Panels]) -> float:
+        panels = each[1]
+        (high, wide), count = panels.shape, panels.count
+        parts = 1 if count >= p.groups // 2 else min(pieces, -(-p.groups // count))
+        time = count * (high * wide + packed * (high + wide)) + part * (parts - 1)
+        return time * (1 + _TAIL / (count * parts))
+
+    return min((each for each in made if pieces * each[1].count >= least), key=weigh)
