@@ -240,24 +240,15 @@ class Panels:
         if number == 1:
             apart += self._lanes
         size = max(step * count, apart * points.count)
-        buffer = Buffer(
-            f"{name}#panel",
-            phase.elements.results[0][0].dtype,
-            size,
-            points.cut,
-            f"{name}_panel",
-            linear=True,
-        )
+        dtype, panel = phase.elements.results[0][0].dtype, f"{name}#panel"
+        buffer = Buffer(panel, dtype, size, points.cut, f"{name}_panel", linear=True)
         tile = (*own.list_steps(step), *points.list_steps(apart))
         order = (*own.dims, *points.dims) if is_along else (*points.dims, *own.dims)
         last = order[-1]
         into = Into(buffer, last, tile=tile, lane=dict(tile)[last], in_vectors=True)
         axis = self._own.index(last)
-        length = (
-            (points if is_along else own).step
-            if len((points if is_along else own).dims) == 1
-            else _count(last)
-        )
+        side = points if is_along else own
+        length = side.step if len(side.dims) == 1 else _count(last)
         lanes = phase.choose_lanes(axis, length, self._lanes)
         moving = phase.find_moving(axis)
         if any(moving[condition] for condition in conditions):
