@@ -15,8 +15,8 @@ import numpy as np
 
 from dmlc.index.affine import Affine
 from dmlc.ir.function import Function
-from dmlc.ir.index import IndexFacts
-from dmlc.ir.nodes import Apply, Cast, Index, Load, Stage
+from dmlc.ir.index import IndexFacts, read_comparison
+from dmlc.ir.nodes import Cast, Index, Load, Stage
 from dmlc.scalars import Array, DataType
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -43,16 +43,14 @@ def find_slices(function: Function, stage: Stage) -> Slices | None:
     facts, body = IndexFacts(stage), stage.body
     firsts: dict[tuple[Index, str, tuple[int, ...]], int] = {}
     lasts: dict[tuple[Index, str, tuple[int, ...]], int] = {}
-    for condition in facts.conditions:
-        compared = body.instructions[condition]
-        if not isinstance(compared, Apply) or compared.operation.name not in ("ge", "lt"):
-            continue
-        point, end = (body.instructions[operand] for operand in compared.operands)
+    ends = {"ge": firsts, "lt": lasts}
+    compared = (each for c in facts.conditions for each in read_comparison(body.instructions, c))
+    for name, number, bound in (each for each in compared if each[0] in ends):
+        point, end = body.instructions[number], body.instructions[bound]
         load = body.instructions[end.operand] if isinstance(end, Cast) else end
         if isinstance(point, Index) and point.reduced and isinstance(load, Load) and load.indices:
             *outer, place = load.indices
-            found = firsts if compared.operation.name == "ge" else lasts
-            found[point, load.tensor, tuple(outer)] = place
+            ends[name][point, load.tensor, tuple(outer)] = place
     for (point, starts, outer), last in lasts.items():
         first = facts.forms[firsts.get((point, starts, outer), last)]
         end, points = facts.forms[last], stage.extent(point)
