@@ -30,7 +30,7 @@ from dmlc.transform.traffic import Move, add_moves, count_bytes, list_moves, tot
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Launch:
+class KernelWork:
     """Kernel of a group's stages: its work, and its work items."""
 
     name: str
@@ -79,7 +79,7 @@ class Work:
     """Bytes read and written, by tensor."""
     figures: tuple[Figures, ...] = ()
     """Figures of each of `kernels`, if they are for a GPU and sizes are known."""
-    launches: tuple[Launch, ...] = ()
+    launches: tuple[KernelWork, ...] = ()
     """Launch of each of `kernels`."""
 
     def traffic(self) -> tuple[int, int] | None:
@@ -177,7 +177,7 @@ def make_report(
     )
 
 
-def _make_launch(function: Function, kernel: Kernel, name: str) -> Launch:
+def _make_launch(function: Function, kernel: Kernel, name: str) -> KernelWork:
     """Launch of a kernel of a function, which has that name in its program."""
     counted = count_steps(kernel, function.tables, traffic=False)
     fresh = tuple(dict.fromkeys(n for members in kernel.passes for n in members))
@@ -185,7 +185,7 @@ def _make_launch(function: Function, kernel: Kernel, name: str) -> Launch:
     operations = _count_all_operations(function, fresh)
     read = [b for b in parts if b.access is Access.READ and b.dtype.is_float]
     combined = sum(b.count for b in read if isinstance(b.count, int))
-    return Launch(
+    return KernelWork(
         name,
         kernel.stages,
         fresh,

@@ -29,13 +29,13 @@ MOST_ENTRIES = 1024
 bind time, so such an array holds settings, not data."""
 
 
-class Open(enum.Enum):
+class OpenValue(enum.Enum):
     """Marker given in place of an attribute's value: the value is an argument of the kernels."""
 
     OPEN = "open"
 
 
-OPEN = Open.OPEN
+OPEN = OpenValue.OPEN
 
 
 def list_opened(

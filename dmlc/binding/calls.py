@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dmlc import ir
 from dmlc.binding.axes import move_axes, reduce_like
 from dmlc.binding.indexed import IndexNotation
-from dmlc.binding.nodes import Form, Node, Value, has_gradient, is_constant, shape_of
+from dmlc.binding.nodes import Node, Op, Value, has_gradient, is_constant, shape_of
 from dmlc.binding.scope import MOST_NOTES, Evaluating, Scope
 from dmlc.binding.tensor_arrays import TensorArrays, find_axis_to_join
 from dmlc.binding.values import OpenSize, Undecided, describe, refuse_open, show, span_text
@@ -216,7 +216,7 @@ class Calls:
             if axis >= 0:
                 made[axis] = extent
         return self._on.built().nodes.add(
-            Node(Form.MOVE, "move", (value,), value.dtype, tuple(made), tuple(moved))
+            Node(Op.MOVE, "move", (value,), value.dtype, tuple(made), tuple(moved))
         )
 
     def join(self, given: Given) -> Value:

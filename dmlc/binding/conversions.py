@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dmlc import ir
-from dmlc.binding.nodes import Form, Node, Nodes, Value, ValueType, Weak, reachable, takes_type
+from dmlc.binding.nodes import Node, Nodes, Op, Value, ValueType, Weak, reachable, takes_type
 from dmlc.binding.values import TO_WHOLE, OpenSize, Scalar, describe, round_float, show, span_text
 from dmlc.ir.nodes import IR_OPERATIONS
 from dmlc.scalars import OPERATIONS, DataType, Operation, is_positional
@@ -84,12 +84,12 @@ class Conversions:
         for node in reachable(value, lambda n: isinstance(n.dtype, DataType)):
             if isinstance(node.dtype, DataType):
                 made[node] = node
-            elif node.form is Form.CONSTANT:
+            elif node.form is Op.CONSTANT:
                 constant = self._constant(node.payload, to, span)
                 made[node] = self._nodes.add(dataclasses.replace(constant, shape=node.shape))
             elif is_positional(node.payload):
                 made[node] = self._make_position(node, to, span)
-            elif node.form is Form.APPLY and is_identity(IR_OPERATIONS[str(node.payload)], to):
+            elif node.form is Op.APPLY and is_identity(IR_OPERATIONS[str(node.payload)], to):
                 made[node] = made[node.operands[0]]
             else:
                 operands = tuple(made[o] for o in node.operands)
@@ -150,11 +150,11 @@ class Conversions:
     def convert(self, value: Node, to: DataType, named: str = "", *, soft: bool = False) -> Node:
         """Conversion node. `named` is the type that a cast names; it is recorded for `graph_stages`
         even if nothing is computed."""
-        return self._nodes.add(Node(Form.CAST, named, (value,), to.compute, value.shape, soft=soft))
+        return self._nodes.add(Node(Op.CAST, named, (value,), to.compute, value.shape, soft=soft))
 
     def drop_rounding(self, value: Node, stored: DataType) -> Node:
         """Value to be stored in a type, without a final cast to that type: the store rounds it."""
-        if value.form is not Form.CAST or value.payload != stored.name:
+        if value.form is not Op.CAST or value.payload != stored.name:
             return value
         operand, compute = value.operands[0], stored.compute
         return operand if operand.dtype is compute else self.convert(operand, compute)
@@ -181,7 +181,7 @@ def unify(given: Sequence[Value], spans: Sequence[Span], span: Span) -> ValueTyp
 
 def count_points(fold: Node) -> int:
     """Number of values that a fold reduces to one."""
-    if fold.form is Form.REDUCE:
+    if fold.form is Op.REDUCE:
         extents: Sequence[ir.Extent] = [v.extent for v in fold.bound]
     else:
         shape = fold.operands[0].shape or ()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc import ir
-from dmlc.binding.nodes import Form, Node, Variable, Weak
+from dmlc.binding.nodes import Node, Op, Variable, Weak
 from dmlc.ir.nodes import IR_OPERATIONS
 from dmlc.scalars import ROUNDINGS, DataType, find_data_type
 from dmlc.source import InternalError
@@ -58,7 +58,7 @@ def emit_fold(
 ) -> Emission:
     """Body that computes the operand of a fold, and its guard, at a point of its domain and its
     reduction axes. `variables` are the index variables along the axes of its stage."""
-    if fold.form is Form.FOLD:
+    if fold.form is Op.FOLD:
         view = tuple(ir.Index(a, reduced=a in fold.axes) for a in range(len(domain)))
         return _Emitter(loaded, domain, {}).emit(fold.operands, view)
     places = {v: ir.Index(axis) for axis, v in enumerate(variables)}
@@ -68,14 +68,14 @@ def emit_fold(
 
 def fold_domain(fold: Node) -> tuple[ir.Extent, ...]:
     """Domain of a stage that holds only a fold."""
-    if fold.form is Form.FOLD:
+    if fold.form is Op.FOLD:
         return fold.shape or ()
     return tuple(v.extent for v in fold.free) or (1,)
 
 
 def reduction_of(fold: Node) -> ir.Reduction:
     """Reduction of the IR for a fold; axes of a whole tensor keep their numbers as labels."""
-    if fold.form is Form.REDUCE:
+    if fold.form is Op.REDUCE:
         return ir.Reduction(str(fold.payload), tuple(enumerate(v.extent for v in fold.bound)))
     shape = fold.operands[0].shape or ()
     return ir.Reduction(str(fold.payload), tuple((a, shape[a]) for a in fold.axes))
@@ -123,7 +123,7 @@ class _Emitter:
                 at.made[node] = self.load(tensor, node, at.view)
                 continue
             inner = at
-            if node.form is Form.MOVE:
+            if node.form is Op.MOVE:
                 inner = self.seen(tuple(at.view[a] if a >= 0 else _ZERO for a in node.axes))
             missing = [(o, inner) for o in node.operands if o not in inner.made]
             if missing:
@@ -138,7 +138,7 @@ class _Emitter:
     def load(self, tensor: str, node: Node, view: _View) -> int:
         if isinstance(node.dtype, Weak):
             raise InternalError(f"tensor {tensor} has no type when a stage reads it")
-        if node.form is Form.REDUCE:
+        if node.form is Op.REDUCE:
             # The domain of its stage is its free variables, or one point without any.
             own = [self.places[variable] for variable in node.free] or [_ZERO]
             indices = tuple(self.leaf(index) for index in own)
@@ -178,21 +178,21 @@ class _Emitter:
         if isinstance(node.dtype, Weak):
             raise InternalError(f"node {node.number} has no type when a stage is made of it")
         match node.form:
-            case Form.CONSTANT if not isinstance(node.payload, str):
+            case Op.CONSTANT if not isinstance(node.payload, str):
                 return self.add(ir.Constant(node.dtype, node.payload))
-            case Form.APPLY:
+            case Op.APPLY:
                 return self.add(ir.Apply(IR_OPERATIONS[str(node.payload)], operands, node.dtype))
-            case Form.SELECT:
+            case Op.SELECT:
                 return self.add(ir.Select(operands[0], operands[1], operands[2], node.dtype))
-            case Form.CAST:
+            case Op.CAST:
                 return self.cast(node, node.dtype, operands[0])
-            case Form.MOVE:
+            case Op.MOVE:
                 return operands[0]
-            case Form.SIZE:
+            case Op.SIZE:
                 return self.leaf(ir.Symbol(str(node.payload)))
-            case Form.INDEX:
+            case Op.INDEX:
                 return self.leaf(self.places[node.free[0]])
-            case Form.READ:
+            case Op.READ:
                 made = self.add(ir.Load(str(node.payload), operands, node.dtype))
                 self.reads.append((made, node))
                 return made

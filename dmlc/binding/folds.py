@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.binding.conversions import Conversions, count_most, position_type, type_name
-from dmlc.binding.nodes import Form, Node, Nodes, Value, ValueType, Weak
+from dmlc.binding.nodes import Node, Nodes, Op, Value, ValueType, Weak
 from dmlc.binding.operations import Operations
 from dmlc.binding.positions import Positions
 from dmlc.language.builtins import REDUCTIONS
@@ -60,7 +60,7 @@ class Folds:
                 settled = DataType.INT32 if dtype is Weak.INTEGER else DataType.FLOAT32
                 value = self._conversions.adapt(value, settled, span)
             dtype = Weak.INTEGER
-        return self._nodes.add(Node(Form.FOLD, combiner, (value,), dtype, rest, folded))
+        return self._nodes.add(Node(Op.FOLD, combiner, (value,), dtype, rest, folded))
 
     def reduce(
         self,
@@ -107,9 +107,7 @@ class Folds:
                 outcome = self._hold_whole(combiner, element, points, span)
             element = adapt(element, outcome, span)
         operands = (element, self._positions.all(guards)) if guards else (element,)
-        made = self._nodes.add(
-            Node(Form.REDUCE, combiner, operands, outcome, bound=bound, soft=soft)
-        )
+        made = self._nodes.add(Node(Op.REDUCE, combiner, operands, outcome, bound=bound, soft=soft))
         if outcome in (DataType.INT32, DataType.INT64) and dtype in _WHOLE:
             return self._conversions.convert(made, _INDEX, _INDEX.name, soft=True)
         return made
@@ -160,10 +158,10 @@ class Folds:
         pending = [value]
         while pending:
             node = pending.pop()
-            if node.form is Form.APPLY and node.payload == "mul":
+            if node.form is Op.APPLY and node.payload == "mul":
                 pending += reversed(node.operands)
-            elif (node.form is Form.APPLY and node.payload in ("div", "neg")) or (
-                node.form is Form.CAST
+            elif (node.form is Op.APPLY and node.payload in ("div", "neg")) or (
+                node.form is Op.CAST
                 and node.dtype is not DataType.BOOL
                 and _widens(node.operands[0].dtype, node.dtype)
             ):
@@ -174,7 +172,7 @@ class Folds:
 
     def _nonzero(self, node: Node) -> list[Node]:
         """Conditions under which a number is nonzero."""
-        if node.form is Form.SELECT:
+        if node.form is Op.SELECT:
             condition, then, otherwise = node.operands
             if _is_number(otherwise, 0):
                 return [condition] if _is_number(then) else [condition, *self._nonzero(then)]
@@ -218,7 +216,7 @@ def _divides(dtype: DataType) -> bool:
 
 def _is_number(node: Node, value: int | None = None) -> bool:
     """Whether a node is that constant; without `value`, whether it is a nonzero constant."""
-    if node.form is not Form.CONSTANT:
+    if node.form is not Op.CONSTANT:
         return False
     return node.payload != 0 if value is None else node.payload == value
 

@@ -14,7 +14,7 @@ from dmlc.binding.call_errors import raise_mistakes
 from dmlc.binding.emission import Emission
 from dmlc.binding.facts import Binding
 from dmlc.binding.gradient import warn_of_nothing
-from dmlc.binding.nodes import Form, Node, Weak
+from dmlc.binding.nodes import Node, Op, Weak
 from dmlc.binding.stages import StageMaker, keep_loops
 from dmlc.binding.tensors import TensorDesc, show_sizes
 from dmlc.binding.values import span_text
@@ -29,7 +29,7 @@ from dmlc.transform.simplify import list_live, rename_loop, rename_stage, simpli
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Tensor:
+class GraphTensor:
     """Tensor of the graph, and the span of its name."""
 
     name: str
@@ -122,7 +122,7 @@ class GraphStages(StageMaker):
         by = self.as_tensor(wrt, None, given.spans[1])
         return self.derive([of], [by], [], [stem], given.span)[0]
 
-    def find_tensor(self, expression: syntax.Expression, name: str | None = None) -> Tensor:
+    def find_tensor(self, expression: syntax.Expression, name: str | None = None) -> GraphTensor:
         """Tensor that holds an expression; a value that no tensor holds is stored under `name`."""
         value = self.evaluator.evaluate(expression)
         if not isinstance(value, Node) or value.shape is None:
@@ -131,7 +131,7 @@ class GraphStages(StageMaker):
             )
         return self.as_tensor(value, name, expression.span)
 
-    def as_tensor(self, value: Node, name: str | None, span: Span) -> Tensor:
+    def as_tensor(self, value: Node, name: str | None, span: Span) -> GraphTensor:
         """Tensor that holds a value. Raises `DmlcError` without a name for a value that none
         holds."""
         found = self.builder.nodes.loaded(value)
@@ -144,13 +144,13 @@ class GraphStages(StageMaker):
             )
         if found is None:
             found = self.builder.nodes.loaded(self.hold(name or "", value, span)) or ""
-        return Tensor(found, self.types[found], self.extents[found], span)
+        return GraphTensor(found, self.types[found], self.extents[found], span)
 
     def derive(
         self,
-        of: Sequence[Tensor],
-        wrt: Sequence[Tensor],
-        given: Sequence[Tensor],
+        of: Sequence[GraphTensor],
+        wrt: Sequence[GraphTensor],
+        given: Sequence[GraphTensor],
         names: Sequence[str],
         span: Span,
     ) -> list[Node]:
@@ -197,7 +197,7 @@ class GraphStages(StageMaker):
 
 
 def _check_asked(
-    of: Sequence[Tensor], wrt: Sequence[Tensor], given: Sequence[Tensor]
+    of: Sequence[GraphTensor], wrt: Sequence[GraphTensor], given: Sequence[GraphTensor]
 ) -> list[Diagnostic]:
     """Errors in a request for gradients of tensors, or in the seeds `given` for them."""
     found: list[Diagnostic] = []
@@ -292,8 +292,8 @@ def _list_types(value: Node, types: Mapping[str, DataType]) -> list[DataType]:
         if node in seen or node.dtype is DataType.BOOL:
             continue
         seen.add(node)
-        named = find_data_type(str(node.payload)) if node.form is Form.CAST else None
-        if node.form in (Form.LOAD, Form.READ):
+        named = find_data_type(str(node.payload)) if node.form is Op.CAST else None
+        if node.form in (Op.LOAD, Op.READ):
             named = types[str(node.payload)]
         if named is not None:
             found[named] = None

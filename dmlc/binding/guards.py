@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dmlc.binding.nodes import Form, Node, Value
+from dmlc.binding.nodes import Node, Op, Value
 from dmlc.binding.positions import Positions
 from dmlc.index.intervals import EMPTY, UNKNOWN, Interval, is_within, meet
 from dmlc.ir import Extent
@@ -28,9 +28,9 @@ def list_conditions(positions: Positions, value: Value, holds: bool) -> tuple[No
         node, wanted = pending.pop()
         if node.dtype is not DataType.BOOL or node.shape is not None:
             continue
-        if node.form is Form.APPLY and node.payload == "not":
+        if node.form is Op.APPLY and node.payload == "not":
             pending.append((node.operands[0], not wanted))
-        elif node.form is Form.APPLY and node.payload == ("and" if wanted else "or"):
+        elif node.form is Op.APPLY and node.payload == ("and" if wanted else "or"):
             pending += [(operand, wanted) for operand in reversed(node.operands)]
         else:
             found.append(node if wanted else positions.apply("not", node))

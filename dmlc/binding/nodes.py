@@ -44,7 +44,7 @@ class Variable:
     extent: ir.Extent
 
 
-class Form(enum.Enum):
+class Op(enum.Enum):
     CONSTANT = "constant"
     LOAD = "load"
     APPLY = "apply"
@@ -67,7 +67,7 @@ class Node:
     for an implicit conversion.
     """
 
-    form: Form
+    form: Op
     payload: bool | int | float | str
     operands: tuple[Node, ...] = dataclasses.field(repr=False)
     dtype: ValueType
@@ -137,7 +137,7 @@ class Nodes:
         variables and `placed`."""
         # repr tells -0.0 from 0.0 and keeps NaN equal to itself; the type tells 1 from true.
         payload = (type(node.payload), repr(node.payload))
-        index = node.free if node.form is Form.INDEX else None
+        index = node.free if node.form is Op.INDEX else None
         key = (
             node.form, payload, node.operands, node.dtype, node.shape, node.axes, node.bound,
             node.soft, index,
@@ -150,8 +150,8 @@ class Nodes:
                     "are inlined: split it",
                     code="E0003",
                 )
-            elements = node.form in (Form.LOAD, Form.READ, Form.FOLD)
-            known = node.form is Form.READ and node.payload in self.placed
+            elements = node.form in (Op.LOAD, Op.READ, Op.FOLD)
+            known = node.form is Op.READ and node.payload in self.placed
             found = dataclasses.replace(
                 node,
                 free=index or join_free(node.operands, node.bound),
@@ -163,7 +163,7 @@ class Nodes:
 
     def literal(self, value: bool | int | float, dtype: ValueType, shape: Shape = None) -> Node:
         """A constant."""
-        return self.add(Node(Form.CONSTANT, value, (), dtype, shape))
+        return self.add(Node(Op.CONSTANT, value, (), dtype, shape))
 
     def apply(
         self,
@@ -175,15 +175,15 @@ class Nodes:
     ) -> Node:
         """Scalar operation on operands of the right types."""
         soft = soft and dtype in (DataType.INDEX, DataType.FLOAT32)
-        return self.add(Node(Form.APPLY, operation.name, tuple(operands), dtype, shape, soft=soft))
+        return self.add(Node(Op.APPLY, operation.name, tuple(operands), dtype, shape, soft=soft))
 
     def load(self, tensor: str, dtype: DataType, shape: tuple[ir.Extent, ...]) -> Node:
         """Elements of a tensor, in their compute type."""
-        return self.add(Node(Form.LOAD, tensor, (), dtype.compute, shape))
+        return self.add(Node(Op.LOAD, tensor, (), dtype.compute, shape))
 
     def element(self, tensor: str, dtype: DataType) -> Node:
         """Only element of a tensor of rank 0, soft in its type."""
-        return self.add(Node(Form.READ, tensor, (), dtype, soft=True))
+        return self.add(Node(Op.READ, tensor, (), dtype, soft=True))
 
     def size(self, size: Size) -> Node:
         """Size that is known at run time. A size that may be negative is the difference of two that
@@ -197,13 +197,13 @@ class Nodes:
     def _size(self, size: Measure) -> Node:
         if isinstance(size, int):
             return self.literal(size, DataType.INDEX)
-        return self.add(Node(Form.SIZE, str(size), (), DataType.INDEX, soft=True))
+        return self.add(Node(Op.SIZE, str(size), (), DataType.INDEX, soft=True))
 
     def bind(self, level: int, extent: ir.Extent) -> Node:
         """Index variable of a level and an extent."""
         fresh = Variable(level, len(self._variables), extent)
         variable = self._variables.setdefault((level, extent), fresh)
-        return self.add(Node(Form.INDEX, 0, (), DataType.INDEX, soft=True, free=(variable,)))
+        return self.add(Node(Op.INDEX, 0, (), DataType.INDEX, soft=True, free=(variable,)))
 
     # What tensors hold --------------------------------------------------------------------
 
@@ -219,11 +219,11 @@ class Nodes:
 
     def loaded(self, value: Node) -> str | None:
         """Tensor whose elements a value is, without further computation, or None."""
-        return str(value.payload) if value.form is Form.LOAD else self._held.get(value)
+        return str(value.payload) if value.form is Op.LOAD else self._held.get(value)
 
     def is_open_fold(self, value: Node) -> bool:
         """Whether a value is a fold or a reduction that no tensor holds."""
-        return value.form in (Form.FOLD, Form.REDUCE) and value not in self._held
+        return value.form in (Op.FOLD, Op.REDUCE) and value not in self._held
 
     def list_folds(self, value: Node) -> list[Node]:
         """Folds that a value needs and no tensor holds, in topological order; the value itself is

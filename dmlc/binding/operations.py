@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dmlc.binding.axes import join_shapes
 from dmlc.binding.conversions import Conversions, is_identity, type_name, unify
-from dmlc.binding.nodes import Form, Node, Nodes, Shape, Value, Weak, shape_of, takes_type
+from dmlc.binding.nodes import Node, Nodes, Op, Shape, Value, Weak, shape_of, takes_type
 from dmlc.binding.positions import Positions
 from dmlc.binding.tensors import show_sizes
 from dmlc.binding.values import TO_WHOLE, span_text, spell
@@ -111,7 +111,7 @@ class Operations:
             made = [self._conversions.weak(v, span) for v in branches]
         soft = dtype in (DataType.INDEX, DataType.FLOAT32) and all(map(takes_type, branches))
         operands = (self._conversions.weak(condition, span), *made)
-        return self._nodes.add(Node(Form.SELECT, "select", operands, dtype, shape, soft=soft))
+        return self._nodes.add(Node(Op.SELECT, "select", operands, dtype, shape, soft=soft))
 
 
 def _broadcast(given: Sequence[Value], spans: Sequence[Span], span: Span) -> Shape:

@@ -10,7 +10,7 @@ import numpy as np
 from dmlc import ir
 from dmlc.binding.conversions import Conversions
 from dmlc.binding.emission import emit_value
-from dmlc.binding.nodes import Form, Node, Nodes, Value, Weak, join_free
+from dmlc.binding.nodes import Node, Nodes, Op, Value, Weak, join_free
 from dmlc.binding.values import (
     TO_WHOLE,
     OpenSize,
@@ -80,13 +80,13 @@ class Positions:
             )
         if isinstance(value.dtype, Weak):
             value = self._conversions.adapt(value, DataType.FLOAT32, span)
-        if value.form is Form.CONSTANT:
+        if value.form is Op.CONSTANT:
             return self.number(int(value.payload))
-        if value.form is Form.CAST and value.operands[0].dtype is _INDEX:
+        if value.form is Op.CAST and value.operands[0].dtype is _INDEX:
             position = value.operands[0]
             if isinstance(value.dtype, DataType) and _holds(value.dtype, self.interval(position)):
                 return position  # It was a number of some type for a while, and is the same.
-        if value.form is Form.APPLY and value.payload in ("min", "max"):
+        if value.form is Op.APPLY and value.payload in ("min", "max"):
             # Minima and maxima stay operations on indices, so that reads are proved with them.
             return self.apply(str(value.payload), *(self.of(o, span) for o in value.operands))
         return self._conversions.convert(value, _INDEX, _INDEX.name, soft=True)
@@ -109,13 +109,13 @@ class Positions:
 
     def _choose(self, condition: Node, then: Node, otherwise: Node) -> Node:
         operands = (condition, then, otherwise)
-        return self._nodes.add(Node(Form.SELECT, "select", operands, _INDEX, soft=True))
+        return self._nodes.add(Node(Op.SELECT, "select", operands, _INDEX, soft=True))
 
     # Division -----------------------------------------------------------------------------
 
     def divide(self, number: Node, divisor: Node, rounding: str) -> Node:
         """Quotient of indices, rounded by `floor`, `ceil` or `trunc`."""
-        if divisor.form is Form.SIZE and self.is_inside_open(number, str(divisor.payload)):
+        if divisor.form is Op.SIZE and self.is_inside_open(number, str(divisor.payload)):
             return self.number(0)
         if rounding == "trunc":
             return self.apply("div", number, divisor)
@@ -260,16 +260,16 @@ def _is_whole(value: Node) -> bool:
         if isinstance(node.dtype, DataType) and not node.dtype.is_float:
             continue
         match node.form:
-            case Form.CONSTANT:
+            case Op.CONSTANT:
                 if whole_number(node.payload) is None:
                     return False
-            case Form.APPLY if node.payload in TO_WHOLE:
+            case Op.APPLY if node.payload in TO_WHOLE:
                 continue
-            case Form.APPLY if node.payload in _WHOLE_ON_WHOLE:
+            case Op.APPLY if node.payload in _WHOLE_ON_WHOLE:
                 pending += node.operands
-            case Form.SELECT:
+            case Op.SELECT:
                 pending += node.operands[1:]
-            case Form.CAST:
+            case Op.CAST:
                 pending += node.operands
             case _:
                 return False

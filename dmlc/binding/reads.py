@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from dmlc.binding.conversions import Conversions
-from dmlc.binding.nodes import Form, Node, Nodes, Value
+from dmlc.binding.nodes import Node, Nodes, Op, Value
 from dmlc.binding.operations import Operations
 from dmlc.binding.positions import Positions
 from dmlc.index.intervals import Interval
@@ -48,7 +48,7 @@ class Reads:
 
     def read(self, tensor: str, dtype: DataType, positions: Sequence[Node], site: ReadSite) -> Node:
         """Element of a tensor at an index along each axis."""
-        made = self._nodes.add(Node(Form.READ, tensor, tuple(positions), dtype.compute))
+        made = self._nodes.add(Node(Op.READ, tensor, tuple(positions), dtype.compute))
         self.sites.setdefault(made, site)
         return made
 

@@ -16,7 +16,7 @@ from dmlc.binding.call_errors import raise_mistakes
 from dmlc.binding.emission import Emission, emit_fold, emit_value, fold_domain, reduction_of
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.nodes import Form, Node, Value, Variable, Weak
+from dmlc.binding.nodes import Node, Op, Value, Variable, Weak
 from dmlc.binding.tensors import refuse_excess
 from dmlc.ir.index import find_index_only
 from dmlc.ir.naming import take_name
@@ -138,7 +138,7 @@ class StageMaker:
         value = self.builder.conversions.drop_rounding(value, dtype)
         own = nodes.is_open_fold(value) and value.dtype is dtype
         # Otherwise the fold gets a stage of its own, and this stage converts or broadcasts it.
-        own &= value.shape == domain if value.form is Form.FOLD else variables is not None
+        own &= value.shape == domain if value.form is Op.FOLD else variables is not None
         for inner in nodes.list_folds(value):
             if not own or inner is not value:
                 self.add_fold(inner, wanted, span)
@@ -148,7 +148,7 @@ class StageMaker:
             reduction, emit = reduction_of(value), emit_fold
         emission = emit(nodes.loaded, value, domain, variables or ())
         self.append(ir.Stage(name, dtype, domain, emission.body(), reduction, span), emission)
-        if own and (value.form is Form.FOLD or value.free == variables):
+        if own and (value.form is Op.FOLD or value.free == variables):
             nodes.hold(value, name)
         return nodes.load(name, dtype, domain)
 

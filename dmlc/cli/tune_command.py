@@ -19,7 +19,7 @@ from dmlc.source import DmlcError
 from dmlc.tuning.candidates import MOST
 from dmlc.tuning.judge import Status
 from dmlc.tuning.page import write_page
-from dmlc.tuning.session import SECONDS, Session, Step, name_kernel
+from dmlc.tuning.session import SECONDS, Session, TrialStep, name_kernel
 
 
 @click.command(
@@ -118,11 +118,11 @@ def _follow(session: Session, subjects: list[Subject]) -> None:
             return
 
 
-def _show_item(step: Step | None) -> str | None:
+def _show_item(step: TrialStep | None) -> str | None:
     return None if step is None else _describe(step)
 
 
-def _describe(step: Step) -> str:
+def _describe(step: TrialStep) -> str:
     outcome = step.outcome
     if outcome is None:
         return step.numbers

@@ -9,7 +9,7 @@ from dmlc import ir
 from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
 from dmlc.inspection import ptxas, radv
-from dmlc.inspection.launches import Launch, read_launch
+from dmlc.inspection.launches import LaunchFacts, read_launch
 from dmlc.inspection.listing import InstructionClass, Stretch
 from dmlc.inspection.machine import MachineKernel
 from dmlc.inspection.model import (
@@ -28,8 +28,8 @@ from dmlc.inspection.report import (
     InspectedKernel,
     Inspection,
     Modelled,
+    ProgramTotal,
     Roofline,
-    Total,
 )
 from dmlc.inspection.turns import weigh_stretches
 from dmlc.inspection.work import count_work
@@ -118,13 +118,13 @@ def inspect(
         for device in DEVICES
     )
     totals = tuple(
-        Total(name, tuple(_add_up(inspected, number, device) for device in DEVICES))
+        ProgramTotal(name, tuple(_add_up(inspected, number, device) for device in DEVICES))
         for number, name in enumerate(machines)
     )
     return Inspection(bound.name, inspected, rooflines, totals, program.warnings)
 
 
-def _inspect_kernel(launch: Launch, compiled: tuple[Compiled, ...]) -> InspectedKernel:
+def _inspect_kernel(launch: LaunchFacts, compiled: tuple[Compiled, ...]) -> InspectedKernel:
     kernel, steps = launch.kernel, launch.steps
     return InspectedKernel(
         name=kernel.name,
@@ -145,7 +145,9 @@ def _inspect_kernel(launch: Launch, compiled: tuple[Compiled, ...]) -> Inspected
     )
 
 
-def _describe_all(launches: Sequence[Launch], machines: Sequence[MachineKernel]) -> list[Compiled]:
+def _describe_all(
+    launches: Sequence[LaunchFacts], machines: Sequence[MachineKernel]
+) -> list[Compiled]:
     """Kernels of a program on one GPU, in order: each finds in a device's cache what earlier ones
     left there."""
     caches = [Cache(device) for device in DEVICES]
@@ -155,7 +157,7 @@ def _describe_all(launches: Sequence[Launch], machines: Sequence[MachineKernel])
     ]
 
 
-def _describe(launch: Launch, machine: MachineKernel, caches: Sequence[Cache]) -> Compiled:
+def _describe(launch: LaunchFacts, machine: MachineKernel, caches: Sequence[Cache]) -> Compiled:
     steps, listing = launch.steps, machine.listing
     whole, times = weigh_stretches(steps.body, listing)
     run = share = None

@@ -28,7 +28,7 @@ Estimates: TypeAlias = Mapping[str, float]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchFacts:
     """Properties of a kernel's launch that are known before compilation."""
 
     kernel: k.Kernel
@@ -74,7 +74,7 @@ class Launch:
         )
 
 
-def read_launch(function: ir.Function, kernel: k.Kernel) -> Launch:
+def read_launch(function: ir.Function, kernel: k.Kernel) -> LaunchFacts:
     """Launch of a kernel of a function with known sizes. Raises `DmlcError` for open ones."""
     assumed = assume_even(function, kernel.stages)
     steps = count_steps(kernel, function.tables, assumed)
@@ -91,7 +91,7 @@ def read_launch(function: ir.Function, kernel: k.Kernel) -> Launch:
         b.name: b.bytes or min(moved.get(b.name, 0), whole.get(b.name, moved.get(b.name, 0)))
         for b in kernel.buffers
     }
-    return Launch(kernel, steps, outputs, max(1, points), moves, touched, tuple(assumed))
+    return LaunchFacts(kernel, steps, outputs, max(1, points), moves, touched, tuple(assumed))
 
 
 def estimate_kernels(
@@ -108,7 +108,7 @@ def estimate_kernels(
     return tuple(found)
 
 
-def _make_uncompiled_demand(function: ir.Function, launch: Launch) -> Demand:
+def _make_uncompiled_demand(function: ir.Function, launch: LaunchFacts) -> Demand:
     steps, kernel = launch.steps, launch.kernel
     computed = dict.fromkeys(name for members in kernel.passes for name in members)
     stages = [stage for stage in map(function.stage, computed) if stage is not None]

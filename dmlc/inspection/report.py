@@ -94,7 +94,7 @@ class InspectedKernel:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Total:
+class ProgramTotal:
     """Totals of a program's kernels on one GPU's machine code, by the model."""
 
     gpu: str
@@ -121,7 +121,7 @@ class Inspection:
     name: str
     kernels: tuple[InspectedKernel, ...]
     rooflines: tuple[Roofline, ...]
-    totals: tuple[Total, ...]
+    totals: tuple[ProgramTotal, ...]
     warnings: tuple[Diagnostic, ...] = ()
     """Warnings about slow code in the kernels."""
 

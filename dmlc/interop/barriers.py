@@ -44,7 +44,7 @@ class Launch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Loop:
+class StepLoop:
     """Kernels that run once for each step, and the barriers at the end of each. These bring every
     buffer back to the state that it had before the loop."""
 
@@ -58,7 +58,7 @@ class Schedule:
     """All of a program, in order, and the barriers behind it. These bring every buffer back to the
     state of its first use, so that the program may run again."""
 
-    parts: tuple[Launch | Loop, ...]
+    parts: tuple[Launch | StepLoop, ...]
     last: tuple[Barrier, ...]
     stored: frozenset[str]
     """The buffers that are in the state for storing before and after the program. All others are in
@@ -69,7 +69,7 @@ def plan_barriers(program: Program) -> Schedule:
     """The kernels of a program with the barriers between them. Scratch tensors that share a buffer
     (`Program.scratch_homes`) share its state; kernels that are never dispatched are left out."""
     planner = _Planner(program)
-    parts: list[Launch | Loop] = []
+    parts: list[Launch | StepLoop] = []
     number = 0
     while number < len(program.kernels):
         repeat = next((r for r in program.repeats if r.first == number), None)
@@ -138,13 +138,13 @@ class _Planner:
             return Wait.READ_TO_STORED if stored else Wait.STORED_TO_READ
         return Wait.STORED_AGAIN if waits else None
 
-    def repeat(self, repeat: Repeat) -> Loop:
+    def repeat(self, repeat: Repeat) -> StepLoop:
         """A loop. What its steps have in common is that each begins in the states before it."""
         before = dict(self._stored)
         launches = self.launch(repeat.first, repeat.last)
         used = {b for each in launches for b in self._uses[each.kernel]}
         last = self._finish({b: stored for b, stored in before.items() if b in used})
-        return Loop(repeat, tuple(launches), last)
+        return StepLoop(repeat, tuple(launches), last)
 
     def finish(self) -> tuple[Barrier, ...]:
         """The barriers behind the program."""

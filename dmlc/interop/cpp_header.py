@@ -17,8 +17,8 @@ from typing import Any
 from dmlc.codegen.names import make_comment, make_file_stem
 from dmlc.codegen.targets import find_target
 from dmlc.files import name_file
-from dmlc.interop.barriers import Barrier, Launch, Loop, plan_barriers
-from dmlc.interop.cpp_kernels import Kernel, describe_kernel
+from dmlc.interop.barriers import Barrier, Launch, StepLoop, plan_barriers
+from dmlc.interop.cpp_kernels import CppKernel, describe_kernel
 from dmlc.interop.cpp_names import CPP
 from dmlc.interop.cpp_text import break_line, wrap_text
 from dmlc.interop.host_names import Names
@@ -104,7 +104,7 @@ def _describe_contents(
     }
 
 
-def _describe_part(part: Launch | Loop, names: Names) -> _Part:
+def _describe_part(part: Launch | StepLoop, names: Names) -> _Part:
     if isinstance(part, Launch):
         return _Part(None, ((part.kernel, _spell_barriers(part.barriers, names)),), ())
     steps = names.spell_size(part.repeat.steps)
@@ -121,7 +121,7 @@ def _spell_barriers(barriers: Sequence[Barrier], names: Names) -> tuple[str, ...
     return tuple(f"{b.wait.value}({names.find_buffer(b.buffer)})" for b in barriers)
 
 
-def _tell_part(part: Launch | Loop, kernels: Sequence[Kernel]) -> str:
+def _tell_part(part: Launch | StepLoop, kernels: Sequence[CppKernel]) -> str:
     """A piece of the program in words."""
     if isinstance(part, Launch):
         kernel = kernels[part.kernel]

@@ -19,7 +19,7 @@ _ROOT_WORDS = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Parameter:
+class RootView:
     """A view of a root signature."""
 
     kind: str
@@ -57,7 +57,7 @@ class Digest:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kernel:
+class CppKernel:
     """A kernel, and the namespace of what belongs to it."""
 
     space: str
@@ -67,7 +67,7 @@ class Kernel:
     """Of DXC."""
     fields: tuple[Field, ...]
     constant_bytes: int
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[RootView, ...]
     groups: str
     """How many groups there are in all, as an expression."""
     row: int | None
@@ -85,7 +85,7 @@ class Kernel:
 
 def describe_kernel(
     program: Program, number: int, names: Names, files: Mapping[str, bytes]
-) -> Kernel:
+) -> CppKernel:
     """A kernel of a program, whose DXIL may be among `files`, by name. Raises
     `UnsupportedError` where a root signature cannot hold its arguments."""
     kernel = program.kernels[number]
@@ -93,7 +93,7 @@ def describe_kernel(
     dispatch = kernel.dispatch
     rule: str = program.manifest()["kernels"][number]["dispatch"]["rule"]
     arguments = dxil_arguments(kernel.source, kernel.entry_point, kernel.shader_model)
-    return Kernel(
+    return CppKernel(
         space=names.kernels[number],
         name=kernel.name,
         entry_point=kernel.entry_point,
@@ -153,10 +153,10 @@ def _list_fields(kernel: KernelSource, names: Names) -> list[Field]:
     return [describe(s) for s in sorted(kernel.scalars, key=lambda s: s.offset)]
 
 
-def _list_parameters(kernel: KernelSource, names: Names) -> list[Parameter]:
+def _list_parameters(kernel: KernelSource, names: Names) -> list[RootView]:
     """The views of a kernel's buffers: all that it reads, then all that it stores."""
     return [
-        Parameter(
+        RootView(
             kind="UAV" if b.written else "SRV",
             register=f"{'u' if b.written else 't'}{b.slot}",
             number=b.slot,

@@ -10,7 +10,7 @@ import dataclasses
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Member:
+class AbiMember:
     """A member of a structure, or an argument of a function."""
 
     name: str
@@ -26,30 +26,30 @@ class Structure:
     """A structure, whose name in Vulkan begins with `Vk`."""
 
     name: str
-    members: tuple[Member, ...]
+    members: tuple[AbiMember, ...]
     kind: int | None = None
     """Its VkStructureType, where it has one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Function:
+class AbiFunction:
     """A function, whose name in Vulkan begins with `vk`."""
 
     name: str
     level: str
     """`global`, `instance` or `device`: what finds it."""
-    arguments: tuple[Member, ...]
+    arguments: tuple[AbiMember, ...]
     gives: bool = True
     """Whether it gives a VkResult."""
 
 
-def _members(text: str) -> tuple[Member, ...]:
+def _members(text: str) -> tuple[AbiMember, ...]:
     """`u32 count, ptr values, u32[4] rest`"""
-    made: list[Member] = []
+    made: list[AbiMember] = []
     for part in filter(None, (each.strip() for each in text.split(","))):
         kind, name = part.split()
         kind, _, count = kind.partition("[")
-        made.append(Member(name, kind, int(count.rstrip("]") or 1)))
+        made.append(AbiMember(name, kind, int(count.rstrip("]") or 1)))
     return tuple(made)
 
 
@@ -113,16 +113,16 @@ STRUCTURES: tuple[Structure, ...] = (
 """In an order in which each comes before those that hold it."""
 
 
-def _list_functions(level: str, text: str) -> list[Function]:
+def _list_functions(level: str, text: str) -> list[AbiFunction]:
     """A line for each: its name, and its arguments; with `!` it gives nothing."""
-    made: list[Function] = []
+    made: list[AbiFunction] = []
     for line in filter(None, (each.strip() for each in text.splitlines())):
         name, _, arguments = line.partition(":")
-        made.append(Function(name.rstrip("!"), level, _members(arguments), "!" not in name))
+        made.append(AbiFunction(name.rstrip("!"), level, _members(arguments), "!" not in name))
     return made
 
 
-FUNCTIONS: tuple[Function, ...] = (
+FUNCTIONS: tuple[AbiFunction, ...] = (
     *_list_functions("global", """
         CreateInstance: ptr pCreateInfo, ptr pAllocator, ptr pInstance
     """),

@@ -43,7 +43,7 @@ def is_inside_open(
 ) -> bool:
     """Whether an INDEX value of a stage is at least 0 and below `size` at every point that passes
     the guard, given `checks` on symbols. `ranges` are the intervals of the values before it."""
-    return Proof(stage, ranges, measure(size), checks).is_inside(value)
+    return SizeBounds(stage, ranges, measure(size), checks).is_inside(value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ _COMPARED = {
 """Bounds of the difference of two values, by the comparison between them."""
 
 
-class Proof:
+class SizeBounds:
     """Symbolic bounds of a stage's INDEX values at points where its guard and `conditions` hold,
     given `checks` on symbols. `conditions` are (value, whether it is true) pairs. `size` is that of
     the axis in question; `ranges` are the intervals of the values, if already known."""
@@ -196,7 +196,7 @@ class Proof:
             case _:
                 return _Reach()
 
-    def _assume(self, condition: int, holds: bool) -> Proof:
+    def _assume(self, condition: int, holds: bool) -> SizeBounds:
         """Proof with a further condition that is true, or false without `holds`."""
         made = _list_conditions(self._values, condition, holds)
         if not made or self._nested >= _MOST_NESTED:

@@ -38,7 +38,7 @@ from dmlc.ir.nodes import (
     operands,
     value_type,
 )
-from dmlc.ir.repeat import Repeat, find_repeats
+from dmlc.ir.repeat import Cycle, find_repeats
 from dmlc.lazy import kept
 from dmlc.parameters import expect
 from dmlc.scalars import COMBINERS, Array, DataType, convert
@@ -62,7 +62,7 @@ class IndexFacts:
         self.stage = stage
         self._tables = tables
         self._places = places
-        self._repeats: dict[Index, tuple[Repeat | None, ...]] = {}
+        self._repeats: dict[Index, tuple[Cycle | None, ...]] = {}
 
     @functools.cached_property
     def known(self) -> tuple[bool, ...]:
@@ -92,7 +92,7 @@ class IndexFacts:
         """Whether a value is index-only and depends on indices of `over` alone."""
         return self.known[value] and set(self.dependencies[value]) <= set(over)
 
-    def repeat(self, value: int, index: Index) -> Repeat | None:
+    def repeat(self, value: int, index: Index) -> Cycle | None:
         """Periodicity of a value along an index; None if unknown."""
         if index not in self._repeats:
             self._repeats[index] = find_repeats(self.stage, index)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dmlc.index.intervals import UNKNOWN, Interval, is_within, meet
-from dmlc.ir.below import Proof, is_inside_open
+from dmlc.ir.below import SizeBounds, is_inside_open
 from dmlc.ir.index import find_reach
 from dmlc.ir.nodes import Extent, Index, Load, Stage, Symbol, Tensor
 from dmlc.ir.ranges import Ranges, stage_range
@@ -45,7 +45,7 @@ def _find_reach_open(stage: Stage, position: int, _: int) -> Interval:
     """Interval of an index by bounds on the run-time sizes."""
     if not any(isinstance(i, Symbol) for i in stage.body.instructions):
         return UNKNOWN
-    return Proof(stage).interval(position)
+    return SizeBounds(stage).interval(position)
 
 
 def is_inside_along(stage: Stage, position: int, extent: str, ranges: Ranges) -> bool:

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Form:
+class Format:
     """A kind of JSON document."""
 
     title: str
@@ -50,7 +50,7 @@ class Form:
         return {**mark, "version": show_version(self.version)}
 
 
-IR_FORM = Form("the IR's JSON form", VERSION)
+IR_FORM = Format("the IR's JSON form", VERSION)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Records:
         words: Mapping[type, Word],
         nouns: Mapping[str, tuple[type, ...]],
         tuples: Mapping[str, str],
-        form: Form = IR_FORM,
+        form: Format = IR_FORM,
         operations: Mapping[str, Operation] = OPERATIONS,
     ) -> None:
         self._shapes = dict(shapes)
@@ -334,7 +334,7 @@ def show_version(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def _read_version(given: object, form: Form) -> tuple[int, int]:
+def _read_version(given: object, form: Format) -> tuple[int, int]:
     """Version of a document, if this reader accepts it. (The first was a plain 1.)"""
     if given == 1 and type(given) is int:
         return (1, 0)

@@ -23,7 +23,7 @@ _Bound: TypeAlias = Fraction | float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Repeat:
+class Cycle:
     """Periodicity of a value `v` in index `i`: for `first <= i` and `i + period < last`,
     `v(i + period)` is `v(i) + rise`. In that interval `v(i) - i * rise / period` lies from `low` to
     `high`."""
@@ -46,24 +46,24 @@ class Repeat:
         return int(self.low) if finite else None
 
 
-def find_repeats(stage: Stage, index: Index) -> tuple[Repeat | None, ...]:
+def find_repeats(stage: Stage, index: Index) -> tuple[Cycle | None, ...]:
     """Periodicity of each value of a stage's body along an index, whatever the other indices; None
     if unknown."""
     extent, ranges = stage.extent(index), Ranges(stage)
 
-    def find(instruction: Instruction, given: list[Repeat | None]) -> Repeat | None:
+    def find(instruction: Instruction, given: list[Cycle | None]) -> Cycle | None:
         reach = ranges.add(instruction)
         known = [repeat for repeat in given if repeat is not None]
         if not isinstance(extent, int) or len(known) < len(given):
             return None
         if instruction == index:
-            return Repeat(1, 1, 0, extent, Fraction(0), Fraction(0))
+            return Cycle(1, 1, 0, extent, Fraction(0), Fraction(0))
         return _apply(instruction, known, extent, reach)
 
     return stage.body.interpret(find)
 
 
-def join_repeats(found: Sequence[Repeat], size: int, period: int = 1) -> tuple[int, int, int]:
+def join_repeats(found: Sequence[Cycle], size: int, period: int = 1) -> tuple[int, int, int]:
     """Interval (first, last) of `size` indices in which all values are periodic, and their common
     period."""
     first = max((each.first for each in found), default=0)
@@ -72,12 +72,12 @@ def join_repeats(found: Sequence[Repeat], size: int, period: int = 1) -> tuple[i
 
 
 def _apply(
-    instruction: Instruction, given: list[Repeat], extent: int, reach: Interval
-) -> Repeat | None:
+    instruction: Instruction, given: list[Cycle], extent: int, reach: Interval
+) -> Cycle | None:
     first, last, period = join_repeats(given, extent)
     if isinstance(instruction, Constant) and not instruction.dtype.is_float:
         value = Fraction(int(instruction.value))
-        return Repeat(1, 0, 0, extent, value, value)
+        return Cycle(1, 0, 0, extent, value, value)
     name = instruction.operation.name if isinstance(instruction, Apply) else ""
     if isinstance(instruction, Select) and given[0].constant is not None:
         chosen = given[1] if given[0].constant else given[2]
@@ -87,23 +87,23 @@ def _apply(
     low, high = (Fraction(int(b)) if math.isfinite(b) else b for b in reach)
     if not any(each.rise for each in given):
         # Any function of periodic operands is periodic.
-        return Repeat(period, 0, first, last, low, high)
+        return Cycle(period, 0, first, last, low, high)
     if not isinstance(instruction, Apply) or instruction.dtype is not DataType.INDEX:
         return None
     rises = [each.rise * period // each.period for each in given]
     match name:
         case "add":
             low, high = given[0].low + given[1].low, given[0].high + given[1].high
-            return Repeat(period, sum(rises), first, last, low, high)
+            return Cycle(period, sum(rises), first, last, low, high)
         case "sub":
             low, high = given[0].low - given[1].high, given[0].high - given[1].low
-            return Repeat(period, rises[0] - rises[1], first, last, low, high)
+            return Cycle(period, rises[0] - rises[1], first, last, low, high)
         case "neg":
-            return Repeat(period, -rises[0], first, last, -given[0].high, -given[0].low)
+            return Cycle(period, -rises[0], first, last, -given[0].high, -given[0].low)
         case "min" | "max":
             choose = min if name == "min" else max
             low = choose(given[0].low, given[1].low)
-            return Repeat(period, rises[0], first, last, low, choose(given[0].high, given[1].high))
+            return Cycle(period, rises[0], first, last, low, choose(given[0].high, given[1].high))
         case "mul":
             scaled, times = (given[0], given[1].constant)
             if times is None:
@@ -111,14 +111,14 @@ def _apply(
             if times is None:
                 return None
             ends = sorted((scaled.low * times, scaled.high * times))
-            return Repeat(scaled.period, scaled.rise * times, first, last, ends[0], ends[1])
+            return Cycle(scaled.period, scaled.rise * times, first, last, ends[0], ends[1])
         case "div" | "mod":
             return _divide(name, given[0], given[1].constant, first, last)
         case _:
             return None
 
 
-def _divide(name: str, given: Repeat, by: int | None, first: int, last: int) -> Repeat | None:
+def _divide(name: str, given: Cycle, by: int | None, first: int, last: int) -> Cycle | None:
     """Periodicity of a quotient or remainder of a dividend of at least 0, where rounding is
     downwards."""
     if by is None or by <= 0 or math.isinf(given.low) or math.isinf(given.high):
@@ -131,9 +131,9 @@ def _divide(name: str, given: Repeat, by: int | None, first: int, last: int) -> 
     times = by // math.gcd(given.rise, by)
     period = given.period * times
     if name == "mod":
-        return Repeat(period, 0, first, last, Fraction(0), Fraction(by - 1))
+        return Cycle(period, 0, first, last, Fraction(0), Fraction(by - 1))
     low, high = Fraction(given.low) / by - 1, Fraction(given.high) / by
-    return Repeat(period, given.rise * times // by, first, last, low, high)
+    return Cycle(period, given.rise * times // by, first, last, low, high)
 
 
 _COMPARED = {
@@ -144,13 +144,13 @@ _COMPARED = {
 
 
 def _compare(
-    name: str, left: Repeat, right: Repeat, first: int, last: int, period: int
-) -> Repeat | None:
+    name: str, left: Cycle, right: Cycle, first: int, last: int, period: int
+) -> Cycle | None:
     """Periodicity of a comparison, minimum or maximum, on the longer side of the index where it
     switches."""
     slope = left.slope - right.slope
     if slope == 0:
-        return Repeat(period, 0, first, last, Fraction(0), Fraction(1))
+        return Cycle(period, 0, first, last, Fraction(0), Fraction(1))
     low, high = left.low - right.high, left.high - right.low
     if math.isinf(low) or math.isinf(high):
         return None
@@ -163,6 +163,6 @@ def _compare(
     is_more = is_after == (left.slope > right.slope)
     if name in _COMPARED:
         holds = Fraction(int(_COMPARED[name][is_more]))
-        return Repeat(1, 0, first, last, holds, holds)
+        return Cycle(1, 0, first, last, holds, holds)
     chosen = left if is_more == (name == "max") else right
     return dataclasses.replace(chosen, first=first, last=last)

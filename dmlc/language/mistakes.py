@@ -249,7 +249,7 @@ class Rest:
     end: int
 
 
-class Size(enum.IntEnum):
+class BlankSize(enum.IntEnum):
     """Size of the part to blank around an error."""
 
     STATEMENT = 0
@@ -288,7 +288,7 @@ _PIECE = re.compile(
 )
 
 
-def leave_out(text: str, place: int, size: Size) -> Rest | None:
+def leave_out(text: str, place: int, size: BlankSize) -> Rest | None:
     """Text with the part around or before an error blanked; None if there is no such part, or its
     braces do not match."""
     around: list[_Part] = []
@@ -332,23 +332,23 @@ def leave_out(text: str, place: int, size: Size) -> Rest | None:
     return _blank(text, fault.start, len(text))
 
 
-def _at_fault(parts: list[_Part], size: Size) -> _Part | None:
+def _at_fault(parts: list[_Part], size: BlankSize) -> _Part | None:
     """Last part of at least a size."""
     for part in reversed(parts):
-        if size is Size.DECLARATION and part.depth > 0:
+        if size is BlankSize.DECLARATION and part.depth > 0:
             continue
-        if size is Size.SECTION and part.statement:
+        if size is BlankSize.SECTION and part.statement:
             continue
         return part
     return None
 
 
-def _before(part: _Part, parts: list[_Part], size: Size) -> _Part | None:
+def _before(part: _Part, parts: list[_Part], size: BlankSize) -> _Part | None:
     """Part with the error if a part cannot start here: the statement before, in the same braces."""
     if not part.statement:
-        return _at_fault(parts, max(size, Size.SECTION))
+        return _at_fault(parts, max(size, BlankSize.SECTION))
     last = parts[-1] if parts else part
-    beside = last.statement and last.depth == part.depth and size is Size.STATEMENT
+    beside = last.statement and last.depth == part.depth and size is BlankSize.STATEMENT
     return last if beside and last is not part else None
 
 

@@ -16,7 +16,7 @@ from dmlc.language import syntax
 from dmlc.language.build import Builder
 from dmlc.language.grammar import UnexpectedText, read
 from dmlc.language.limits import MAX_TOKENS, TOO_LONG, TOO_LONG_CURE, Excess, Limits, is_too_long
-from dmlc.language.mistakes import Rest, Size, can_go_on, describe, leave_out
+from dmlc.language.mistakes import BlankSize, Rest, can_go_on, describe, leave_out
 from dmlc.source import Diagnostic, DmlcError, Note, Source, Span
 
 SUFFIX = ".dml"
@@ -90,7 +90,7 @@ def read_text(source: Source) -> Reading:
     diagnostics: list[Diagnostic] = []
     made: syntax.File | None = None
     rest: Rest | None = Rest(source.text, 0, 0)
-    size, tokens = Size.STATEMENT, 0
+    size, tokens = BlankSize.STATEMENT, 0
     while rest is not None and len(diagnostics) < MAX_ERRORS and tokens < MAX_TOKENS:
         text, limits = rest.text, Limits()
         try:
@@ -102,9 +102,9 @@ def read_text(source: Source) -> Reading:
             tokens += limits.tokens
             # Nothing was read between the part left out and this: it follows from that part.
             follows = bool(diagnostics) and not text[rest.start : refused.start].strip()
-            if follows and size is Size.DECLARATION:
+            if follows and size is BlankSize.DECLARATION:
                 break
-            size = Size(size + 1) if follows else Size.STATEMENT
+            size = BlankSize(size + 1) if follows else BlankSize.STATEMENT
             rest = leave_out(text, refused.start, size) if can_go_on(refused, text) else None
             if not follows:
                 diagnostics.append(_describe(refused, rest, source))

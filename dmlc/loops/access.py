@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dmlc import ir
 from dmlc.index.affine import Affine
 from dmlc.index.intervals import Interval, is_within, meet
-from dmlc.ir.below import Proof
+from dmlc.ir.below import SizeBounds
 from dmlc.ir.index import IndexFacts, find_affine, find_part, read_comparison
 from dmlc.ir.inside import is_inside_along
 from dmlc.ir.ranges import Ranges, number_ranges, table_ranges
@@ -215,7 +215,7 @@ def find_ranges(stage: ir.Stage, tables: Mapping[str, Interval]) -> tuple[Interv
                 reach = (0, RUN_TIME_COUNT - 1)
             ranges.settle(number, reach)
         elif _divides_by_size(stage.body, instruction):
-            reach = meet(reach, Proof(stage, ranges).interval(number))
+            reach = meet(reach, SizeBounds(stage, ranges).interval(number))
             ranges.settle(number, reach)
         found.append(reach)
     return tuple(found)

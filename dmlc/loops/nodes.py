@@ -24,7 +24,7 @@ from dmlc.loops.dims import SHORT_VECTOR, Buffer, Dim, Into, Kind, Tile
 from dmlc.loops.element import Value
 from dmlc.loops.permute import Patterns
 from dmlc.loops.phases import Phase
-from dmlc.loops.text import Plain, write_line
+from dmlc.loops.text import PlainForm, write_line
 from dmlc.loops.vectorize import Vectorization
 from dmlc.matrices import Instruction
 from dmlc.scalars import DataType
@@ -316,7 +316,7 @@ class Nest:
         return list(PLAIN.tree(self.body, lambda node, around: _say(self, node, around)))
 
 
-PLAIN = Plain(
+PLAIN = PlainForm(
     {
         Dim: lambda dim: dim.name,
         Buffer: lambda buffer: buffer.name,

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from dmlc.ir.records import Form, Records, Shape, Word, find_fields, name_class
+from dmlc.ir.records import Format, Records, Shape, Word, find_fields, name_class
 from dmlc.kernel import nodes as k
 from dmlc.loops import nodes
 from dmlc.loops.nodes import PLAIN, Buffer, Call, Dim, Kind, Nest, Node, list_buffers, list_dims
@@ -31,7 +31,7 @@ class Array:
     """A buffer's definition in a document."""
 
 
-FORM = Form("a nest's JSON form", (1, 0), "nest")
+FORM = Format("a nest's JSON form", (1, 0), "nest")
 _CLASSES = {name_class(kind): kind for kind in (*get_args(Node), Dim, Buffer, Nest)}
 _FIRST = {name: dataclasses.fields(kind)[kind is Nest].name for name, kind in _CLASSES.items()}
 """First field of a class, which is written without its name. Text does not contain phases."""

@@ -31,7 +31,7 @@ _TOKEN = re.compile(r'[\[\]()]|"(?:[^"\\]|\\.)*"(?=[\s\])]|$)|[^\s\[\]()"]+')
 _SPELLED: dict[Any, str] = {True: "yes", False: "no", None: "none"}
 
 
-class Plain:
+class PlainForm:
     """Conversion to plain values: words for values spelled as one, and `op` for the classes of a
     union."""
 

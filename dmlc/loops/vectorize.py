@@ -18,7 +18,7 @@ import numpy as np
 from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, evaluate_positions, find_longest
-from dmlc.ir.repeat import Repeat, join_repeats
+from dmlc.ir.repeat import Cycle, join_repeats
 from dmlc.loops.element import (
     Elements,
     Gather,
@@ -149,7 +149,7 @@ class _Skipped:
 
 
 def _find_periodic(
-    repeats: Sequence[Sequence[Repeat] | None], size: int, lanes: int = 1
+    repeats: Sequence[Sequence[Cycle] | None], size: int, lanes: int = 1
 ) -> _Skipped:
     """Part of an axis that need not be evaluated, as all values are periodic; empty if one is
     not."""
@@ -247,9 +247,9 @@ class _Analysis:
         """Distances of each lane from the first, for a vector that starts at each output, of the
         index values that others use."""
 
-    def list_repeats(self, axis: int) -> list[Repeat] | None:
+    def list_repeats(self, axis: int) -> list[Cycle] | None:
         """Periodicities of all relevant values along an axis; None if one is unknown."""
-        found: list[Repeat] = []
+        found: list[Cycle] = []
         conditions = list_conditions(self._elements)
         for number, value in enumerate(self._elements.values):
             whole = isinstance(value, Read) and value.dtype.is_integer

@@ -16,7 +16,7 @@ from dmlc.schedules.streaming import Streams
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Span:
+class IndexRange:
     """Range of a dimension that the inner loops iterate over."""
 
     start: k.Expression | None = None
@@ -45,7 +45,7 @@ class Progress:
     """Offsets of views, as far as known along some dimensions."""
 
 
-_NO_SPAN, _NOTHING = Span(), Progress()
+_NO_SPAN, _NOTHING = IndexRange(), Progress()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Scope:
     depth: int = 0
     """Number of enclosing loops."""
     lanes: int = 1
-    spans: Mapping[Dim, Span] = dataclasses.field(default_factory=dict[Dim, Span])
+    spans: Mapping[Dim, IndexRange] = dataclasses.field(default_factory=dict[Dim, IndexRange])
     known: Mapping[Dim, k.Expression] = dataclasses.field(default_factory=dict[Dim, k.Expression])
     """Fixed index along each dimension."""
     output: k.Expression = ZERO
@@ -77,7 +77,7 @@ class Scope:
     """Target of stores that are collected: the word or array of each buffer, and the element's
     number in it."""
 
-    def span(self, dim: Dim) -> Span:
+    def span(self, dim: Dim) -> IndexRange:
         return self.spans.get(dim, _NO_SPAN)
 
     def start(self, dim: Dim) -> k.Expression:
@@ -97,7 +97,7 @@ class Scope:
         is_loose = known.is_loose if is_loose is None else is_loose
         if start is None and stop is None and is_loose == known.is_loose:
             return self
-        span = Span(start or known.start, stop or known.stop, is_loose)
+        span = IndexRange(start or known.start, stop or known.stop, is_loose)
         return dataclasses.replace(self, spans={**self.spans, dim: span})
 
     def fix(self, points: Mapping[Dim, k.Expression]) -> Scope:

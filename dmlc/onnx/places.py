@@ -14,7 +14,7 @@ from dmlc.scalars import Array
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Steps:
+class EvenSteps:
     """Places that one index walks evenly."""
 
     start: int
@@ -28,7 +28,7 @@ class Steps:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class View:
+class RegroupedView:
     """Places that are all of a line, each once: it is cut into `counts`, whose axes then stand in
     another `order`."""
 
@@ -47,16 +47,16 @@ def settle(position: Array, size: int, clamp: bool) -> Array:
     return position
 
 
-def find_steps(position: Array) -> Steps | None:
+def find_steps(position: Array) -> EvenSteps | None:
     """The even steps of positions that depend on one index or none."""
     if sum(size > 1 for size in position.shape) > 1:
         return None
     line = position.reshape(-1)
     if line.size == 1:
-        return Steps(int(line[0]), 1, 1)
+        return EvenSteps(int(line[0]), 1, 1)
     steps = np.diff(line)
     even = steps[0] != 0 and bool((steps == steps[0]).all())
-    return Steps(int(line[0]), int(steps[0]), line.size) if even else None
+    return EvenSteps(int(line[0]), int(steps[0]), line.size) if even else None
 
 
 def split_sum(position: Array) -> list[Array] | None:
@@ -74,7 +74,7 @@ def split_sum(position: Array) -> list[Array] | None:
     return terms if np.array_equal(total, position) else None
 
 
-def find_view(position: Array, size: int) -> View | None:
+def find_view(position: Array, size: int) -> RegroupedView | None:
     """Positions as a view of a line of so many elements, where they are one."""
     if position.size != size or position.reshape(-1)[0] != 0:
         return None
@@ -89,7 +89,7 @@ def find_view(position: Array, size: int) -> View | None:
     packed = [math.prod(counts[at + 1 :]) for at in range(len(counts))]
     if [digits[at][1] for at in order] != packed:
         return None
-    return View(tuple(counts), tuple(order.index(at) for at in range(len(digits))))
+    return RegroupedView(tuple(counts), tuple(order.index(at) for at in range(len(digits))))
 
 
 def _find_digits(line: Array) -> list[tuple[int, int]]:

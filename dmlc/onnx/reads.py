@@ -20,7 +20,7 @@ import numpy as np
 from dmlc.ir.index import MOST_POINTS
 from dmlc.onnx.arithmetic import Arithmetic
 from dmlc.onnx.nodes import Value
-from dmlc.onnx.places import Steps, find_steps, find_view, settle, split_sum
+from dmlc.onnx.places import EvenSteps, find_steps, find_view, settle, split_sum
 from dmlc.scalars import Array
 
 MOST_KNOWN = 1 << 16
@@ -40,7 +40,7 @@ class _Group:
     positions: tuple[Position, ...]
     indices: tuple[int, ...]
 
-    def steps(self) -> Steps | None:
+    def steps(self) -> EvenSteps | None:
         """The even steps of the one axis that it is by now, where it is known to take such."""
         position = self.positions[0]
         return find_steps(position) if isinstance(position, np.ndarray) else None
@@ -85,7 +85,7 @@ class Reader:
         order."""
         sizes = tensor.shape
         parts = {axis: s for axis, g in enumerate(groups) if (s := g.steps()) is not None}
-        parts = {axis: s for axis, s in parts.items() if s != Steps(0, 1, sizes[axis])}
+        parts = {axis: s for axis, s in parts.items() if s != EvenSteps(0, 1, sizes[axis])}
         if not parts:
             return tensor
         # What lies before the first place is spelled as far before the last.

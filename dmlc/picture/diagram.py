@@ -19,7 +19,7 @@ from dmlc.picture.formula import summarize
 from dmlc.picture.joint import Joint, Wire
 from dmlc.picture.lettering import TIMES, show_bytes
 from dmlc.program import Figures
-from dmlc.report import Launch, Report
+from dmlc.report import KernelWork, Report
 from dmlc.scalars import DataType
 from dmlc.source import Span
 from dmlc.transform.traffic import Move, count_bytes, list_moves
@@ -84,7 +84,7 @@ class Kernel:
     reason: str = ""
     group: int | None = None
     """Number of the group that it computes with other kernels; None for a kernel by itself."""
-    launch: Launch | None = None
+    launch: KernelWork | None = None
     """Launch with its work items; None before fusion, where nothing is compiled."""
     figures: Figures | None = None
     """Figures of a kernel for a GPU with known sizes."""
@@ -295,7 +295,7 @@ def list_groups(
     for work, group in zip(report.after, report.fusion.groups, strict=True):
         moves = report.fusion.list_moves(group)
         stages = work.stages
-        launch = Launch("", stages, stages, moves, (), None, 1, None, None)
+        launch = KernelWork("", stages, stages, moves, (), None, 1, None, None)
         kernel = _make_kernel(report, launch, tensors, origins)
         label = str(len(kernels) + 1)
         kernels.append(dataclasses.replace(kernel, label=label, reason=work.reason, kind="group"))
@@ -303,7 +303,7 @@ def list_groups(
 
 
 def _make_kernel(
-    report: Report, launch: Launch, tensors: Mapping[str, Tensor], origins: Origins
+    report: Report, launch: KernelWork, tensors: Mapping[str, Tensor], origins: Origins
 ) -> Kernel:
     """Work and traffic of a launch."""
     whole, stored = report.fusion.unfused, report.fusion.function

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from dmlc.ir import Function, Stage
-from dmlc.report import Launch
+from dmlc.report import KernelWork
 from dmlc.transform.traffic import Move
 
 
@@ -29,7 +29,7 @@ class Joint:
     latter loads from memory, or from another stage of the kernel; other loads of its original are
     of stages inlined into it."""
 
-    def __init__(self, launch: Launch, whole: Function, stored: Function) -> None:
+    def __init__(self, launch: KernelWork, whole: Function, stored: Function) -> None:
         self.launch = launch
         self._originals = {s.name: s for s in whole.stages}
         self._stored = {s.name: s for s in stored.stages}
@@ -91,7 +91,7 @@ class Joint:
         return "parts" if stored and name not in stored else ""
 
 
-def _is_stored(launch: Launch, move: Move) -> bool:
+def _is_stored(launch: KernelWork, move: Move) -> bool:
     """Whether a kernel stores a tensor; also true of one without elements."""
     return move.written != 0 or (move.tensor in launch.stages and move.read == 0)
 

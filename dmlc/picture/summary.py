@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dmlc.picture.diagram import Diagram, Kernel, View, find_view
 from dmlc.picture.lettering import show_bytes
-from dmlc.report import Launch
+from dmlc.report import KernelWork
 
 
 def summarize_view(view: View) -> str:
@@ -49,7 +49,7 @@ def describe_work(kernel: Kernel) -> list[str]:
     return parts
 
 
-def _show_items(launch: Launch) -> str:
+def _show_items(launch: KernelWork) -> str:
     item = "thread" if launch.group_size > 1 else "work item"
     if launch.groups is None:
         count = f"ceil({launch.count} / {launch.per_group:,})"

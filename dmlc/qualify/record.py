@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from dmlc.files import read_bounded
-from dmlc.ir.records import Form, Records, Word
+from dmlc.ir.records import Format, Records, Word
 from dmlc.ir.schema import describe
 from dmlc.runtime.floats import FloatPromises
 from dmlc.source import DmlcError
 
-FORM = Form("the JSON form of a qualification", (1, 0), "dmlc qualification")
+FORM = Format("the JSON form of a qualification", (1, 0), "dmlc qualification")
 _MOST_BYTES = 64 << 20
 
 

@@ -15,7 +15,7 @@ from dmlc.program import Program
 from dmlc.runtime.arrays import Array, Copy
 from dmlc.runtime.foreign import Given
 from dmlc.runtime.placement import Inputs, Outputs, Placement, place, read_call
-from dmlc.runtime.profile import RUNS, Profile, Timed, measure
+from dmlc.runtime.profile import RUNS, Timed, Timings, measure
 from dmlc.runtime.quick import QuickPlan
 from dmlc.runtime.report import Report
 from dmlc.source import InternalError
@@ -113,7 +113,7 @@ class ArrayExecutable(abc.ABC, Generic[CallType]):
         give, copies = call.keep(self._results(placement))
         return self.bind_placed(placement, give, self._report((*placement.copies, *copies)))
 
-    def profile(self, inputs: Inputs, outputs: Outputs | None = None, runs: int = RUNS) -> Profile:
+    def profile(self, inputs: Inputs, outputs: Outputs | None = None, runs: int = RUNS) -> Timings:
         """Times of the kernels on these arrays: the medians of several runs, by the device's clock,
         with launches that do not overlap. `print` shows it as a table. Raises `UnsupportedError`
         for a device without such a clock."""

@@ -51,7 +51,7 @@ class KernelTime:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Profile:
+class Timings:
     """Times of a program's kernels, in execution order; it prints as a table."""
 
     device: str
@@ -113,7 +113,7 @@ class Timed(Protocol):
         ...
 
 
-def measure(program: Program, device: str, call: Timed, runs: int) -> Profile:
+def measure(program: Program, device: str, call: Timed, runs: int) -> Timings:
     """Times of a program's kernels on a device: the medians of several runs, after one that is not
     counted."""
     if expect_integer("runs", runs) < 1:
@@ -142,7 +142,7 @@ def measure(program: Program, device: str, call: Timed, runs: int) -> Profile:
         )
         for kernel, count, own in zip(program.kernels, launches, medians, strict=True)
     ]
-    return Profile(device, runs, tuple(kernels))
+    return Timings(device, runs, tuple(kernels))
 
 
 def _count_bytes(program: Program, kernel: KernelSource, sizes: Mapping[str, int]) -> int:

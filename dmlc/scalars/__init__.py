@@ -12,7 +12,7 @@ from dmlc.scalars.combiners import COMBINERS, AdjointRule, Combiner, is_position
 from dmlc.scalars.expression import Domain, OperatorMethods, Routine, Value, Writer
 from dmlc.scalars.functions import REGISTRY
 from dmlc.scalars.marks import REGISTRY as MARKS
-from dmlc.scalars.operation import Error, Keeps, Operands, Operation, Part, Point, Record
+from dmlc.scalars.operation import Error, Keeps, Operands, Operation, Record, Reverse, Share
 from dmlc.scalars.types import (
     CONVERSIONS,
     LARGEST_INDEX,
@@ -35,7 +35,7 @@ from dmlc.source import find_named
 __all__ = [
     "COMBINERS", "CONVERSIONS", "GRADIENT_MARKS", "LARGEST_INDEX", "OPERATIONS", "ROUNDINGS",
     "TENSOR_TYPES", "AdjointRule", "Array", "Combiner", "DataType", "Domain", "Error", "Keeps",
-    "Kind", "Operands", "Operation", "OperatorMethods", "Part", "Point", "Record", "Routine",
+    "Kind", "Operands", "Operation", "OperatorMethods", "Record", "Reverse", "Routine", "Share",
     "Value", "Writer", "as_data_type", "combiner_identity", "convert", "data_type_names",
     "data_type_of", "find_data_type", "find_same", "held_type", "integer_limits", "is_float32",
     "is_positional",

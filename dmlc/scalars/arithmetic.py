@@ -18,10 +18,10 @@ from dmlc.scalars.operation import (
     Keeps,
     Kinks,
     Operands,
-    Part,
-    Point,
     Record,
     Registry,
+    Reverse,
+    Share,
     Spelled,
     Spelling,
     Unsupported,
@@ -156,13 +156,13 @@ def _extreme(before: str) -> Derivative:
     """Derivative of the larger or smaller of two values. If one of them is constant, the other gets
     the adjoint only strictly beyond it; if both vary, each gets half of it at a tie."""
 
-    def spread(p: Point) -> Sequence[Value] | Sequence[Part]:
+    def spread(p: Reverse) -> Sequence[Value] | Sequence[Share]:
         a, b = p.operands
         is_first = a.apply(before, b)
         if not all(p.moving):
             operand = p.moving.index(True)
             is_chosen = is_first if operand == 0 else b.apply(before, a)
-            return (Part(operand, p.d, ((is_chosen, True),)),)
+            return (Share(operand, p.d, ((is_chosen, True),)),)
         half = p.d * 0.5
         tied = a.apply("eq", b).select(half, 0)
         return tuple(chosen.select(p.d, tied) for chosen in (is_first, b.apply(before, a)))
@@ -175,23 +175,23 @@ def end_kink(formula: str) -> str:
     return f"{formula} has the derivative 0 in x where x = 0, and x cannot be negative"
 
 
-def leave_end(p: Point, value: Value) -> tuple[tuple[Value, bool], ...]:
+def leave_end(p: Reverse, value: Value) -> tuple[tuple[Value, bool], ...]:
     """Condition that a value is nonzero, for a value whose least is 0."""
     return ((value.apply("ne", 0), True),) if p.ending else ()
 
 
-def _product(p: Point) -> Sequence[Value] | Sequence[Part]:
+def _product(p: Reverse) -> Sequence[Value] | Sequence[Share]:
     """Adjoint times the other operand; for a square, times twice the operand."""
     left, right = p.operands
-    return (Part(0, p.d * left * 2),) if left is right else (p.d * right, p.d * left)
+    return (Share(0, p.d * left * 2),) if left is right else (p.d * right, p.d * left)
 
 
-def _quotient(p: Point) -> Sequence[Value]:
+def _quotient(p: Reverse) -> Sequence[Value]:
     unit = p.d / p.operands[1]
     return unit, -(unit * p.y)
 
 
-def _remainder(p: Point) -> Sequence[Value]:
+def _remainder(p: Reverse) -> Sequence[Value]:
     """Derivative of `x % y`, which is `x - y * trunc(x / y)`."""
     quotient = (p.x / p.operands[1]).apply("trunc")
     return p.d, -(p.d * quotient)
@@ -546,7 +546,7 @@ REGISTRY.add(Record(
     boolean=False, symbol=None, narrows=None, internal=False,
     meaning="the square root, rounded once",
     edges={"float": "sqrt(-0) = -0; sqrt(-1) = nan; sqrt(inf) = inf"},
-    derivative=lambda p: (Part(0, p.d * 0.5 / p.y, leave_end(p, p.y)),),
+    derivative=lambda p: (Share(0, p.d * 0.5 / p.y, leave_end(p, p.y)),),
     kinks=Kinks(None, None, end_kink("sqrt(x)")),
     cost=4, error=Error.PROMISED, range=fractions.root,
     never_negative=Keeps.NUMBER, whole=Keeps.NEVER, limits=(),

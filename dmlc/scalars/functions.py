@@ -18,9 +18,9 @@ from dmlc.scalars.operation import (
     Keeps,
     Kinks,
     Operands,
-    Part,
-    Point,
     Record,
+    Reverse,
+    Share,
     Spelled,
     Spelling,
     Way,
@@ -87,7 +87,7 @@ def _power(x: Array, y: Array) -> Array:
     return np.asarray(np.power(x.ravel(), y.ravel()).reshape(x.shape))
 
 
-def _spread_power(p: Point) -> Sequence[Part]:
+def _spread_power(p: Reverse) -> Sequence[Share]:
     """Derivatives of `pow(x, y)`: with respect to x, `y * pow(x, y - 1)`, or 0 for y = 0, and at x
     = 0 if x cannot be negative; with respect to y, `pow(x, y) * log(x)`, or 0 where the power is 0,
     and for x = y = 0."""
@@ -99,12 +99,12 @@ def _spread_power(p: Point) -> Sequence[Part]:
     by_x = p.d * y * x.apply("pow", one)
     by_y = p.d * p.y * x.apply("log")
     return (
-        Part(0, by_x, ((still, True), *leave_end(p, x))),
-        Part(1, by_y, ((risen, True), (corner, False))),
+        Share(0, by_x, ((still, True), *leave_end(p, x))),
+        Share(1, by_y, ((risen, True), (corner, False))),
     )
 
 
-def _spread_angle(p: Point) -> Sequence[Value]:
+def _spread_angle(p: Reverse) -> Sequence[Value]:
     y, x = p.operands
     unit = p.d / (x * x + y * y)
     return unit * x, -(unit * y)

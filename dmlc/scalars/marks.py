@@ -10,9 +10,9 @@ from dmlc.scalars.operation import (
     Error,
     Keeps,
     Operands,
-    Part,
     Record,
     Registry,
+    Share,
 )
 from dmlc.scalars.types import Array
 
@@ -50,5 +50,5 @@ _mark(
 _mark(
     "with_gradient", 3, internal=True,
     meaning="value, which moves with x by the slope besides",
-    derivative=lambda p: (Part(0, p.d), Part(1, p.d * p.operands[2])),
+    derivative=lambda p: (Share(0, p.d), Share(1, p.d * p.operands[2])),
 )  # fmt: skip

@@ -132,7 +132,7 @@ FLOAT64."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Part:
+class Share:
     """Part of an operand's share of the adjoint: `value` where each condition has the boolean
     beside it, and 0 elsewhere. Conditions are applied last, so that the NaN of a value that is not
     chosen does not reach the gradient."""
@@ -143,7 +143,7 @@ class Part:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Point:
+class Reverse:
     """Operation at a point with a known adjoint, the derivative with respect to its result."""
 
     d: Value
@@ -163,7 +163,7 @@ class Point:
         return self.operands[0]
 
 
-Derivative: TypeAlias = Callable[[Point], "Value | Sequence[Value] | Sequence[Part]"]
+Derivative: TypeAlias = Callable[[Reverse], "Value | Sequence[Value] | Sequence[Share]"]
 """Rule that distributes the adjoint to the operands: a value for each of them, in order, or parts.
 It is exact, kinks included."""
 

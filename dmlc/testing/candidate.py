@@ -38,9 +38,9 @@ from dmlc.source import DmlcError, UnsupportedError, check_known, counted, find_
 from dmlc.testing.case import Call, Case, make_output
 from dmlc.testing.declared import (
     SHADER_MODEL,
-    Buffer,
     Declared,
-    Scalar,
+    DeclaredBuffer,
+    DeclaredScalar,
     check_items,
     read_kernel,
     read_notes,
@@ -450,7 +450,7 @@ def _bind_buffers(
 
 def _check_bound(declared: Declared, operator: Operator, found: Mapping[str, str]) -> None:
     rows = {row.name: row for row in operator.definition.newest.tensors}
-    taken: dict[str, Buffer] = {}
+    taken: dict[str, DeclaredBuffer] = {}
     for buffer in declared.buffers:
         name = found[buffer.name]
         if name in taken:
@@ -507,7 +507,7 @@ def _list_usual(operator: Operator, tensors: Mapping[str, str]) -> Iterator[tupl
                 yield from ((f"{base}{part}{k}", f"{tensor}.{part}s[{k}]") for k in range(8))
 
 
-def _encode(scalar: Scalar, value: Any) -> Iterator[int]:
+def _encode(scalar: DeclaredScalar, value: Any) -> Iterator[int]:
     """Bits of an argument's components. Raises `OutsideError` for too many, and `DmlcError` for a
     value that is no number."""
     items: list[Any] = [value]

@@ -45,7 +45,7 @@ _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Buffer:
+class DeclaredBuffer:
     """Buffer that a kernel declares."""
 
     name: str
@@ -62,7 +62,7 @@ class Buffer:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Scalar:
+class DeclaredScalar:
     """Scalar argument, or vector of scalars."""
 
     name: str
@@ -86,8 +86,8 @@ class Declared:
     """Source to be built; empty for SPIR-V."""
     spirv: bytes
     entry: str
-    buffers: tuple[Buffer, ...]
-    scalars: tuple[Scalar, ...]
+    buffers: tuple[DeclaredBuffer, ...]
+    scalars: tuple[DeclaredScalar, ...]
     items: Triple | None
     """Work items in a group; None if OpenCL C leaves them to the host."""
 
@@ -160,7 +160,7 @@ def _read_type(text: str) -> tuple[DataType, int] | None:
     return None if dtype is None else (dtype, int(count or 1))
 
 
-def _as_scalar(path: str, name: str, text: str, slot: int, offset: int) -> Scalar:
+def _as_scalar(path: str, name: str, text: str, slot: int, offset: int) -> DeclaredScalar:
     found = _read_type(text)
     if found is None or found[0].bytes < 4:
         raise DmlcError(
@@ -169,7 +169,7 @@ def _as_scalar(path: str, name: str, text: str, slot: int, offset: int) -> Scala
         )
     dtype, count = found
     kind = "float" if dtype.is_float else "signed" if dtype.name.startswith("INT") else "unsigned"
-    return Scalar(name, kind, 8 * dtype.bytes, count, slot, offset)
+    return DeclaredScalar(name, kind, 8 * dtype.bytes, count, slot, offset)
 
 
 # HLSL -----------------------------------------------------------------------------------------
@@ -199,14 +199,16 @@ def _read_hlsl(path: str, text: str, entry: str | None) -> Declared:
     return Declared(path, "hlsl", text, b"", name, tuple(buffers), tuple(scalars), found.group_size)
 
 
-def _read_resource(path: str, resource: Resource, known: tuple[DataType, int] | None) -> Buffer:
+def _read_resource(
+    path: str, resource: Resource, known: tuple[DataType, int] | None
+) -> DeclaredBuffer:
     what = f"'{path}': {resource.name} at {resource.register}"
     if resource.space:
         raise DmlcError(f"{what} is in register space {resource.space}, and 0 alone can be bound")
     kind = resource.kind.name
     written = resource.kind.register_class == "u"
     if kind.endswith("BYTE_ADDRESS_BUFFER"):
-        return Buffer(resource.name, resource.slot, written, TENSOR_TYPES, 4)
+        return DeclaredBuffer(resource.name, resource.slot, written, TENSOR_TYPES, 4)
     if not kind.endswith("STRUCTURED_BUFFER"):
         raise DmlcError(
             f"{what} is a typed buffer, which needs a view of its own",
@@ -218,10 +220,10 @@ def _read_resource(path: str, resource: Resource, known: tuple[DataType, int] | 
         types = (known[0],)
     if not types:
         raise DmlcError(f"{what} has elements of {resource.stride} bytes, which no tensor has")
-    return Buffer(resource.name, resource.slot, written, types, resource.stride)
+    return DeclaredBuffer(resource.name, resource.slot, written, types, resource.stride)
 
 
-def _read_constant(path: str, constant: Constant) -> Scalar:
+def _read_constant(path: str, constant: Constant) -> DeclaredScalar:
     found = _as_scalar(path, constant.name, constant.type, 0, constant.offset)
     if constant.size != found.bits // 8 * found.count:
         raise DmlcError(
@@ -240,8 +242,8 @@ def _read_spirv(path: str, data: bytes, entry: str | None) -> Declared:
     except InternalError as error:
         raise DmlcError(f"'{path}': {error}") from None
     name = _choose_entry(path, entry, found.entries)
-    buffers: list[Buffer] = []
-    scalars: list[Scalar] = []
+    buffers: list[DeclaredBuffer] = []
+    scalars: list[DeclaredScalar] = []
     stored = [v for v in found.variables if not v.uniform]
     # The runtime gives buffers that are read, and those that are written, numbers of their own.
     counts = [sum(v.written is written for v in stored) for written in (False, True)]
@@ -252,7 +254,7 @@ def _read_spirv(path: str, data: bytes, entry: str | None) -> Declared:
             numbers[variable.identity] = first + slot
             known = _read_type(variable.type)
             types = TENSOR_TYPES if known is None else (known[0],)
-            buffers.append(Buffer(variable.name, slot, written, types, variable.unit or 4))
+            buffers.append(DeclaredBuffer(variable.name, slot, written, types, variable.unit or 4))
     for block in (v for v in found.variables if v.uniform):
         scalars += [_as_scalar(path, m.name, m.type, 0, m.offset) for m in block.members]
     module = renumber(data, numbers)
@@ -273,8 +275,8 @@ def _read_opencl(path: str, text: str, entry: str | None) -> Declared:
     kernels = {m[3]: m for m in _KERNEL.finditer(_strip(text))}
     name = _choose_entry(path, entry, list(kernels))
     match = kernels[name]
-    buffers: list[Buffer] = []
-    scalars: list[Scalar] = []
+    buffers: list[DeclaredBuffer] = []
+    scalars: list[DeclaredScalar] = []
     for slot, argument in enumerate(a.strip() for a in match[4].split(",") if a.strip()):
         words = re.fullmatch(r"(.*?)(\w+)", argument, re.DOTALL)
         if words is None:
@@ -304,7 +306,7 @@ def _read_opencl(path: str, text: str, entry: str | None) -> Declared:
             # OpenCL C has no names for these.
             same = (DataType.BFLOAT16, DataType.BOOL)
             types += tuple(t for t in same if t.bytes == found[0].bytes)
-        buffers.append(Buffer(own, slot, written, types, found[0].bytes * found[1]))
+        buffers.append(DeclaredBuffer(own, slot, written, types, found[0].bytes * found[1]))
     sized = _REQUIRED.search(match[1] + match[2])
     items = None if sized is None else (int(sized[1]), int(sized[2]), int(sized[3]))
     return Declared(path, "opencl", text, b"", name, tuple(buffers), tuple(scalars), items)
@@ -336,8 +338,8 @@ def _read_wgsl(path: str, text: str, entry: str | None) -> Declared:
         raise DmlcError(f"'{path}': @workgroup_size of {name} is no number that is written there")
     x, y, z = [*map(int, sizes), 1, 1][:3]
     found = sorted(_VARIABLE.finditer(code), key=lambda m: (m[2] == "uniform", int(m[1])))
-    buffers: list[Buffer] = []
-    scalars: list[Scalar] = []
+    buffers: list[DeclaredBuffer] = []
+    scalars: list[DeclaredScalar] = []
     heads: list[tuple[int, int, str]] = []
     structs = {m[1]: m[2] for m in _STRUCT.finditer(code)}
     if sum(m[2] == "uniform" for m in found) > 1:
@@ -356,14 +358,16 @@ def _read_wgsl(path: str, text: str, entry: str | None) -> Declared:
             raise DmlcError(f"'{path}': {match[4]} is no array of numbers: {match[5].strip()}")
         written = match[3] == "read_write"
         unit = dtype[0].bytes * dtype[1]
-        buffers.append(Buffer(match[4], slot, written, (dtype[0],), unit))
+        buffers.append(DeclaredBuffer(match[4], slot, written, (dtype[0],), unit))
     made = text
     for start, end, head in sorted(heads, reverse=True):  # What stands before keeps its place.
         made = made[:start] + head.ljust(end - start) + made[end:]
     return Declared(path, "wgsl", made, b"", name, tuple(buffers), tuple(scalars), (x, y, z))
 
 
-def _read_block(path: str, name: str, text: str, structs: dict[str, str]) -> Iterator[Scalar]:
+def _read_block(
+    path: str, name: str, text: str, structs: dict[str, str]
+) -> Iterator[DeclaredScalar]:
     """Members of a uniform buffer, at their aligned offsets."""
     if text not in structs:
         yield _as_scalar(path, name, text, 0, 0)
@@ -502,6 +506,6 @@ def check_items(declared: Declared, items: Triple | None) -> Triple:
 
 
 __all__ = [
-    "LANGUAGES", "Buffer", "Declared", "Scalar", "check_items", "read_kernel", "read_notes",
-    "turn_order",
+    "LANGUAGES", "Declared", "DeclaredBuffer", "DeclaredScalar", "check_items", "read_kernel",
+    "read_notes", "turn_order",
 ]  # fmt: skip

@@ -21,7 +21,7 @@ from dmlc.binding.builder import Builder
 from dmlc.binding.compute import Lowering
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.nodes import Form, Node, Value, join_free
+from dmlc.binding.nodes import Node, Op, Value, join_free
 from dmlc.binding.scope import Scope
 from dmlc.binding.values import COMPARED, Scalar
 from dmlc.language import syntax
@@ -176,9 +176,9 @@ def _find_inside(value: Value) -> Value:
     """Whether a read with `else` is in bounds, from its value: see `binding.reads`."""
     if not isinstance(value, Node):
         return False
-    if value.form is Form.SELECT and value.operands[1].form is Form.READ:
+    if value.form is Op.SELECT and value.operands[1].form is Op.READ:
         return value.operands[0]
-    return value.form is Form.READ
+    return value.form is Op.READ
 
 
 # Constraints -----------------------------------------------------------------------------------

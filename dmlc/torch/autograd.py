@@ -44,7 +44,7 @@ def _facts_of(given: Any) -> Fact:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Step:
+class GradientCall:
     """A call of one gradient operator."""
 
     made: Forward
@@ -119,7 +119,7 @@ class Gradients:
         given: Sequence[str],
         facts: Facts,
         settings: Mapping[str, Any],
-    ) -> list[Step]:
+    ) -> list[GradientCall]:
         """The calls that give the gradients of `wanted` inputs, of those of `given` outputs.
         `facts` has all inputs and outputs. Raises `DmlcError`."""
         return self._once(
@@ -197,9 +197,9 @@ class Gradients:
         given: Sequence[str],
         facts: Facts,
         settings: Mapping[str, Any],
-    ) -> list[Step]:
+    ) -> list[GradientCall]:
         left = list(wanted)
-        steps: list[Step] = []
+        steps: list[GradientCall] = []
         for partner, matched in self._list_partners():
             serving = [n for n in left if n in matched.gradients]
             try:
@@ -221,7 +221,7 @@ class Gradients:
         given: Sequence[str],
         facts: Facts,
         settings: Mapping[str, Any],
-    ) -> Step | None:
+    ) -> GradientCall | None:
         """The call of a gradient operator that is written by hand; None where that does not have
         what the call does. Raises `DmlcError` where its tables refuse the call."""
         definition = partner.definition
@@ -262,7 +262,7 @@ class Gradients:
         given: Sequence[str],
         facts: Facts,
         settings: Mapping[str, Any],
-    ) -> Step:
+    ) -> GradientCall:
         counts = {n: count_of(facts[n]) for n in wanted}
         derived = self._made.subject.differentiate(counts, given)
         parts = [self._made.name, "gradient", *wanted]
@@ -293,7 +293,7 @@ def _make_step(
     settings: Mapping[str, object],
     results: Mapping[str, str],
     facts: Facts,
-) -> Step:
+) -> GradientCall:
     known = {s.name for s in made.subject.settings}
     sizes: dict[str, str] = {}
     places: dict[str, tuple[int, ...] | int] = {}
@@ -306,7 +306,7 @@ def _make_step(
         if made.outputs[own[0]].sizes:
             sizes[f"{entry_name(row)}_sizes"] = theirs
     said = {n: v for n, v in settings.items() if n in known}
-    return Step(made, values, gradients, said, sizes, places)
+    return GradientCall(made, values, gradients, said, sizes, places)
 
 
 # PyTorch ----------------------------------------------------------------------------------------

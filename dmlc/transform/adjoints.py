@@ -19,7 +19,7 @@ from dmlc.ir import (
     Tensor,
     value_type,
 )
-from dmlc.ir.below import Proof
+from dmlc.ir.below import SizeBounds
 from dmlc.ir.builder import BodyBuilder
 from dmlc.scalars import DataType
 from dmlc.source import Span
@@ -137,5 +137,5 @@ def drop_certain(
     body = Body(tuple(builder.instructions), 0)
     reduction = Reduction("sum", axes) if axes else None
     stage = Stage("", DataType.FLOAT32, tuple(domain), body, reduction)
-    proof = Proof(stage)
+    proof = SizeBounds(stage)
     return [c for c in dict.fromkeys(conditions) if not proof.is_certain(c)]

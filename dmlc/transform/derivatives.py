@@ -18,7 +18,7 @@ from typing import TypeAlias
 from dmlc.ir import Apply
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.nodes import IR_OPERATIONS
-from dmlc.scalars import Part, Point, Value
+from dmlc.scalars import Reverse, Share, Value
 from dmlc.scalars.operation import Unsupported
 from dmlc.source import DmlcError, InternalError, Span
 
@@ -44,7 +44,7 @@ def spread(
     builder: BodyBuilder, made: int, adjoint: int, moving: Sequence[bool], ending: bool
 ) -> list[tuple[int, Adjoint]]:
     """Adjoints of the operands of operation `made` from its adjoint; `moving` and `ending` are as
-    in `Point`. Raises `InternalError` if the result's derivative is 0."""
+    in `Reverse`. Raises `InternalError` if the result's derivative is 0."""
     instruction = builder.instructions[made]
     if not isinstance(instruction, Apply):
         raise InternalError(f"value {made} of a body is no operation")
@@ -54,11 +54,11 @@ def spread(
     # An operand that occurs twice is one value, as rules for squares require.
     values = {number: builder.wrap(number) for number in instruction.operands}
     operands = tuple(values[number] for number in instruction.operands)
-    point = Point(builder.wrap(adjoint), builder.wrap(made), operands, tuple(moving), ending)
+    point = Reverse(builder.wrap(adjoint), builder.wrap(made), operands, tuple(moving), ending)
     found = rule(point)
     parts: list[tuple[int, Adjoint]] = []
     for place, each in enumerate([found] if isinstance(found, Value) else found):
-        part = each if isinstance(each, Part) else Part(place, each)
+        part = each if isinstance(each, Share) else Share(place, each)
         conditions = tuple((builder.unwrap(value), holds) for value, holds in part.conditions)
         got = Adjoint(builder.unwrap(part.value), conditions)
         parts.append((instruction.operands[part.operand], got))
@@ -89,7 +89,7 @@ def list_leading(made: Apply, span: Span | None = None) -> tuple[int, ...]:
 
 
 def find_kink(made: Apply, moving: Sequence[bool], ending: bool = False) -> str | None:
-    """Choice of derivative at an operation's kink, if it has one; `ending` as in `Point`."""
+    """Choice of derivative at an operation's kink, if it has one; `ending` as in `Reverse`."""
     kinks = IR_OPERATIONS[made.operation.name].kinks
     if kinks.tie is not None and all(moving):
         return kinks.tie

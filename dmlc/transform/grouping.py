@@ -20,7 +20,7 @@ from dmlc.transform.cost import Budget, is_product
 from dmlc.transform.crossing import cross
 from dmlc.transform.online import Online, OnlineGroup, find_online
 from dmlc.transform.orders import find_orders
-from dmlc.transform.passes import Draft, Streams
+from dmlc.transform.passes import Draft, MemoryOrders
 from dmlc.transform.scatter import Keyed
 
 _MOST_TRIED = 16
@@ -206,7 +206,7 @@ class Grouping:
         """Reductions of which their reader keeps one row, by name, with that reader."""
         self.reasons: dict[str, str] = {}
         """Reasons why some stages are not in the expected group."""
-        self._streams = Streams(function, budget)
+        self._streams = MemoryOrders(function, budget)
         self._function, self._budget = function, budget
         self._reads = {s.name: [load.tensor for load in s.body.loads()] for s in function.stages}
         for row, reader in rows.items():

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dmlc.index.affine import Affine, combine, single
 from dmlc.index.intervals import Interval, is_within, meet
 from dmlc.ir import Apply, Body, Constant, Extent, Index, Load, Stage, Symbol
-from dmlc.ir.below import Proof
+from dmlc.ir.below import SizeBounds
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_part
 from dmlc.scalars import DataType
@@ -70,7 +70,7 @@ def find_readers(
     """Points of a stage that load the element at an index of a tensor with these extents.
     `conditions` are values of the stage's body, each with its truth wherever the load matters. The
     builder makes a body over the tensor."""
-    equations = _Equations(stage, load, extents, Proof(stage, conditions=conditions))
+    equations = _Equations(stage, load, extents, SizeBounds(stage, conditions=conditions))
     equations.solve()
     return equations.write(builder)
 
@@ -98,7 +98,9 @@ class _Asked:
 class _Equations:
     """State of solving the equations of one load."""
 
-    def __init__(self, stage: Stage, load: Load, extents: Sequence[Extent], proof: Proof) -> None:
+    def __init__(
+        self, stage: Stage, load: Load, extents: Sequence[Extent], proof: SizeBounds
+    ) -> None:
         self._body = stage.body
         self._others = [each for each in stage.body.loads() if each.tensor != load.tensor]
         self._extents = extents
@@ -317,7 +319,7 @@ class _Writer:
 class _Forms:
     """Values of a body as sums of digits, if they are."""
 
-    def __init__(self, body: Body, indices: Mapping[Index, Sum], proof: Proof) -> None:
+    def __init__(self, body: Body, indices: Mapping[Index, Sum], proof: SizeBounds) -> None:
         self._body = body
         self._indices = indices
         self._proof = proof

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from dmlc.index.intervals import NEGATED
 from dmlc.ir import Apply, Constant, Extent, Function, Index, Instruction, Stage, Symbol, value_type
-from dmlc.ir.below import Proof
+from dmlc.ir.below import SizeBounds
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, find_index_only, read_comparison
 from dmlc.ir.verify import find_stage_fault
@@ -60,7 +60,7 @@ def _settle(stage: Stage) -> Stage:
         return stage
     # Kernels evaluate the value even where its guard is false.
     free = dataclasses.replace(stage, body=dataclasses.replace(body, guard=None))
-    proof, builder = Proof(free), BodyBuilder()
+    proof, builder = SizeBounds(free), BodyBuilder()
 
     def change(number: int, moved: Instruction) -> int | None:
         old = body.instructions[number]

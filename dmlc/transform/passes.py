@@ -104,7 +104,7 @@ class OpenPass:
 class Draft:
     """A group with reductions, under construction."""
 
-    def __init__(self, first: Stage, streams: Streams | None = None) -> None:
+    def __init__(self, first: Stage, streams: MemoryOrders | None = None) -> None:
         self.parallel = _list_long(first)
         self.stages: dict[str, Stage] = {}
         self.homes: dict[str, int] = {}
@@ -120,7 +120,7 @@ class Draft:
 
     @classmethod
     def start_on_way(
-        cls, total: Stage, stages: Sequence[Stage], streams: Streams
+        cls, total: Stage, stages: Sequence[Stage], streams: MemoryOrders
     ) -> tuple[Draft, str | None] | None:
         """Group that stores element-wise stages while it reduces them, and the reason not to use
         it, if there is one. None if the reduction has other points, or reads the stages in another
@@ -429,7 +429,7 @@ class MemoryOrder:
     """Tensors of which it reads one element at each point, along all of these."""
 
 
-class Streams:
+class MemoryOrders:
     """Memory orders of a function's tensors, and of the loop nests of its stages."""
 
     def __init__(self, function: Function, budget: Budget) -> None:

@@ -136,7 +136,7 @@ class State:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Step:
+class TrialStep:
     """A trial before it begins, or what has come of it."""
 
     kernel: str
@@ -227,7 +227,7 @@ class Session:
         named = {name_kernel(each): each for each in found}
         return [each for each in named.values() if not any(row.suits(each) for row in there)]
 
-    def steps(self, subjects: Sequence[Subject]) -> Iterator[Step]:
+    def steps(self, subjects: Sequence[Subject]) -> Iterator[TrialStep]:
         """Goes through all trials. The rows, the page and the state are in their files at the end,
         and what has been found out, at any time."""
         with tempfile.TemporaryDirectory(prefix="dmlc-tune-") as name:
@@ -248,7 +248,7 @@ class Session:
         self._expected = Expected(inputs, results, spread)
         return self._expected
 
-    def _tune(self, subject: Subject, folder: Path) -> Iterator[Step]:
+    def _tune(self, subject: Subject, folder: Path) -> Iterator[TrialStep]:
         kernel, record = name_kernel(subject), self.record
         program, _, _ = self._compile(None)
         candidates = choose_candidates(
@@ -257,12 +257,12 @@ class Session:
         for number, each in enumerate(candidates, 1):
             said = record.find(kernel, each.numbers)
             if said is None:
-                yield Step(kernel, each.numbers, number, len(candidates))
+                yield TrialStep(kernel, each.numbers, number, len(candidates))
                 outcome = self._try(kernel, each, folder)
                 said = Tried(kernel, each.numbers, outcome, each.modelled)
                 record.tried.append(said)
                 self._state.write()
-            yield Step(kernel, each.numbers, number, len(candidates), said.outcome)
+            yield TrialStep(kernel, each.numbers, number, len(candidates), said.outcome)
             if record.hung:
                 return
         self._confirm(kernel, candidates, folder)

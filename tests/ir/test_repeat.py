@@ -9,7 +9,7 @@ import pytest
 
 from dmlc import ir
 from dmlc.ir.index import IndexFacts
-from dmlc.ir.repeat import Repeat, join_repeats
+from dmlc.ir.repeat import Cycle, join_repeats
 from dmlc.scalars import OPERATIONS, DataType
 
 _ARITHMETIC = ("add", "sub", "mul", "div", "mod", "min", "max", "neg", "abs")
@@ -67,7 +67,7 @@ def test_values_repeat_as_said(seed: int) -> None:
             assert max(rest) <= repeat.high
 
 
-def find(text: str, size: int) -> Repeat | None:
+def find(text: str, size: int) -> Cycle | None:
     """How a position along one axis repeats."""
     function = f"func @f() -> (%y) {{\n  %y: s32[i0 < {size}] = cast({text}, s32)\n}}"
     stage = ir.parse(function).stages[0]

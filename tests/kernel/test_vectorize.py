@@ -11,7 +11,7 @@ import pytest
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.ir.index import IndexFacts
-from dmlc.ir.repeat import Repeat
+from dmlc.ir.repeat import Cycle
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import CPU
 from dmlc.loops import primitives, vectorize
@@ -183,7 +183,7 @@ def test_what_is_alike_need_not_be_looked_at(
     pool = make_pool(size, 3, stride, pad)
     quick = lower(pool)
 
-    def find_nothing(found: Sequence[Repeat], size: int, period: int) -> tuple[int, int, int]:
+    def find_nothing(found: Sequence[Cycle], size: int, period: int) -> tuple[int, int, int]:
         return 0, 0, period
 
     monkeypatch.setattr(vectorize, "join_repeats", find_nothing)

@@ -29,7 +29,7 @@ from dmlc.runtime.renaming import find_equal
 from dmlc.runtime.report import Report
 from dmlc.runtime.vulkan.context import Context, reopen_context
 from dmlc.runtime.vulkan.device import VulkanDevice
-from dmlc.runtime.vulkan.frame import Frame
+from dmlc.runtime.vulkan.frame import Recording
 from dmlc.runtime.vulkan.memory import Allocator
 from dmlc.runtime.vulkan.pipeline import Pipeline, PipelineCache
 from dmlc.runtime.vulkan.plan import Plan, check_kernels, make_plan
@@ -89,7 +89,7 @@ class _Built:
         for number in track("building pipelines", built):
             self.find_pipeline(number)
         self._lock = threading.Lock()
-        self._free: dict[tuple[int, ...], list[Frame]] = {}
+        self._free: dict[tuple[int, ...], list[Recording]] = {}
 
     def find_pipeline(self, number: int) -> Pipeline:
         """The pipeline of a kernel, by its number in the program."""
@@ -99,13 +99,13 @@ class _Built:
             found = self._pipelines.setdefault(number, made)
         return found
 
-    def take(self, sizes: tuple[int, ...]) -> Frame | None:
+    def take(self, sizes: tuple[int, ...]) -> Recording | None:
         """A free frame that was recorded for these sizes."""
         with self._lock:
             frames = self._free.get(sizes)
             return frames.pop() if frames else None
 
-    def put(self, sizes: tuple[int, ...], frame: Frame) -> None:
+    def put(self, sizes: tuple[int, ...], frame: Recording) -> None:
         """Keeps a frame for a later run, and gives up the oldest ones where they are too many."""
         with self._lock:
             kept = self._free.pop(sizes, [])
@@ -211,8 +211,8 @@ class Executable(ArrayExecutable["Call"]):
         lent: Mapping[str, Array],
         turns: int | None = None,
         each: bool = False,
-    ) -> Frame:
-        return Frame(
+    ) -> Recording:
+        return Recording(
             built.session.context,
             built.session.allocator,
             self.program,
@@ -227,7 +227,7 @@ class Executable(ArrayExecutable["Call"]):
 
     def fix(
         self, placement: Placement, turns: int | None = None, each: bool = False
-    ) -> Frame | None:
+    ) -> Recording | None:
         """A frame for the arrays of a placement alone, which times so many runs one after the
         other if these are given, or `each` launch; None where there is nothing to run."""
         plan = self._plan(placement.sizes)
@@ -263,9 +263,9 @@ class Call:
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._prepare()
-        self._timed: tuple[int, Frame | None] | None = None
+        self._timed: tuple[int, Recording | None] | None = None
         """A frame for as many turns as were timed last."""
-        self._each: Frame | None = None
+        self._each: Recording | None = None
         """A frame that times each launch."""
 
     def _prepare(self) -> None:

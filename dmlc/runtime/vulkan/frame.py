@@ -55,7 +55,7 @@ class Moves:
             target[:] = source
 
 
-class Frame:
+class Recording:
     """A recorded run. Its objects are given back when it is dropped."""
 
     def __init__(
