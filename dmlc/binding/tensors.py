@@ -60,10 +60,6 @@ class TensorDesc:
         return find_symbols(self.sizes or ())
 
     @property
-    def dimension_count(self) -> int | None:
-        return None if self.sizes is None else len(self.sizes)
-
-    @property
     def last_offset(self) -> int:
         """Offset of the last element in elements; -1 for an empty tensor."""
         if self.sizes is None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict, cast
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict, TypeVar, cast
 
 from dmlc.program import Program
 from dmlc.runtime.arrays import Array, Shape
@@ -68,6 +69,11 @@ class AnyDevice(Protocol):
 
     @property
     def compile_options(self) -> CompileOptions: ...
+
+
+_Device = TypeVar("_Device", bound=AnyDevice)
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 class Watch(Protocol):
@@ -173,12 +179,35 @@ def part_of_selector(selector: str | None, runtime: str) -> str:
 _MOST_DEVICES = 20
 
 
-def no_such_device(
-    kind: str, wanted: str, runtime: str, devices: Iterable[tuple[int, object]]
-) -> UnavailableError:
-    """Error about a selector that matches none of some devices, each with its number."""
-    shown = [f"{runtime}:{index} is {device}" for index, device in devices]
-    said = f"has the number {wanted}" if wanted.isdigit() else f"matches '{wanted}'"
-    return UnavailableError(
-        f"no {kind} device {said}", notes=[f"devices here: {'; '.join(shown[:_MOST_DEVICES])}"]
-    )
+def find_matching(
+    kind: str,
+    devices: Sequence[_Device],
+    selector: str | None,
+    runtime: str,
+    describe: Callable[[_Device], str] = str,
+) -> _Device | None:
+    """Device that has the number in a selector, or a description with that part; None if there is
+    none of both in it. Raises `UnavailableError` if no device matches."""
+    wanted = part_of_selector(selector, runtime)
+    if not wanted:
+        return None
+    matching = [d for d in devices if wanted == str(d.index)]
+    matching += [d for d in devices if wanted.lower() in describe(d).lower()]
+    if not matching:
+        shown = [f"{runtime}:{d.index} is {d}" for d in devices]
+        said = f"has the number {wanted}" if wanted.isdigit() else f"matches '{wanted}'"
+        raise UnavailableError(
+            f"no {kind} device {said}", notes=[f"devices here: {'; '.join(shown[:_MOST_DEVICES])}"]
+        )
+    return matching[0]
+
+
+_opening = threading.RLock()
+
+
+def open_once(opened: dict[_K, _V], device: _K, make: Callable[[_K], _V]) -> _V:
+    """What is opened for a device, made at the first call in any thread."""
+    with _opening:
+        if device not in opened:
+            opened[device] = make(device)
+        return opened[device]

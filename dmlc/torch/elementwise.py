@@ -248,22 +248,6 @@ def _relu(x: Scalar) -> Scalar:
     return x.apply("max", 0)
 
 
-def _not(x: Scalar) -> Scalar:
-    return ~x
-
-
-def _and(x: Scalar, y: Scalar) -> Scalar:
-    return x & y
-
-
-def _or(x: Scalar, y: Scalar) -> Scalar:
-    return x | y
-
-
-def _xor(x: Scalar, y: Scalar) -> Scalar:
-    return x ^ y
-
-
 def _reciprocal(x: Scalar) -> Scalar:
     return 1 / x
 
@@ -287,9 +271,9 @@ def _make_rules() -> dict[Any, Rule]:
         "sub": _subtract,
         "mul": by_result(apply("mul"), 2),
         "div": _divide,
-        "bitwise_and": by_result(_and, 2),
-        "bitwise_or": by_result(_or, 2),
-        "bitwise_xor": by_result(_xor, 2),
+        "bitwise_and": by_result(Scalar.__and__, 2),
+        "bitwise_or": by_result(Scalar.__or__, 2),
+        "bitwise_xor": by_result(Scalar.__xor__, 2),
     }
     for name, rule in both.items():
         for overload in ("Tensor", "Scalar"):
@@ -310,7 +294,7 @@ def _make_rules() -> dict[Any, Rule]:
         aten.clamp.default: _clamp,
         aten.clamp.Tensor: _clamp,
         aten.where.self: _choose,
-        aten.bitwise_not.default: by_result(_not, 1),
+        aten.bitwise_not.default: by_result(Scalar.__invert__, 1),
         aten._to_copy.default: _convert,
         aten.clone.default: _convert,
         aten.copy.default: _copy,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
@@ -404,8 +404,3 @@ def _flatten(given: Mapping[str, Thing | list[Thing] | None]) -> dict[str, Thing
 
 def _layout_of(tensor: torch.Tensor) -> Layout:
     return tensor.dtype, tuple(tensor.shape), tensor.stride()
-
-
-def list_registered() -> Iterable[str]:
-    """The names of the operators that are registered."""
-    return tuple(_registered)

@@ -14,10 +14,8 @@ def test_a_description_takes_names_lists_and_numpy_integers() -> None:
     desc = TensorDesc("f16", [np.int64(2), 3], [np.int32(3), 1])
     assert (desc.data_type, desc.sizes, desc.strides) == (DataType.FLOAT16, (2, 3), (3, 1))
     assert desc == TensorDesc(DataType.FLOAT16, (2, 3), (3, 1))
-    assert desc.dimension_count == 2
     assert str(desc) == "FLOAT16[2, 3]{3, 1}"
     assert str(TensorDesc("FLOAT32")) == "FLOAT32[...]"
-    assert TensorDesc("FLOAT32").dimension_count is None
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import numpy as np
 
@@ -19,32 +20,34 @@ Unary = Callable[[Scalar], Scalar]
 Binary = Callable[[Scalar, Scalar], Scalar]
 
 
+class Several(Protocol):
+    """Formula of one or more values."""
+
+    def __call__(self, *values: Scalar) -> Scalar: ...
+
+
 def map_formula(node: Node, formula: Formula, *tensors: Tensor) -> Tensor:
     """A formula of tensors, stored in the type of the first."""
     return map_elements(node.builder, node.name, formula, *tensors, dtype=tensors[0].dtype)
 
 
+def _map(formula: Unary | Binary) -> Rule:
+    """A formula of all inputs, stored in the type of the first."""
+    return lambda node: map_formula(node, formula, *node.tensors())
+
+
+def _join(formula: Several) -> Rule:
+    return lambda node: map_formula(node, formula, *node.tensors())
+
+
+def _test(formula: Unary | Binary) -> Rule:
+    """A formula of all inputs that gives a boolean."""
+    return lambda node: map_elements(node.builder, node.name, formula, *node.tensors())
+
+
 def _operation(name: str) -> Rule:
     """An operation of the IR on all inputs."""
-
-    def formula(x: Scalar, *others: Scalar) -> Scalar:
-        return x.apply(name, *others)
-
-    return lambda node: map_formula(node, formula, *node.tensors())
-
-
-def _unary(formula: Unary) -> Rule:
-    return lambda node: map_formula(node, formula, *node.tensors())
-
-
-def _test(formula: Unary) -> Rule:
-    """A formula that gives a boolean."""
-    return lambda node: map_elements(node.builder, node.name, formula, *node.tensors())
-
-
-def _compare(formula: Binary) -> Rule:
-    """The same of two inputs."""
-    return lambda node: map_elements(node.builder, node.name, formula, *node.tensors())
+    return _join(lambda *values: values[0].apply(name, *values[1:]))
 
 
 def _numbered(formula: Formula, **numbers: float) -> Rule:
@@ -63,11 +66,7 @@ def _numbered(formula: Formula, **numbers: float) -> Rule:
 
 def _fold(combine: Binary) -> Rule:
     """An operator of one or more inputs."""
-
-    def formula(*values: Scalar) -> Scalar:
-        return functools.reduce(combine, values)
-
-    return lambda node: map_formula(node, formula, *node.tensors())
+    return _join(lambda *values: functools.reduce(combine, values))
 
 
 def is_negative(x: Scalar) -> Scalar:
@@ -85,13 +84,6 @@ def softplus(x: Scalar) -> Scalar:
 
 def tanh(x: Scalar) -> Scalar:
     return x.apply("tanh")
-
-
-def _mean(node: Node) -> Tensor:
-    def formula(*values: Scalar) -> Scalar:
-        return functools.reduce(Scalar.__add__, values) / len(values)
-
-    return map_formula(node, formula, *node.tensors())
 
 
 def _elu(x: Scalar, alpha: float) -> Scalar:
@@ -256,10 +248,6 @@ def _leak(x: Scalar, slope: Operand) -> Scalar:
     return (x < 0).select(x * slope, x)
 
 
-def _prelu(node: Node) -> Tensor:
-    return map_formula(node, _leak, *node.tensors())
-
-
 def _threshold(x: Scalar, alpha: float) -> Scalar:
     return (x > alpha).select(x, 0)
 
@@ -308,44 +296,44 @@ _SIMPLE = {
 
 RULES: Mapping[str, Rule] = {
     **{op_type: _operation(name) for op_type, name in _SIMPLE.items()},
-    "Abs": _unary(_absolute),
-    "And": _compare(lambda x, y: x & y),
+    "Abs": _map(_absolute),
+    "And": _test(lambda x, y: x & y),
     "BitShift": _shift,
     "Celu": _numbered(_celu, alpha=1.0),
     "Clip": _clip,
     "Dropout": _dropout,
     "Elu": _numbered(_elu, alpha=1.0),
-    "Equal": _compare(lambda x, y: x.equals(y)),
+    "Equal": _test(lambda x, y: x.equals(y)),
     "Gelu": _gelu,
-    "Greater": _compare(lambda x, y: x > y),
-    "GreaterOrEqual": _compare(lambda x, y: x >= y),
+    "Greater": _test(lambda x, y: x > y),
+    "GreaterOrEqual": _test(lambda x, y: x >= y),
     "HardSigmoid": _numbered(_hard_sigmoid, alpha=0.2, beta=0.5),
-    "HardSwish": _unary(lambda x: x * _hard_sigmoid(x, 1 / 6, 0.5)),
+    "HardSwish": _map(lambda x: x * _hard_sigmoid(x, 1 / 6, 0.5)),
     "IsInf": _is_infinite,
     "IsNaN": _test(lambda x: x.apply("isnan")),
     "LeakyRelu": _numbered(_leak, alpha=0.01),
-    "Less": _compare(lambda x, y: x < y),
-    "LessOrEqual": _compare(lambda x, y: x <= y),
+    "Less": _test(lambda x, y: x < y),
+    "LessOrEqual": _test(lambda x, y: x <= y),
     "Max": _fold(lambda x, y: x.apply("max", y)),
-    "Mean": _mean,
+    "Mean": _join(lambda *values: functools.reduce(Scalar.__add__, values) / len(values)),
     "Min": _fold(lambda x, y: x.apply("min", y)),
-    "Mish": _unary(lambda x: x * tanh(softplus(x))),
+    "Mish": _map(lambda x: x * tanh(softplus(x))),
     "Mod": _remainder,
     "Not": _test(lambda x: ~x),
-    "Or": _compare(lambda x, y: x | y),
-    "PRelu": _prelu,
+    "Or": _test(lambda x, y: x | y),
+    "PRelu": _map(_leak),
     "Pow": _power,
-    "Reciprocal": _unary(lambda x: 1 / x),
-    "Relu": _unary(relu),
+    "Reciprocal": _map(lambda x: 1 / x),
+    "Relu": _map(relu),
     "Selu": _numbered(_selu, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875),
     "Shrink": _numbered(_shrink, bias=0.0, lambd=0.5),
-    "Sign": _unary(_sign_of),
-    "Softplus": _unary(softplus),
-    "Softsign": _unary(lambda x: x / (x.apply("abs") + 1)),
+    "Sign": _map(_sign_of),
+    "Softplus": _map(softplus),
+    "Softsign": _map(lambda x: x / (x.apply("abs") + 1)),
     "Sum": _fold(lambda x, y: x + y),
     "SwiGLU": _numbered(_swiglu, alpha=1.0),
     "Swish": _numbered(_swish, alpha=1.0),
     "ThresholdedRelu": _numbered(_threshold, alpha=1.0),
     "Where": _where,
-    "Xor": _compare(lambda x, y: x ^ y),
+    "Xor": _test(lambda x, y: x ^ y),
 }  # fmt: skip

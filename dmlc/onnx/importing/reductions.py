@@ -81,16 +81,13 @@ def _reduction(combiner: str, formula: Formula = _same, after: Formula = _same) 
     return rule
 
 
-def _root(x: Scalar) -> Scalar:
-    if x.dtype.is_float:
-        return x.apply("sqrt")
-    return x.cast(DataType.FLOAT64).apply("sqrt").cast(x.dtype)
+def _function(name: str) -> Formula:
+    """A function of a float; of an integer, what it gives without its fraction."""
 
+    def formula(x: Scalar) -> Scalar:
+        return x.cast(x.dtype if x.dtype.is_float else DataType.FLOAT64).apply(name).cast(x.dtype)
 
-def _logarithm(x: Scalar) -> Scalar:
-    if x.dtype.is_float:
-        return x.apply("log")
-    return x.cast(DataType.FLOAT64).apply("log").cast(x.dtype)
+    return formula
 
 
 def _reduce_mean(node: Node) -> Tensor:
@@ -364,8 +361,8 @@ RULES: Mapping[str, Rule] = {
     "MeanVarianceNormalization": _mean_variance_normalization,
     "RMSNormalization": _rms_normalization,
     "ReduceL1": _reduction("sum", _absolute),
-    "ReduceL2": _reduction("sum", square, _root),
-    "ReduceLogSum": _reduction("sum", _same, _logarithm),
+    "ReduceL2": _reduction("sum", square, _function("sqrt")),
+    "ReduceLogSum": _reduction("sum", _same, _function("log")),
     "ReduceLogSumExp": _log_sum_exp,
     "ReduceMax": _reduction("max"),
     "ReduceMean": _reduce_mean,

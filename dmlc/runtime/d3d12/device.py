@@ -20,7 +20,7 @@ from typing import Any, ClassVar, cast
 from dmlc.program import FLOAT_WIDTHS
 from dmlc.runtime.d3d12.package import Abilities, Buffer, Compute, Handle, Package
 from dmlc.runtime.floats import CORRECT, LEAST, Division, FloatPromises
-from dmlc.runtime.interface import CompileOptions, ForeignError, no_such_device, part_of_selector
+from dmlc.runtime.interface import CompileOptions, ForeignError, find_matching, open_once
 from dmlc.shader_model import NEEDS
 from dmlc.source import DmlcError, Note, UnavailableError
 
@@ -217,15 +217,9 @@ def choose_device(devices: Sequence[D3D12Device], selector: str | None) -> D3D12
     """
     if not devices:
         raise UnavailableError("no Direct3D 12 device was found")
-    wanted = part_of_selector(selector, _BACKEND)
-    if not wanted:
-        preference = list(DeviceType)
-        return min(devices, key=lambda d: (preference.index(d.type), -d.memory_bytes, d.index))
-    matching = [d for d in devices if wanted == str(d.index)]
-    matching += [d for d in devices if wanted.lower() in d.name.lower()]
-    if not matching:
-        raise no_such_device("Direct3D 12", wanted, _BACKEND, ((d.index, d) for d in devices))
-    return matching[0]
+    preference = list(DeviceType)
+    usual = min(devices, key=lambda d: (preference.index(d.type), -d.memory_bytes, d.index))
+    return find_matching("Direct3D 12", devices, selector, _BACKEND, lambda d: d.name) or usual
 
 
 class Context:
@@ -256,13 +250,8 @@ class Context:
 
 
 _contexts: dict[D3D12Device, Context] = {}
-_contexts_lock = threading.Lock()
 
 
 def open_context(device: D3D12Device) -> Context:
     """Context of a device, made once, since two would record into the same list."""
-    with _contexts_lock:
-        found = _contexts.get(device)
-        if found is None:
-            found = _contexts[device] = Context(device)
-        return found
+    return open_once(_contexts, device, Context)

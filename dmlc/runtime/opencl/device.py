@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from dmlc.runtime.floats import LEAST, FloatPromises
-from dmlc.runtime.interface import CompileOptions, no_such_device, part_of_selector
+from dmlc.runtime.interface import CompileOptions, find_matching
 from dmlc.source import Note, UnavailableError
 
 RUNTIME = "opencl"
@@ -110,21 +110,13 @@ def choose(
     """
     if not devices:
         raise UnavailableError("there is no OpenCL device on this machine", notes=[INSTALL_NOTE])
-    wanted = part_of_selector(selector, RUNTIME)
-    if wanted:
-        found = _match(devices, wanted, lambda d: d.index, lambda d: d.name)
-        if not found:
-            numbered = ((d.index, d) for d in devices)
-            raise no_such_device("OpenCL", wanted, RUNTIME, numbered)
-        return found[0]
+    chosen = find_matching("OpenCL", devices, selector, RUNTIME, lambda d: d.name)
     context = environment.get("PYOPENCL_CTX", "")
-    if context:
+    if chosen is None and context:
         return _choose_by_context(devices, context)
-    for kind in (DeviceKind.GPU, DeviceKind.CPU):
-        for device in devices:
-            if device.kind is kind:
-                return device
-    return devices[0]
+    preference = (DeviceKind.GPU, DeviceKind.CPU)
+    preferred = (d for kind in preference for d in devices if d.kind is kind)
+    return chosen or next(preferred, devices[0])
 
 
 def _match(

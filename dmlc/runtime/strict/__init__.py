@@ -23,7 +23,6 @@ __all__ = [
     "devices",
     "find_device",
     "find_tool",
-    "load",
     "load_on",
 ]
 
@@ -44,12 +43,6 @@ def find_tool() -> None:
     """Returns None: the interpreter of kernels itself checks memory accesses."""
 
 
-def load(program: Program, selector: str | None = None) -> Executable:
-    """Loads a program on the selected device. Raises `UnsupportedError` for a program that was not
-    compiled for it."""
-    return load_on(program, find_device(selector))
-
-
 def load_on(program: Program, device: StrictDevice) -> Executable:
-    """Loads a program on a device. Raises as `load` does."""
+    """Loads a program on a device. Raises `UnsupportedError` for one compiled for others."""
     return Executable(program, device)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from dmlc.matrices import NOTHING, Offer, Shape, find_denied
 from dmlc.program import FLOAT_WIDTHS
 from dmlc.runtime.floats import FloatPromises
-from dmlc.runtime.interface import CompileOptions, no_such_device, part_of_selector
+from dmlc.runtime.interface import CompileOptions, find_matching
 from dmlc.runtime.vulkan.api import INSTALL_LOADER, Vulkan
 from dmlc.scalars import DataType
 from dmlc.source import UnavailableError, join_words
@@ -406,12 +406,6 @@ def choose_device(devices: Sequence[VulkanDevice], selector: str | None) -> Vulk
     """
     if not devices:
         raise UnavailableError("no Vulkan device was found", notes=(INSTALL_LOADER,))
-    wanted = part_of_selector(selector, RUNTIME)
-    if not wanted:
-        preference = list(DeviceType)
-        return min(devices, key=lambda d: (preference.index(d.type), d.index))
-    matching = [d for d in devices if wanted == str(d.index)]
-    matching += [d for d in devices if wanted.lower() in str(d).lower()]
-    if not matching:
-        raise no_such_device("Vulkan", wanted, RUNTIME, ((d.index, d) for d in devices))
-    return matching[0]
+    preference = list(DeviceType)
+    usual = min(devices, key=lambda d: (preference.index(d.type), d.index))
+    return find_matching("Vulkan", devices, selector, RUNTIME) or usual

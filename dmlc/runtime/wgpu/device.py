@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from dmlc.runtime import lavapipe
 from dmlc.runtime.environment import setting
 from dmlc.runtime.floats import LEAST, FloatPromises
-from dmlc.runtime.interface import CompileOptions, no_such_device, part_of_selector
+from dmlc.runtime.interface import CompileOptions, find_matching, open_once
 from dmlc.source import DmlcError, Note, UnavailableError
 
 RUNTIME = "wgpu"
@@ -199,15 +199,9 @@ def choose_device(devices: Sequence[WgpuDevice], selector: str | None) -> WgpuDe
     """
     if not devices:
         raise UnavailableError("WebGPU finds no device", notes=[INSTALL_DRIVER])
-    wanted = part_of_selector(selector, RUNTIME)
-    if not wanted:
-        preference = list(DeviceType)
-        return min(devices, key=lambda d: (preference.index(d.type), d.index))
-    matching = [d for d in devices if wanted == str(d.index)]
-    matching += [d for d in devices if wanted.lower() in str(d).lower()]
-    if not matching:
-        raise no_such_device("WebGPU", wanted, RUNTIME, ((d.index, d) for d in devices))
-    return matching[0]
+    preference = list(DeviceType)
+    usual = min(devices, key=lambda d: (preference.index(d.type), d.index))
+    return find_matching("WebGPU", devices, selector, RUNTIME) or usual
 
 
 class Context:
@@ -227,13 +221,8 @@ class Context:
 
 
 _contexts: dict[WgpuDevice, Context] = {}
-_contexts_lock = threading.Lock()
 
 
 def open_context(device: WgpuDevice) -> Context:
     """Context of a device, made once."""
-    with _contexts_lock:
-        found = _contexts.get(device)
-        if found is None:
-            found = _contexts[device] = Context(device)
-        return found
+    return open_once(_contexts, device, Context)
