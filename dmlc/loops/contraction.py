@@ -323,6 +323,4 @@ def multiply_tiles(
     (reduction,) = found.phase.elements.reductions
     reduction = dataclasses.replace(reduction, values=(0, 1), guard=None)
     elements = Elements(sizes, reads, (), (reduction,))
-    strides = {view: view.strides for view in (first, second)}
-    space = Space(sizes, strides, (0, 1))
-    return Phase(elements, space)
+    return Phase(elements, Space(sizes, elements.strides, (0, 1)))
