@@ -80,6 +80,17 @@ def test_multiples_are_divided_separately_beside_what_is_not_negative(
     assert short == expected
 
 
+def test_a_product_of_any_sizes_is_not_negative() -> None:
+    sizes = [k.Scalar(name) for name in "NCH"]
+    scalars = tuple((size, size.name) for size in sizes)
+    kernel = k.Kernel("f", (), scalars, k.Launch(64, 4, 4), (), 32, index_signed=True)
+    product = operate("mul", operate("mul", sizes[0], sizes[1]), sizes[2])
+    speller = Speller(OPENCL, kernel, Mangler(OPENCL.reserved))
+    made = [speller.spell(operate("div", each, index(4))).text
+            for each in (product, operate("sub", product, index(1)))]  # fmt: skip
+    assert made == ["(int)((uint)(N * C * H) / 4u)", "div_signed_int(N * C * H - 1, 4)"]
+
+
 @pytest.mark.parametrize("dtype", [t for t in DataType if t.is_integer], ids=str)
 def test_shaders_divide_signed_data_by_its_sizes(dtype: DataType) -> None:
     """By data, and by numbers, which DXC computes with; a remainder, and a quotient times its
