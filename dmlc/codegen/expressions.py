@@ -17,8 +17,9 @@ from dmlc.codegen.quotients import SIGNED, UNSIGNED, Quotients
 from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.codegen.zeros import Zeros
+from dmlc.index.intervals import is_within
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import add, find_repeated, operate
+from dmlc.kernel.arithmetic import ZERO, add, find_repeated, multiply, operate, subtract
 from dmlc.kernel.reaches import Reaches
 from dmlc.kernel.rewrite import list_expressions, walk, walk_statements
 from dmlc.scalars import DataType, Kind
@@ -291,24 +292,21 @@ class Expressions(abc.ABC):
         name, found = self._names.spell(buffer), self._buffers[buffer]
         packed = self._count_packed(found)
         width = max(found.lanes, packed)
-        if width == 1:
-            return f"{name}[{self._spell_place(index).text}]"
-        if lanes > 1:
-            return f"{name}[{self._spell_place(_divide_vector(index, width)).text}]"
-        element = f"{name}[{self._spell_place(_divide(index, width)).text}]"
-        if width == packed:
+        place, _ = self._part_index(index, width)
+        element = f"{name}[{self._spell_place(place).text}]"
+        if lanes > 1 or width == packed:
             return element
-        word = _divide(index, packed) if packed > 1 else index
-        lane = self._spell_place(operate("mod", word, k.Literal(k.INDEX, width // packed)))
-        return f"{element}[{lane.text}]"
+        word, _ = self._part_index(index, packed)
+        lane = self._find_lane(word, width // packed)
+        return f"{element}[{self._spell_place(lane).text}]"
 
     def _spell_shift(self, buffer: str, index: k.Expression) -> Text:
         """First bit of an element in its word."""
         found = self._buffers[buffer]
         packed, bits = self._count_packed(found), 8 * found.dtype.bytes
-        rest = _drop_multiples(index, packed)
+        _, rest = self._part_index(index, packed)
         if isinstance(rest, k.Literal):
-            return Text(str(int(rest.value) % packed * bits))
+            return Text(str(int(rest.value) * bits))
         lane = operate("bit_and", rest, k.Literal(k.INDEX, packed - 1))
         shift = self._spell_place(operate("mul", lane, k.Literal(k.INDEX, bits)))
         if self._kernel.index_signed and self._dialect.shift_type:
@@ -500,20 +498,48 @@ class Expressions(abc.ABC):
 
     def _place_element(self, array: str, index: k.Expression, lanes: int) -> dict[str, str | int]:
         width, lane = self._arrays[array].lanes, ""
-        if width > lanes:
-            index, rest = self._part_index(index, width)
-            lane = f"][{self.spell(rest).text}"
-        made = self.spell(_divide(index, width) if width > 1 else index)
+        if width > 1:
+            if width > lanes:
+                lane = f"][{self.spell(self._find_lane(index, width)).text}"
+            index, _ = self._part_index(index, width)
+        made = self.spell(index)
         at = self._spell_address(array, made)
         return {"p": self._names.spell(array), "i": made.text + lane, "at": at, "n": lanes}
 
     def _part_index(self, index: k.Expression, width: int) -> tuple[k.Expression, k.Expression]:
-        """Index of the vector that holds an element of an array of vectors, and the lane."""
-        rest = _drop_multiples(index, width)
+        """Index divided by a number, rounded down, and a shorter sum with the same remainder.
+        Multiples are divided separately where what is left is never negative."""
+        if width == 1:
+            return index, ZERO
+        by, reaches = k.Literal(k.INDEX, width), self._quotients.reaches
+        joins = {"add": add, "sub": subtract}
+        match index:
+            case k.Literal(value=value):
+                whole, rest = divmod(int(value), width)
+                return k.Literal(k.INDEX, whole), k.Literal(k.INDEX, rest)
+            case k.Operate(operation=operation, operands=(left, k.Literal(value=value))) if (
+                operation.name == "mul" and int(value) % width == 0
+            ):
+                return multiply(left, int(value) // width), ZERO
+            case k.Operate(operation=operation, operands=operands) if operation.name in joins:
+                (whole, near), (more, far) = (self._part_index(o, width) for o in operands)
+                joined = joins[operation.name]
+                rest = joined(near, far)
+                if rest in (near, far) and reaches.find(rest)[0] >= 0:
+                    return joined(whole, more), rest
+                return operate("div", index, by), rest
+            case _ if is_within(reaches.find(index), width):
+                return ZERO, index
+            case _:
+                return operate("div", index, by), index
+
+    def _find_lane(self, index: k.Expression, width: int) -> k.Expression:
+        """Remainder of an index."""
+        _, rest = self._part_index(index, width)
         low, high = self._quotients.reaches.find(rest)
-        if low < 0 or high >= width:
-            return index, operate("mod", rest, k.Literal(k.INDEX, width))
-        return _leave_out(index, rest), rest
+        if is_within((low, high), width):
+            return rest
+        return operate("mod", index if low < 0 else rest, k.Literal(k.INDEX, width))
 
     def _spell_elements(self, load: k.LoadLocal) -> Text:
         """Vector of an array's elements, in a language that loads one at a time."""
@@ -658,88 +684,6 @@ def _list_parts(value: k.Expression, lanes: int) -> list[k.Expression]:
     if not isinstance(value, k.Join) or value.type.lanes == lanes:
         return [value]
     return [*_list_parts(value.low, lanes), *_list_parts(value.high, lanes)]
-
-
-def _divide(index: k.Expression, width: int) -> k.Expression:
-    """Index divided by a number, rounded down. Multiples in a sum are divided separately."""
-    exact = _divide_exactly(index, width)
-    if exact is not None:
-        return exact
-    match index:
-        case k.Literal(value=value):
-            return k.Literal(index.type, int(value) // width)
-        case k.Operate(operation=operation, operands=(left, right)):
-            first, second = _divide_exactly(left, width), _divide_exactly(right, width)
-            if operation.name == "add" and first is not None:
-                return operate("add", first, _divide(right, width))
-            if operation.name in ("add", "sub") and second is not None:
-                return operate(operation.name, _divide(left, width), second)
-        case _:
-            pass
-    return operate("div", index, k.Literal(k.INDEX, width))
-
-
-def _divide_exactly(index: k.Expression, width: int) -> k.Expression | None:
-    """Index divided by a number; None unless it is a multiple for certain."""
-    match index:
-        case k.Literal(value=value):
-            whole, rest = divmod(int(value), width)
-            return None if rest else k.Literal(index.type, whole)
-        case k.Operate(operation=operation, operands=(left, right)):
-            if operation.name == "mul" and isinstance(right, k.Literal):
-                whole, rest = divmod(int(right.value), width)
-                if rest:
-                    return None
-                return left if whole == 1 else operate("mul", left, k.Literal(right.type, whole))
-            if operation.name in ("add", "sub"):
-                first, second = _divide_exactly(left, width), _divide_exactly(right, width)
-                if first is not None and second is not None:
-                    return operate(operation.name, first, second)
-        case _:
-            pass
-    return None
-
-
-def _leave_out(index: k.Expression, term: k.Expression) -> k.Expression:
-    """Sum without one of its terms."""
-    if index == term:
-        return k.Literal(k.INDEX, 0)
-    match index:
-        case k.Operate(operation=operation, operands=operands) if operation.name == "add":
-            return add(*(_leave_out(operand, term) for operand in operands))
-        case _:
-            return index
-
-
-def _drop_multiples(index: k.Expression, width: int) -> k.Expression:
-    """Index without terms that are multiples of a number: 0 if all are. The rest may be
-    negative."""
-    if _divide_exactly(index, width) is not None:
-        return k.Literal(k.INDEX, 0)
-    match index:
-        case k.Operate(operation=operation, operands=(left, right)):
-            if operation.name in ("add", "sub") and _divide_exactly(right, width) is not None:
-                return _drop_multiples(left, width)
-            if operation.name == "add":
-                first, second = _drop_multiples(left, width), _drop_multiples(right, width)
-                zero = k.Literal(k.INDEX, 0)
-                return second if first == zero else operate("add", first, second)
-        case _:
-            pass
-    return index
-
-
-def _divide_vector(index: k.Expression, width: int) -> k.Expression:
-    """Index of a whole vector, from that of its first element."""
-    match index:
-        case k.Operate(operands=(first, k.Literal(value=more))) if (
-            index.operation.name == "add" and int(more) % width == 0
-        ):
-            # A multiple of the vector length minus another is a multiple, too.
-            whole = k.Literal(k.INDEX, int(more) // width)
-            return operate("add", _divide_vector(first, width), whole)
-        case _:
-            return _divide(index, width)
 
 
 def _choose_text(spelling: Spelling, lanes: int) -> str:

@@ -66,6 +66,11 @@ def add(*terms: k.Expression) -> k.Expression:
     return total
 
 
+def subtract(left: k.Expression, right: k.Expression) -> k.Expression:
+    """Difference of index expressions, simplified."""
+    return left if right == ZERO else operate("sub", left, right)
+
+
 def multiply(left: k.Expression, right: Measure) -> k.Expression:
     """Index times a constant or a run-time size."""
     if not isinstance(right, int):

@@ -19,6 +19,7 @@ from dmlc.kernel.rewrite import (
     define,
     find_body,
     find_defined,
+    map_body,
     map_expressions,
     map_operands,
     rename_memory,
@@ -102,9 +103,7 @@ class _Naming:
             statement = rename_memory(statement, self._memory)
             local, body = find_defined(statement), find_body(statement)
             if local is None:
-                if body:
-                    statement = replace_body(statement, self.write(body, names, known, taken))
-                made.append(statement)
+                made.append(map_body(statement, self.write, names, known, taken))
                 continue
             # A loop's variable is visible in its body alone.
             around = dict(taken) if body else taken

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply
 from dmlc.kernel.rewrite import (
     NUMBER,
     define,
-    find_body,
     find_defined,
     inline_single,
+    map_body,
     map_expressions,
     map_operands,
-    replace_body,
     substitute,
     walk,
     walk_parts,
@@ -73,9 +72,7 @@ class _Expander:
             if isinstance(statement, k.For) and steps and self._stays(statement):
                 made.append(start_at_zero(statement))
                 continue
-            inside = find_body(statement)
-            if inside:
-                statement = replace_body(statement, self.expand(inside))
+            statement = map_body(statement, self.expand)
             if isinstance(statement, k.For):
                 made += self._write_out(statement)
             else:
@@ -108,24 +105,7 @@ class _Expander:
 
     def _take_step(self, loop: k.For, step: k.Expression) -> list[k.Statement]:
         """Copy of a loop's body for one step."""
-        known: dict[str, k.Expression] = {loop.variable.name: step}
-
-        def copy(statements: Sequence[k.Statement]) -> list[k.Statement]:
-            made: list[k.Statement] = []
-            for statement in statements:
-                changed = map_expressions(statement, lambda e: replace(e, known))
-                local = find_defined(changed)
-                if isinstance(changed, k.Let) and isinstance(changed.value, k.Local | k.Literal):
-                    known[changed.local.name] = changed.value
-                    continue
-                if local is not None:
-                    renamed = known[local.name] = self._rename(local)
-                    changed = define(changed, renamed)
-                body = find_body(changed)
-                made.append(replace_body(changed, copy(body)) if body else changed)
-            return made
-
-        return copy(loop.body)
+        return copy_statements(loop.body, {loop.variable.name: step}, self._rename)
 
     def _rename(self, local: k.Local) -> k.Local:
         name = local.name.partition(NUMBER)[0]
@@ -180,9 +160,35 @@ def list_steps(loop: k.For) -> list[k.Expression]:
     ]
 
 
+def copy_statements(
+    statements: Sequence[k.Statement],
+    values: Mapping[str, k.Expression],
+    rename: Callable[[k.Local], k.Local],
+) -> list[k.Statement]:
+    """Copy of statements with `values` in place of some locals, and new locals for those that they
+    define, except for what only names a literal, or another local that is not assigned."""
+    known, made = dict(values), list[k.Statement]()
+    assigned = {s.local for s in walk_statements(statements) if isinstance(s, k.Assign)}
+    for statement in statements:
+        changed = map_expressions(statement, lambda e: replace(e, known))
+        if (
+            isinstance(changed, k.Let)
+            and isinstance(changed.value, k.Local | k.Literal)
+            and assigned.isdisjoint(walk_parts(statement))
+        ):
+            known[changed.local.name] = changed.value
+            continue
+        local = find_defined(changed)
+        if local is not None:
+            renamed = known[local.name] = rename(local)
+            changed = define(changed, renamed)
+        made.append(map_body(changed, copy_statements, known, rename))
+    return made
+
+
 def start_at_zero(statement: k.Statement) -> k.Statement:
     """Statement in which unrolled loops count their steps from 0."""
-    made = replace_body(statement, [start_at_zero(s) for s in find_body(statement)])
+    made = map_body(statement, lambda body: list(map(start_at_zero, body)))
     steps = list_steps(made) if isinstance(made, k.For) else []
     if not isinstance(made, k.For) or not steps or (made.start == index(0) and made.step == 1):
         return made

@@ -16,10 +16,9 @@ from dmlc.kernel.expand import list_steps, replace, start_at_zero
 from dmlc.kernel.rewrite import (
     NUMBER,
     drop_unused,
-    find_body,
     find_defined,
+    map_body,
     map_expressions,
-    replace_body,
     walk,
     walk_statements,
 )
@@ -76,8 +75,7 @@ class _Holder:
                 nest = _Nest(self, statement)
                 made += nest.write((start_at_zero(statement),), sums, ())
                 continue
-            body = find_body(statement)
-            made.append(replace_body(statement, self.write(body, sums)) if body else statement)
+            made.append(map_body(statement, self.write, sums))
         return made
 
     def find_lanes(
@@ -142,15 +140,12 @@ class _Nest:
                         self._known[local.name] = place
                         continue
                 case k.For() if list_steps(statement):
-                    body = self.write(statement.body, sums, (*loops, statement))
-                    made += self._ahead.pop(statement.variable.name, ())
-                    statement = replace_body(statement, body)
-                case k.For() | k.If():
-                    body = self.write(find_body(statement), sums, ())
-                    statement = replace_body(statement, body)
+                    changed = map_body(statement, self.write, sums, (*loops, statement))
+                    made += (*self._ahead.pop(statement.variable.name, ()), changed)
+                    continue
                 case _:
                     pass
-            made.append(statement)
+            made.append(map_body(statement, self.write, sums, ()))
         return made
 
     def _hold(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.names import Names
+from dmlc.kernel.rewrite import NUMBER
 from dmlc.scalars import DataType
 
 Near = Callable[[k.Expression, int], k.Expression]
@@ -34,6 +35,10 @@ class Frame:
     def variable(self, name: str) -> k.Local:
         """Loop variable."""
         return k.Local(self.names.take(name), k.INDEX)
+
+    def rename(self, local: k.Local) -> k.Local:
+        """Local of a copied definition."""
+        return k.Local(self.names.take(local.name.partition(NUMBER)[0]), local.type)
 
     def array(
         self,

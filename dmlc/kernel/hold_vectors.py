@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index
-from dmlc.kernel.rewrite import find_body, replace_body, walk_parts, walk_statements
+from dmlc.kernel.rewrite import map_body, walk_parts, walk_statements
 from dmlc.kernel.sums import Sum, add_up, find_remainder, note
 from dmlc.kernel.target import Limits
 
@@ -88,9 +88,7 @@ def part_vectors(kernel: k.Kernel, limits: Limits) -> k.Kernel:
     def write(statements: Sequence[k.Statement]) -> tuple[k.Statement, ...]:
         made: list[k.Statement] = []
         for statement in statements:
-            body = find_body(statement)
-            if body:
-                statement = replace_body(statement, write(body))
+            statement = map_body(statement, write)
             match statement:
                 case k.StoreLocal(array=array, index=at, value=value) if (
                     array not in whole and value.type.lanes > 1

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.index.affine import Affine
 from dmlc.kernel import nodes as k
-from dmlc.kernel.rewrite import NUMBER, find_body, replace_body, walk_parts
+from dmlc.kernel.rewrite import NUMBER, map_body, walk_parts
 from dmlc.kernel.sums import Sum, add_up, find_remainder, note
 from dmlc.kernel.target import Limits
 from dmlc.scalars import DataType
@@ -94,8 +94,7 @@ class _Joiner:
                 case _:
                     self._note_parts(statement)
                     note(statement, sums)
-                    body = self.write(find_body(statement), sums)
-                    made.append(replace_body(statement, body) if body else statement)
+                    made.append(map_body(statement, self.write, sums))
         return made
 
     def _note_parts(self, statement: k.Statement) -> None:

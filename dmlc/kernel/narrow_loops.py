@@ -18,15 +18,7 @@ from collections.abc import Mapping, Sequence
 from dmlc.index.affine import solve
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, guard, index, operate, widen
-from dmlc.kernel.rewrite import (
-    NUMBER,
-    find_body,
-    list_operands,
-    replace_body,
-    substitute,
-    walk,
-    walk_statements,
-)
+from dmlc.kernel.rewrite import NUMBER, list_operands, map_body, substitute, walk, walk_statements
 from dmlc.kernel.sums import Sum, add_up, express
 from dmlc.scalars import DataType
 
@@ -64,9 +56,7 @@ class _Narrowing:
         for statement in statements:
             if isinstance(statement, k.Let) and self._reads(statement.value):
                 self._read.add(statement.local.name)
-            body = find_body(statement)
-            if body:
-                statement = replace_body(statement, self.write(body))
+            statement = map_body(statement, self.write)
             if isinstance(statement, k.For) and not statement.backwards and statement.step == 1:
                 made += self._narrow(statement)
             else:

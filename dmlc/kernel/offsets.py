@@ -13,11 +13,10 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.rewrite import (
     NUMBER,
     find_body,
-    find_defined,
     list_operands,
     map_all,
+    map_body,
     map_operands,
-    replace_body,
     walk,
     walk_parts,
 )
@@ -88,12 +87,8 @@ class _Offsets:
                     named.setdefault(value, local)
                 case _:
                     pass
-            body = find_body(changed)
-            if body:
-                variable = find_defined(changed)
-                inside = here if variable is None else here | {variable.name}
-                changed = replace_body(changed, self.write(body, inside))
-            made.append(changed)
+            inside = here | {changed.variable.name} if isinstance(changed, k.For) else here
+            made.append(map_body(changed, self.write, inside))
         return tuple(made)
 
     def _count_uses(

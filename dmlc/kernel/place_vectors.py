@@ -13,7 +13,7 @@ from dmlc.index.affine import Affine
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add
 from dmlc.kernel.arithmetic import index as literal
-from dmlc.kernel.rewrite import drop_unused, find_body, map_expressions, map_operands, replace_body
+from dmlc.kernel.rewrite import drop_unused, map_body, map_expressions, map_operands
 from dmlc.kernel.sums import Sum, add_up, note
 
 
@@ -39,10 +39,7 @@ def place_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
             if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
                 place = places.find(statement.index)
                 statement = dataclasses.replace(statement, index=place)
-            inside = find_body(statement)
-            if inside:
-                statement = replace_body(statement, write(inside, places.copy()))
-            made.append(statement)
+            made.append(map_body(statement, lambda body: write(body, places.copy())))
         return made
 
     made = write(kernel.body, _Places({}, {}, {}))

@@ -12,14 +12,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.rewrite import (
-    NUMBER,
-    find_body,
-    list_operands,
-    map_expressions,
-    map_operands,
-    replace_body,
-)
+from dmlc.kernel.rewrite import NUMBER, list_operands, map_body, map_expressions, map_operands
 
 EXACT = ("abs", "floor", "ceil", "round", "trunc")
 """Operations that round nothing: on loads and locals, they may be anywhere."""
@@ -66,9 +59,8 @@ class _Arithmetic:
                 case _:
                     keeps = False
             changed = map_expressions(statement, self._keep if keeps else self._name)
-            made += [*self._named, changed]
-            if find_body(changed):
-                made[-1] = replace_body(changed, self.write(find_body(changed)))
+            made += self._named
+            made.append(map_body(changed, self.write))
         return made
 
     def _keep(self, expression: k.Expression) -> k.Expression:

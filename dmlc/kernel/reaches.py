@@ -7,8 +7,9 @@ loaded from memory, and variables, have the interval of their type.
 from __future__ import annotations
 
 import copy
+import math
 
-from dmlc.index.intervals import UNKNOWN, Interval, combine, hull, size_range
+from dmlc.index.intervals import UNKNOWN, Interval, combine, hull, meet, size_range
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import RUN_TIME_COUNT
 from dmlc.scalars import DataType, integer_limits
@@ -59,7 +60,9 @@ class Reaches:
             case k.Position(geometry=geometry):
                 return self._geometry[geometry]
             case k.Operate(operation=operation, operands=operands, type=k.Type(DataType.INDEX)):
-                return combine(operation.name, [self.find(o) for o in operands])
+                given = [self.find(operand) for operand in operands]
+                grows = operation.name in ("add", "mul") and all(low >= 0 for low, _ in given)
+                return meet(combine(operation.name, given), (0 if grows else -math.inf, math.inf))
             case k.Select(then=one, otherwise=other) | k.Join(low=one, high=other):
                 return hull(self.find(one), self.find(other))
             case k.Broadcast(operand=operand) | k.Extract(operand=operand):

@@ -16,9 +16,9 @@ from dmlc.kernel.expand import list_arrays
 from dmlc.kernel.rewrite import (
     NUMBER,
     find_body,
+    map_body,
     map_expressions,
     map_operands,
-    replace_body,
     walk_statements,
 )
 from dmlc.source import InternalError
@@ -63,9 +63,7 @@ class _Registers:
         for statement in statements:
             made += self._begin(find_body(statement))
             changed = map_expressions(statement, self._change)
-            body = find_body(changed)
-            if body:
-                changed = replace_body(changed, self.write(body))
+            changed = map_body(changed, self.write)
             if isinstance(changed, k.StoreLocal) and changed.array in self._arrays:
                 part = self._find_part(changed.array, changed.index)
                 kind = k.Assign if part in self._known else k.Variable

@@ -8,7 +8,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
 from dmlc.kernel import nodes as k
 from dmlc.scalars import DataType
@@ -19,6 +19,7 @@ NUMBER = "#"
 removes it. No tensor's name contains it."""
 
 Change: TypeAlias = Callable[[k.Expression], k.Expression]
+More = ParamSpec("More")
 Node = TypeVar("Node", bound="k.Expression | k.Statement")
 _Read: TypeAlias = Callable[[Any], tuple[k.Expression, ...]]
 _Make: TypeAlias = Callable[[Any, tuple[Any, ...]], Any]
@@ -173,6 +174,17 @@ def replace_body(statement: k.Statement, body: Sequence[k.Statement]) -> k.State
     return dataclasses.replace(statement, body=tuple(body))
 
 
+def map_body(
+    statement: k.Statement,
+    write: Callable[Concatenate[tuple[k.Statement, ...], More], Sequence[k.Statement]],
+    *arguments: More.args,
+    **named: More.kwargs,
+) -> k.Statement:
+    """Statement with what `write` makes of its body; the same object if it has none."""
+    body = find_body(statement)
+    return replace_body(statement, write(body, *arguments, **named)) if body else statement
+
+
 def map_all(
     statements: Sequence[k.Statement],
     change: Change,
@@ -183,9 +195,7 @@ def map_all(
     made: list[k.Statement] = []
     for statement in statements:
         changed = map_expressions(statement, change)
-        body = find_body(changed)
-        changed = replace_body(changed, map_all(body, change, finish)) if body else changed
-        made.append(finish(changed))
+        made.append(finish(map_body(changed, map_all, change, finish)))
     return tuple(made)
 
 
@@ -239,7 +249,7 @@ def inline_single(
         if isinstance(changed, k.Let) and is_inlined(changed, statements[number + 1 :]):
             known[changed.local.name] = changed.value
             continue
-        made.append(replace_body(changed, inline_single(find_body(changed), known)))
+        made.append(map_body(changed, inline_single, known))
     return made
 
 
@@ -284,7 +294,7 @@ def drop_unused(statements: Sequence[k.Statement]) -> list[k.Statement]:
         for each in reversed(statements):
             if isinstance(each, k.Let) and each.local.name not in used:
                 continue
-            each = replace_body(each, drop(find_body(each)))
+            each = map_body(each, drop)
             used.update(p.name for p in walk_parts(each) if isinstance(p, k.Local))
             kept.append(each)
         return kept[::-1]

@@ -17,7 +17,7 @@ from dmlc.index.intervals import Bound
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply, operate
 from dmlc.kernel.reaches import Reaches
-from dmlc.kernel.rewrite import find_body, map_expressions, map_operands, replace_body
+from dmlc.kernel.rewrite import map_body, map_expressions, map_operands
 from dmlc.kernel.sums import Sum, add_up, express, find_remainder, note
 
 
@@ -61,13 +61,8 @@ def _write(
             case _:
                 pass
         note(changed, origins)
-        body = find_body(changed)
-        if body:
-            starts = isinstance(changed, k.For) and k.Barrier() in body
-            changed = replace_body(
-                changed, _write(body, known, origins, reaches, fills=fills or starts)
-            )
-        made.append(changed)
+        inside = fills or (isinstance(changed, k.For) and k.Barrier() in changed.body)
+        made.append(map_body(changed, _write, known, origins, reaches, fills=inside))
     return tuple(made)
 
 

@@ -12,14 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, widen
 from dmlc.kernel.expand import list_steps, replace
-from dmlc.kernel.rewrite import (
-    find_body,
-    list_operands,
-    map_expressions,
-    replace_body,
-    walk,
-    walk_statements,
-)
+from dmlc.kernel.rewrite import list_operands, map_body, map_expressions, walk, walk_statements
 from dmlc.kernel.sums import Sum, add_up, find_remainder, note
 
 
@@ -61,8 +54,7 @@ class _Widener:
                 made += [map_expressions(s, lambda e, first=first: replace(e, first)) for s in body]
                 continue
             note(statement, sums)
-            inside = self.write(find_body(statement), sums)
-            made.append(replace_body(statement, inside) if inside else statement)
+            made.append(map_body(statement, self.write, sums))
         return made
 
 

@@ -70,8 +70,9 @@ class Positions:
         return form if self.is_within(number, size) else None
 
 
-_WINDOW = 32
-"""Longest window of a reduction: further ones are pieces, whose points work items share."""
+MOST_ALONE = 32
+"""Largest number of points of an output that work items never share: pieces of a reduction have
+more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def find_end(stage: ir.Stage) -> End | None:
             continue
         for (piece, step), (point, factor) in itertools.permutations(form.factors, 2):
             is_whole = len(form.factors) == 2 and factor == 1 and stage.extent(point) == step
-            if is_whole and step > _WINDOW and point.reduced and not piece.reduced:
+            if is_whole and step > MOST_ALONE and point.reduced and not piece.reduced:
                 return End(position, piece, point, step, size)
     return None
 

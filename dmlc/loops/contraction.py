@@ -313,6 +313,5 @@ def multiply(found: Contraction, sizes: tuple[int, ...], *factors: View) -> Phas
     (reduction,) = found.phase.elements.reductions
     reduction = dataclasses.replace(reduction, values=(0, 1), guard=None)
     reads = tuple(Read(view, found.dtype) for view in factors)
-    strides = {view: view.strides for view in factors}
-    space = Space(sizes, strides, tuple(range(len(sizes) - 1)))
-    return Phase(Elements(sizes, reads, (), (reduction,)), space)
+    elements = Elements(sizes, reads, (), (reduction,))
+    return Phase(elements, Space(sizes, elements.strides, tuple(range(len(sizes) - 1))))

@@ -136,6 +136,11 @@ class Elements:
             self._views.append((*reads, *(view for view, _ in self.results)))
         return self._views[0]
 
+    @property
+    def strides(self) -> Mapping[View, tuple[Measure, ...]]:
+        """Strides of each view along the dimensions of the domain."""
+        return {view: view.strides for view in self.views()}
+
     def buffers(self) -> tuple[View, ...]:
         """Views in buffers."""
         places = {v.view for v in self.values if isinstance(v, Place)}
@@ -155,10 +160,10 @@ def operands(value: Value) -> tuple[int, ...]:
 
 
 def find_moving(
-    elements: Elements, strides: Mapping[View, tuple[Measure, ...]], axis: int
+    elements: Elements, axis: int, strides: Mapping[View, tuple[Measure, ...]] | None = None
 ) -> tuple[bool, ...]:
-    """Whether each value varies along an axis, given the strides of the views."""
-    moving: list[bool] = []
+    """Whether each value varies along an axis: of the domain, or of a space with these strides."""
+    strides, moving = strides or elements.strides, list[bool]()
     for value in elements.values:
         own = isinstance(value, Read | Place | Gather) and strides[value.view][axis] != 0
         moving.append(own or any(moving[operand] for operand in operands(value)))

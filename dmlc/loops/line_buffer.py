@@ -453,7 +453,7 @@ def _goes_in_vectors(
 ) -> bool:
     """Whether adjacent indices along an axis can be computed at once; if `ragged`, some are out of
     bounds, and no buffer may be loaded there."""
-    moving = find_moving(elements, strides, axis)
+    moving = find_moving(elements, axis, strides)
     for value in elements.values:
         if not isinstance(value, Read | Place | Gather):
             continue

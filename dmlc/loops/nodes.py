@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, cast, get_args
 
 from dmlc.kernel import nodes as k
@@ -24,7 +25,7 @@ from dmlc.loops.dims import SHORT_VECTOR, Buffer, Dim, Into, Kind, Tile
 from dmlc.loops.element import Value
 from dmlc.loops.permute import Patterns
 from dmlc.loops.phases import Phase
-from dmlc.loops.text import PlainForm, write_line
+from dmlc.loops.text import BODIES, PlainForm, write_line
 from dmlc.loops.vectorize import Vectorization
 from dmlc.matrices import Instruction
 from dmlc.scalars import DataType
@@ -396,23 +397,33 @@ def walk(nodes: Sequence[Node], *, filled: bool = True) -> Iterator[Node]:
             pending += reversed(inside(node))
 
 
+@functools.cache
+def _list_bodies(of: type[Any]) -> tuple[str, ...]:
+    """Fields of a class that contain child nodes."""
+    return tuple(field.name for field in dataclasses.fields(of) if field.name in BODIES)
+
+
+def map_bodies(node: Node, write: Callable[[tuple[Node, ...]], tuple[Node, ...]]) -> Node:
+    """Node with what `write` makes of its child nodes; the same object if these stay the same."""
+    parts: dict[str, Any] = {}
+    for name in _list_bodies(type(node)):
+        own = getattr(node, name)
+        made = tuple(map(write, own)) if name == "cases" else write(own)
+        if len(made) != len(own) or not all(map(operator.is_, made, own)):
+            parts[name] = made
+    return dataclasses.replace(node, **parts) if parts else node
+
+
 def name_apart(nodes: Sequence[Node], taken: Counter[str] | None = None) -> tuple[Node, ...]:
     """Nodes in which loops of equal names are numbered after a dot."""
     taken = Counter() if taken is None else taken
     made: list[Node] = []
     for node in nodes:
-        parts: dict[str, Any] = {}
         if isinstance(node, Loop):
             taken[node.name] += 1
             if taken[node.name] > 1:
-                parts["name"] = f"{node.name}.{taken[node.name]}"
-        if isinstance(node, Turns):
-            parts["cases"] = tuple(name_apart(case, taken) for case in node.cases)
-        elif type(node) not in _BARE:
-            parts["body"] = name_apart(cast("Loop", node).body, taken)
-        if isinstance(node, Numbers | Turns):
-            parts["others"] = name_apart(node.others, taken)
-        made.append(dataclasses.replace(node, **parts))
+                node = dataclasses.replace(node, name=f"{node.name}.{taken[node.name]}")
+        made.append(map_bodies(node, lambda body: name_apart(body, taken)))
     return tuple(made)
 
 

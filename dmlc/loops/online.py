@@ -148,8 +148,7 @@ def collect_online(
             return dataclasses.replace(view, strides=steps) if view.tensor in scores else view
 
         elements = map_views(collector.elements(), place)
-        strides = {view: view.strides for view in elements.views()}
-        space = Space(tuple(map(measure, domain)), strides, tuple(range(len(parallel))))
+        space = Space(tuple(map(measure, domain)), elements.strides, tuple(range(len(parallel))))
         return Phase(elements, space)
 
     made = [

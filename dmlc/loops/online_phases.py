@@ -170,10 +170,9 @@ class Phases:
             # Tiles are 0 out of bounds.
             elements = _keep_axes(elements, range(len(numbers), len(dims)))
             dims = dims[len(numbers) :]
-        strides = {view: view.strides for view in elements.views()}
         parallel = tuple(axis for axis, dim in enumerate(dims) if dim in kept)
         sizes = tuple(map(measure, elements.domain))
-        self._phases.append(Phase(elements, Space(sizes, strides, parallel)))
+        self._phases.append(Phase(elements, Space(sizes, elements.strides, parallel)))
         self._axes.append(tuple(dims))
         return len(self._phases) - 1
 
@@ -195,8 +194,7 @@ class Phases:
     def _stage(self, elements: Elements, numbers: Sequence[int]) -> Elements:
         """Work with tiles in place of operands of rows, and on a GPU of keys, each filled by a
         phase. Values computed from either alone are computed once, as the tile is filled."""
-        strides = {view: view.strides for view in elements.views()}
-        moving = {n: find_moving(elements, strides, axis) for axis, n in enumerate(numbers)}
+        moving = {n: find_moving(elements, axis) for axis, n in enumerate(numbers)}
         along, keys = moving[self._found.along], moving.get(self._found.rows)
         if keys is not None and numbers[-1] != self._found.rows:
             inner = moving[numbers[-1]]
@@ -240,8 +238,7 @@ class Phases:
         count, dtype = len(self._tiles), elements.values[-1].dtype
         (first, *_) = elements.buffers()
         own = f"{first.tensor}{count or ''}"
-        strides = {view: view.strides for view in elements.views()}
-        moves = [n for axis, n in enumerate(numbers) if find_moving(elements, strides, axis)[-1]]
+        moves = [n for axis, n in enumerate(numbers) if find_moving(elements, axis)[-1]]
         size, places = 1, [0] * len(elements.domain)
         sides: list[tuple[Dim, int]] = []
         """Dimensions of the tile with their extents; the first is contiguous."""
@@ -505,8 +502,7 @@ def _find_weight(elements: Elements, found: Online, numbers: Sequence[int]) -> i
     """Value that is the weight of a point: if all are known, the factor that does not vary along a
     sum's further dimension. None if the sum has no such dimension."""
     if found.largest is None:
-        strides = {view: view.strides for view in elements.views()}
-        moves = find_moving(elements, strides, len(numbers) - 1)
+        moves = find_moving(elements, len(numbers) - 1)
         values = elements.reductions[0].values
         return next((v for v in values if not moves[v]), None) if numbers[-1] > found.rows else None
     largest = found.largest.stage

@@ -146,7 +146,7 @@ class Phase:
     def find_moving(self, axis: int) -> tuple[bool, ...]:
         """Whether each value varies along an axis."""
         if axis not in self._moving:
-            self._moving[axis] = find_moving(self.elements, self.space.strides, axis)
+            self._moving[axis] = find_moving(self.elements, axis, self.space.strides)
         return self._moving[axis]
 
     def choose_lanes(self, axis: int, long: int, lanes: int) -> int:

@@ -52,8 +52,7 @@ class _Tile:
     def __init__(self, elements: Elements, spans: Mapping[int, int]) -> None:
         self._elements, self._spans = elements, spans
         self.values = list(elements.values)
-        strides = {view: view.strides for view in elements.views()}
-        moving = [find_moving(elements, strides, axis) for axis in spans]
+        moving = [find_moving(elements, axis) for axis in spans]
         self._moves = [any(along) for along in zip(*moving, strict=True)]
 
     def _add(self, value: Value) -> int:

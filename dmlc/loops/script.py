@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
-import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
 
@@ -17,16 +16,14 @@ from dmlc.loops.nodes import (
     Dim,
     Kind,
     Loop,
-    Multiply,
     Nest,
     Node,
     Numbers,
-    Pack,
     Point,
     Reduce,
-    Stage,
     list_dims,
     list_loops,
+    map_bodies,
     name_loops,
     take_name,
     walk,
@@ -223,15 +220,8 @@ def change(nodes: Sequence[Node], old: Node, *new: Node) -> tuple[Node, ...]:
     """Nodes with others in place of one; unaffected nodes are the same objects."""
     made: list[Node] = []
     for node in nodes:
-        if node is not old and isinstance(node, Loop | Reduce | Pack | Stage | Numbers | Multiply):
-            parts = {"body": node.body}
-            if isinstance(node, Numbers):
-                parts["others"] = node.others
-            made_of = {name: change(body, old, *new) for name, body in parts.items()}
-            same = all(
-                len(made_of[name]) == len(body) and all(map(operator.is_, made_of[name], body))
-                for name, body in parts.items()
-            )
-            node = node if same else dataclasses.replace(node, **made_of)
-        made += new if node is old else (node,)
+        if node is old:
+            made += new
+        else:
+            made.append(map_bodies(node, lambda body: change(body, old, *new)))
     return tuple(made)

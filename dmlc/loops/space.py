@@ -107,9 +107,8 @@ class Space:
 
 def keep_all(elements: Elements) -> Space:
     """The dimensions as they are, all parallel."""
-    strides = {view: view.strides for view in elements.views()}
     every = tuple(range(len(elements.domain)))
-    return Space(_measure(elements.domain), strides, every, indices=elements.indices)
+    return Space(_measure(elements.domain), elements.strides, every, indices=elements.indices)
 
 
 def collapse(elements: Elements) -> Space:
@@ -255,11 +254,10 @@ def _rank(elements: Elements, domain: Sequence[Measure]) -> Ranked:
 def _find_steps(elements: Elements) -> dict[View, tuple[Measure, ...]]:
     """Stride of each view along each dimension; for a load at computed indices, plus one for each
     index that varies along it."""
-    strides = {view: view.strides for view in elements.views()}
     gathers = [value for value in elements.values if isinstance(value, Gather)]
-    found = {view: list(steps) for view, steps in strides.items()}
+    found = {view: list(steps) for view, steps in elements.strides.items()}
     for axis in range(len(elements.domain) if gathers else 0):
-        moving = find_moving(elements, strides, axis)
+        moving = find_moving(elements, axis)
         for gather in gathers:
             terms = sum((step for number, step in gather.terms if moving[number]), start=0)
             moved = terms + gather.view.strides[axis]

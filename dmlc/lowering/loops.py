@@ -14,14 +14,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import ZERO, add, index, multiply, operate, subtract_known
+from dmlc.kernel.arithmetic import ZERO, add, index, multiply, operate, subtract, subtract_known
 from dmlc.loops.element import View
 from dmlc.loops.nodes import (
     Dim,
     Kind,
     Loop,
     Node,
-    Numbers,
     Pack,
     Point,
     Reduce,
@@ -29,6 +28,7 @@ from dmlc.loops.nodes import (
     is_once,
     list_loops,
     list_phases,
+    map_bodies,
     walk,
 )
 from dmlc.lowering.loop_fusion import fuse_loops
@@ -216,8 +216,7 @@ class Loops(Points):
         if length is None and start == index(0) and is_once(node, self._bounds):
             return body + self._fix(once, scope.narrow(dim, is_loose=True), start, [])
         if length is None:
-            gone = stop if start == index(0) else operate("sub", stop, start)
-            rest = operate("mod", gone, index(node.step))
+            rest = operate("mod", subtract(stop, start), index(node.step))
             middle = self._frame.name(body, f"{node.wanted}s_end", operate("sub", stop, rest))
             body += self._write_round(node, scope.narrow(dim, is_loose=False), start, middle)
             return body + self._write_round(once, scope.narrow(dim, is_loose=True), middle, stop)
@@ -331,8 +330,7 @@ class Loops(Points):
             aligned = operate("min", add(start, lead), stop)
             begin, start = start, self._frame.name(body, "vector_begin", aligned)
             shares.append(_Share(1, begin, start))
-        length = stop if start == index(0) else operate("sub", stop, start)
-        rest = operate("mod", length, index(node.step))
+        rest = operate("mod", subtract(stop, start), index(node.step))
         name = "vector_end" if node.kind is Kind.VECTOR else f"{node.wanted}s_end"
         middle = self._frame.name(body, name, operate("sub", stop, rest))
         return [*shares, _Share(node.step, start, middle), _Share(1, middle, stop)]
@@ -501,9 +499,7 @@ def _scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
                 # The same loops, one of which has all the iterations.
                 return dataclasses.replace(made, kind=Kind.LOOP, step=items, extent=points)
             return made
-        if isinstance(node, Loop | Reduce | Pack):
-            return dataclasses.replace(node, body=tuple(map(change, node.body)))
-        return node
+        return map_bodies(node, lambda body: tuple(map(change, body)))
 
     return tuple(map(change, nodes))
 
@@ -513,12 +509,7 @@ def _roll(nodes: Sequence[Node], dim: Dim, least: int = 0) -> tuple[Node, ...]:
     `least`."""
     made: list[Node] = []
     for node in nodes:
-        if isinstance(node, Numbers):
-            node = dataclasses.replace(node, others=_roll(node.others, dim, least))
-        if not isinstance(node, Loop | Reduce | Pack | Numbers):
-            made.append(node)
-            continue
-        node = dataclasses.replace(node, body=_roll(node.body, dim, least))
+        node = map_bodies(node, lambda body: _roll(body, dim, least))
         if isinstance(node, Pack) and node.dim is dim and not node.in_words:
             made += node.body
             continue

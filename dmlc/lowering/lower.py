@@ -23,6 +23,7 @@ from dmlc.kernel.arithmetic import (
     multiply,
     operate,
     split_number,
+    subtract,
     widen,
     zero_of,
 )
@@ -412,7 +413,7 @@ class _Writer:
     def _write_turns(self, node: Turns, scope: Scope) -> list[k.Statement]:
         """A range of points with periodic cases, and other points."""
         place, period = scope.known[node.dim], len(node.cases)
-        gone = operate("sub", place, index(node.first)) if node.first else place
+        gone = subtract(place, index(node.first))
         within: list[k.Statement] = []
         for number, case in enumerate(node.cases):
             body: list[k.Statement] = []

@@ -11,14 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dmlc.index.affine import Affine
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, guard, index, multiply, operate, subtract_known
-from dmlc.kernel.expand import list_steps, replace, start_at_zero
+from dmlc.kernel.expand import copy_statements, list_steps, start_at_zero
 from dmlc.kernel.frame import Frame
 from dmlc.kernel.rewrite import (
-    NUMBER,
-    define,
     drop_unused,
     find_body,
     find_defined,
+    map_body,
     map_expressions,
     map_operands,
     replace_body,
@@ -72,7 +71,7 @@ def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement
 
     def write(part: Sequence[k.Statement], number: k.Expression, copy: int) -> list[k.Statement]:
         known = {loop.variable.name: add(loop.start, multiply(number, loop.step))}
-        own = copy_statements(frame, drop_unused([*ahead, *part]), known)
+        own = copy_statements(drop_unused([*ahead, *part]), known, frame.rename)
         made = named.write(own, copies[copy], {})
         return guard(
             [] if length or copy == 1 else [operate("lt", number, count)], drop_unused(made)
@@ -104,7 +103,7 @@ def fill_tiles(frame: Frame, loop: k.For) -> list[k.Statement]:
         filled = list(map(start_at_zero, filled))
         held = dict[object, str]()
         taken, put = (_split(frame, filled, held, (), (), puts=n) for n in (False, True))
-        put = copy_statements(frame, drop_unused([*ahead, *put]), {})
+        put = copy_statements(drop_unused([*ahead, *put]), {}, frame.rename)
         body = (*ahead, *drop_unused(taken), body[first], *put, *used)
     start = loop.start.value if isinstance(loop.start, k.Literal) else 1
     named = _Named(frame, {loop.variable.name: math.gcd(int(start), loop.step)})
@@ -157,8 +156,7 @@ class _Named:
             if isinstance(changed, k.LoadMatrix) and changed.array in copies:
                 at = place(add(changed.index, copies[changed.array]), VECTOR)
                 changed = dataclasses.replace(changed, index=at)
-            body = self.write(find_body(changed), copies, sums, inside)
-            made.append(replace_body(changed, body))
+            made.append(map_body(changed, self.write, copies, sums, inside))
         return made
 
     def _order(
@@ -246,20 +244,4 @@ def _split(
                 made.append(replace_body(statement, body))
             case _:
                 made.append(statement)
-    return made
-
-
-def copy_statements(
-    frame: Frame, statements: Sequence[k.Statement], known: Mapping[str, k.Expression]
-) -> list[k.Statement]:
-    """Copy of statements with some locals replaced, and new names for their definitions."""
-    names, made = dict(known), list[k.Statement]()
-    for statement in statements:
-        changed = map_expressions(statement, lambda e: replace(e, names))
-        local = find_defined(changed)
-        if local is not None:
-            name = frame.names.take(local.name.partition(NUMBER)[0])
-            names[local.name] = own = dataclasses.replace(local, name=name)
-            changed = define(changed, own)
-        made.append(replace_body(changed, copy_statements(frame, find_body(changed), names)))
     return made

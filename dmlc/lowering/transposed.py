@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.expand import list_steps
+from dmlc.kernel.expand import copy_statements, list_steps
 from dmlc.kernel.frame import Frame
 from dmlc.kernel.rewrite import drop_unused
 from dmlc.kernel.sums import Sum, add_up, note
-from dmlc.lowering.pipelined import copy_statements
 
 
 def transpose_square(frame: Frame, loop: k.For) -> list[k.Statement]:
@@ -22,7 +21,7 @@ def transpose_square(frame: Frame, loop: k.For) -> list[k.Statement]:
         return [loop]
     made, rows, places = list[k.Statement](), list[k.Expression](), list[k.StoreLocal]()
     for step in steps:
-        copied = copy_statements(frame, loop.body, {loop.variable.name: step})
+        copied = copy_statements(loop.body, {loop.variable.name: step}, frame.rename)
         stores = [s for s in copied if isinstance(s, k.StoreLocal)]
         places = places or stores
         rows += [s.value.operand for s in stores[:1] if isinstance(s.value, k.Extract)]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import ZERO, add, guard, index, multiply, operate
+from dmlc.kernel.arithmetic import add, guard, index, multiply, subtract
 from dmlc.kernel.frame import Frame
 from dmlc.loops.element import View, list_joins, list_needed
 from dmlc.loops.nodes import (
@@ -239,7 +239,7 @@ class Values:
         origins, places, body = scope.origins or {}, list[k.Expression](), list[k.Statement]()
         for dim, step in into.tile:
             start, point = origins[dim], scope.known[dim]
-            places.append(multiply(point if start == ZERO else operate("sub", point, start), step))
+            places.append(multiply(subtract(point, start), step))
         array, lanes = self.arrays[into.buffer], value.type.lanes
         is_beside = into.lane == 1
         if lanes == 1 or (is_beside and self._frame.lanes > 1):

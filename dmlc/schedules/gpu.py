@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.kernel.arithmetic import round_up
 from dmlc.kernel.target import Limits, Profile
+from dmlc.loops.access import MOST_ALONE
 from dmlc.loops.legality import chain
 from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import VECTOR, Phase
@@ -43,8 +44,6 @@ _BUSY = 512
 """Number of groups that keep memory busy."""
 _SERIAL_GROUPS = 64
 """Number of groups that suffices if each work item reduces its own outputs."""
-_SERIAL_POINTS = 32
-"""Largest number of points of an output that work items never share."""
 _PARTS = 8
 """Partial results that a work item loads before it adds the first."""
 _FEW_PARTS = 64
@@ -98,12 +97,12 @@ def suits_serial(first: Phase, p: Profile) -> bool:
     """Whether sharing the points of an output gains nothing: there are enough outputs, or few
     points."""
     outputs, points = math.prod(first.space.parallel_sizes), first.points
-    return outputs >= _SERIAL_GROUPS * p.group_size or points <= max(outputs, _SERIAL_POINTS)
+    return outputs >= _SERIAL_GROUPS * p.group_size or points <= max(outputs, MOST_ALONE)
 
 
 def reduces_few(phase: Phase) -> bool:
     """Whether an output has no more points than a single work item may reduce."""
-    return 1 < phase.space.inner_count <= _SERIAL_POINTS
+    return 1 < phase.space.inner_count <= MOST_ALONE
 
 
 def takes_vectors(phase: Phase, limits: Limits) -> bool:
@@ -360,7 +359,7 @@ def choose_tile(
         # A larger group keeps all points of an output in registers.
         return holding, widest
     count = max(space.inner_count for space in wide)
-    if count > _SERIAL_POINTS and (
+    if count > MOST_ALONE and (
         outputs == 1 or (outputs <= max(few, p.groups) and rows == p.group_size)
     ):
         # Few groups may be as large as their accumulators in shared memory allow, as long as more

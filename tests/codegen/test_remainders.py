@@ -13,7 +13,7 @@ from dmlc.codegen.names import Mangler
 from dmlc.codegen.opencl import OPENCL
 from dmlc.codegen.spell import Speller
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import index, operate, widen
+from dmlc.kernel.arithmetic import index, multiply, operate, widen
 from dmlc.pipeline import Steps, compile, compile_by
 from dmlc.program import Program
 from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
@@ -52,6 +52,43 @@ def test_vectors_of_positions_are_divided_by_vectors(name: str, signed: bool) ->
     places = operate("add", widen(k.Position(k.Geometry.LANE), 4), lanes)
     made = speller.spell(operate(name, places, widen(index(4), 4))).text
     assert re.search(r"[/%] \(?\(uint4\)\(4u?\)", made)
+
+
+LANE, GROUP = (k.Position(of) for of in (k.Geometry.LANE, k.Geometry.GROUP))
+
+
+@pytest.mark.parametrize(
+    ("beside", "expected"),
+    [
+        (LANE, "a[group * 2][lane]"),
+        (operate("add", LANE, index(1)), "a[group * 2 + (int)((uint)(lane + 1) / 4u)]"
+         "[(int)((uint)(lane + 1) % 4u)]"),
+        # Where the first lane is, -1 / 4 is 0, which a multiple must not be added to.
+        (operate("sub", LANE, index(1)), "a[div_signed_int(group * 8 + (lane - 1), 4)]"
+         "[mod_signed_int(group * 8 + (lane - 1), 4)]"),
+    ],
+)  # fmt: skip
+def test_multiples_are_divided_separately_beside_what_is_not_negative(
+    beside: k.Expression, expected: str
+) -> None:
+    array = k.Array("a", DataType.FLOAT32, 64, False, lanes=4)
+    kernel = k.Kernel("f", (), (), k.Launch(64, 4, 4), (), 32, arrays=(array,), index_signed=True)
+    place = operate("add", multiply(GROUP, 8), beside)
+    loaded = k.LoadLocal("a", place, k.Type(DataType.FLOAT32))
+    text = Speller(OPENCL, kernel, Mangler(OPENCL.reserved)).spell(loaded).text
+    short = text.replace("(int)get_group_id(0)", "group").replace("(int)get_local_id(0)", "lane")
+    assert short == expected
+
+
+def test_a_product_of_any_sizes_is_not_negative() -> None:
+    sizes = [k.Scalar(name) for name in "NCH"]
+    scalars = tuple((size, size.name) for size in sizes)
+    kernel = k.Kernel("f", (), scalars, k.Launch(64, 4, 4), (), 32, index_signed=True)
+    product = operate("mul", operate("mul", sizes[0], sizes[1]), sizes[2])
+    speller = Speller(OPENCL, kernel, Mangler(OPENCL.reserved))
+    made = [speller.spell(operate("div", each, index(4))).text
+            for each in (product, operate("sub", product, index(1)))]  # fmt: skip
+    assert made == ["(int)((uint)(N * C * H) / 4u)", "div_signed_int(N * C * H - 1, 4)"]
 
 
 @pytest.mark.parametrize("dtype", [t for t in DataType if t.is_integer], ids=str)

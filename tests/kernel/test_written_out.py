@@ -11,7 +11,7 @@ import pytest
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import index, multiply, operate
-from dmlc.kernel.expand import expand_loops
+from dmlc.kernel.expand import copy_statements, expand_loops
 from dmlc.kernel.hold_vectors import hold_arrays, hold_buffers, part_vectors
 from dmlc.kernel.interpret import Memory, run_kernel
 from dmlc.kernel.narrow_loops import narrow_loops
@@ -21,7 +21,7 @@ from dmlc.kernel.registers import name_registers
 from dmlc.kernel.rewrite import find_body
 from dmlc.kernel.sums import add_up, find_remainder
 from dmlc.kernel.target import Limits
-from dmlc.scalars import Array
+from dmlc.scalars import Array, DataType
 from dmlc.source import InternalError
 
 WHOLE = Limits("whole", 8, "", 2**31, "", 32, None, vector_lanes=4)
@@ -324,3 +324,24 @@ def test_what_no_range_says_stays_a_condition(kernel: k.Kernel) -> None:
     made = narrow_loops(kernel)
     same(kernel, made)
     assert count_conditions(made) == 1
+
+
+def test_a_copy_has_no_names_of_what_is_named_already() -> None:
+    """But a local that is assigned is another value later."""
+    kind = k.Type(DataType.FLOAT32)
+    total, fixed = k.Local("total", kind), k.Local("fixed", kind)
+    before, same = k.Local("before", kind), k.Local("same", kind)
+    statements = (
+        k.Let(before, total),
+        k.Let(same, fixed),
+        k.Assign(total, operate("add", same, total)),
+        k.StoreLocal("a", index(0), operate("sub", total, before)),
+    )
+
+    def rename(local: k.Local) -> k.Local:
+        return k.Local(f"{local.name}_1", local.type)
+
+    let, added, stored = copy_statements(statements, {}, rename)
+    assert let == k.Let(rename(before), total)
+    assert added == k.Assign(total, operate("add", fixed, total))
+    assert stored == k.StoreLocal("a", index(0), operate("sub", total, rename(before)))
