@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from dmlc.loops.contraction import (
     Contraction,
@@ -19,8 +20,7 @@ from dmlc.loops.contraction import (
     find_contraction,
     guard_factor,
     lies_along,
-    multiply_tiles,
-    multiply_views,
+    multiply,
     part_axes,
 )
 from dmlc.loops.element import Read, View
@@ -49,8 +49,6 @@ from dmlc.source import InternalError
 BLOCK = 6
 """Rows of a block: with a vector of columns each, sums and factors fit in 16 vector registers of
 half the vector's length."""
-_MOST_PACKED = 1 << 17
-"""Largest number of elements of rows that are packed for dot products."""
 _MOST = 1 << 20
 """Largest number of elements of a panel, and of sums of a tile."""
 _SQUARE = 8
@@ -105,7 +103,7 @@ class _Cut:
 
 def _cut(dims: Sequence[Dim], most: int) -> _Cut:
     """Tile of at most `most` points, in tiles of about equal size."""
-    dims = dims or [Dim("row", 1)]
+    dims = dims or [Dim("single", 1)]
     place, inner = len(dims) - 1, 1
     while place > 0 and inner * _count(dims[place]) <= most:
         inner *= _count(dims[place])
@@ -132,15 +130,26 @@ def panel(on: On, rows: int, columns: int, depth: int, lanes: int) -> Nest:
     strip]; q = b[strip, columns]; for blocks of i, j: s[i, j] += sum(k in strip: p[i, k] * q[k,
     j])`, and then `for i, j in tile: g(s[i, j])`
     """
-    nest = on.nest
+    demand(min(rows, columns, depth) > 0, "a tile has rows, columns and points")
+    phases, found = _begin(on, lanes, find_contraction)
+    return _check(Panels(orient(found), rows, columns, depth, lanes).pack(phases[1]))
+
+
+def _begin(
+    on: On, lanes: int, find: Callable[[Sequence[Phase]], Contraction | None]
+) -> tuple[Sequence[Phase], Contraction]:
+    """Phases of a nest, and their contraction."""
     demand(on.limits.vector_lanes == 0, "the target has no such vectors")
     demand(lanes in WIDTHS[1:], "panels have vectors of 8 or 16 lanes")
-    demand(min(rows, columns, depth) > 0, "a tile has rows, columns and points")
-    phases = part_axes(nest.phases)
-    found = None if any(phase.space.is_open for phase in phases) else find_contraction(phases)
+    phases = part_axes(on.nest.phases)
+    found = None if any(phase.space.is_open for phase in phases) else find(phases)
     if found is None:
-        raise ScheduleError("there is no sum of products of rows and columns, of known sizes")
-    made = Panels(orient(found), rows, columns, depth, lanes).pack(phases[1])
+        raise ScheduleError("there is no sum of such products of rows and columns, of known sizes")
+    return phases, found
+
+
+def _check(made: Nest) -> Nest:
+    """The nest, if its arrays are not too large."""
     tiles = [n.tile for n in walk(made.body) if isinstance(n, Reduce) and n.tile is not None]
     largest = max([t.rows * t.columns for t in tiles] + [b.size for b in made.buffers])
     demand(largest <= _MOST, f"an array has {largest:,} elements, of {_MOST:,} at most")
@@ -150,51 +159,41 @@ def panel(on: On, rows: int, columns: int, depth: int, lanes: int) -> Nest:
 @primitive(Argument.NUMBER, Argument.NUMBER, takes_loop=False)
 def dot(on: On, columns: int, lanes: int) -> Nest:
     """Computes a product of a few rows in tiles of at most `columns` columns, one for each work
-    group of one work item, where the points of the columns are contiguous. It packs the points of
-    all rows, and adds products of vectors along the points. It is the only call of a script.
-    Changes the order of sums.
+    group of one work item. It packs all rows, with their points contiguous; the points of a column
+    are contiguous in memory. Blocks of outputs iterate over both in vectors along the points. It is
+    the only call of a script. Changes the order of sums.
 
-    `for i: for j: s = sum(k: a[i, k] * b[j, k]); g(s) -> for tile: p = a[all rows]; for j in tile:
-    s[all rows, j] = sum(k in vectors: p[all rows, k] * b[j, k])`, and then `for i, j in tile:
-    g(s[i, j])`
+    `for i: for j: s = sum(k: a[i, k] * b[j, k]); g(s) -> for tile: p = a; for blocks of i, j: s[i,
+    j] = sum(k in vectors: p[i, k] * b[j, k])`, and then `for i, j in tile: g(s[i, j])`
     """
-    nest = on.nest
-    demand(on.limits.vector_lanes == 0, "the target has no such vectors")
-    demand(lanes in WIDTHS[1:], "vectors along points have 8 or 16 lanes")
     demand(columns > 0, "a tile has columns")
-    phases = part_axes(nest.phases)
-    found = find_dots(phases)
-    if found is None:
-        raise ScheduleError("there is no sum of products of a few rows and contiguous columns")
-    return Panels(found, found.rows, columns, found.depth, lanes).dot(phases[1])
+    phases, found = _begin(on, lanes, find_dots)
+    demand(found.depth >= lanes, "there are fewer points than lanes")
+    return _check(Panels(found, found.rows, columns, found.depth, lanes).dot(phases[1]))
 
 
 def find_dots(phases: Sequence[Phase]) -> Contraction | None:
-    """Contraction of a few rows, with a right factor that is contiguous along the points; None if
-    it is none."""
-    is_open = any(phase.space.is_open for phase in phases)
-    found = None if is_open else find_contraction(phases, single=True)
+    """Contraction whose right factor is contiguous in memory along the points, and whose left
+    factor is 0 where points are excluded; with the fewest rows. None if it is none."""
+    found = find_contraction(phases, single=True)
     if found is None or any(phase.space.pieces for phase in phases):
         return None
     turned = dataclasses.replace(found, left=found.right, right=found.left)
-    sides = [each for each in (found, turned) if each.right.axes and find_line(each) is not None]
-    best = min(sides, key=lambda each: each.rows, default=None)
-    fits = best is not None and best.rows * best.depth <= _MOST_PACKED
-    return best if fits else None
+    sides = (each for each in (found, turned) if each.right.axes and find_line(each) is not None)
+    return min(sides, key=lambda each: each.rows, default=None)
 
 
 def find_line(found: Contraction) -> View | None:
-    """Tensor that the right factor of a contraction is read from, if its points are contiguous
-    there; else None."""
-    value, space = found.phase.elements.values[found.right.value], found.phase.space
-    if not isinstance(value, Read) or value.view.local or value.view.dtype is not found.dtype:
+    """View that is the right factor of a contraction, if its points are contiguous in memory, and
+    all of them take part where the left factor has a point; else None."""
+    value, space, step = found.phase.elements.values[found.right.value], found.phase.space, 1
+    if not isinstance(value, Read) or value.view.dtype is not found.dtype:
         return None
-    step = 1
     for axis in reversed(found.inner):
         if space.sizes[axis] > 1 and space.strides[value.view][axis] != step:
             return None
         step *= space.sizes[axis]
-    return value.view
+    return value.view if set(found.right.conditions) <= set(found.left.conditions) else None
 
 
 class Panels:
@@ -229,10 +228,8 @@ class Panels:
         left = self._pack(0, found.left, self._rows, rows, "left")
         right = self._pack(1, found.right, self._columns, columns, "right")
         row, column, point = Dim("row", rows), Dim("column", columns), Dim("point", depth)
-        product = multiply_tiles(found, (rows, columns, depth), left.place, right.place)
-        own = name_inner(after, self._parallel, "i", 3)
-        phases = (left.phase, right.phase, product, after)
-        dims = (self._own, self._own, (row, column, point), own)
+        views = left.view((left.step, 0, left.apart)), right.view((0, right.step, right.apart))
+        product = multiply(found, (rows, columns, depth), *views)
         block: Node = Loop(column, Kind.VECTOR, lanes, (Point(2),), "across", 1)
         block = Loop(row, Kind.UNROLL, 1, (block,), "down", BLOCK, output=lanes)
         block = Loop(point, Kind.LOOP, 1, (block,), "point")
@@ -252,7 +249,8 @@ class Panels:
         sums = Tile(rows, columns, columns, lanes, registers=False)
         reduce = Reduce(2, (strip,), array=True, tile=sums)
         sides = (self._rows, columns), (self._columns, 1)
-        return self._close((left, right), (product, (row, column, point)), reduce, sides, after)
+        own = row, column, point
+        return self._close((left, right), (product, own), None, reduce, sides, after)
 
     def dot(self, after: Phase) -> Nest:
         """The same with vectors along the points: those of the rows are packed, and those of the
@@ -265,17 +263,14 @@ class Panels:
         axes = (*found.batch, *found.right.axes)
         steps = (*(space.strides[line][axis] for axis in axes), 0, 1)
         line = dataclasses.replace(line, strides=steps)
-        name, apart, _ = left.place
-        packed = View(name, found.dtype, (*[0] * len(axes), apart, 1), local=True)
+        packed = left.view((*[0] * len(axes), left.step, 1))
         sizes = (*(space.sizes[axis] for axis in axes), rows.count, depth)
-        product = multiply_views(found, sizes, packed, line)
+        product = multiply(found, sizes, packed, line)
         row, point, last = Dim("row", rows.count), Dim("point", depth), columns.dims[-1]
         own = (*(self._own[axis] for axis in axes), row, point)
-        size = _count(last)
-        several = (n for n in range(_ROWS, 2, -1) if rows.count % n == 0)
-        side = next(several, rows.count)
+        side = next((n for n in range(_ROWS, 2, -1) if rows.count % n == 0), rows.count)
         most = max(1, min(_COLUMNS, _REGISTERS // side - 1))
-        count = next(n for n in range(most, 0, -1) if size % n == 0 or 2 * n <= most)
+        count = next(n for n in range(most, 0, -1) if _count(last) % n == 0 or 2 * n <= most)
         if not columns.inner:
             columns = dataclasses.replace(columns, step=-(-columns.step // count) * count)
             self._columns = columns
@@ -285,22 +280,22 @@ class Panels:
 
         def lay(rows: int, count: int) -> tuple[Tile, int, int]:
             """Accumulators of so many rows and columns, and their strides along these."""
-            many, other = (rows, count) if is_beside else (count, rows)
-            strides = (count, 1) if is_beside else (1, rows)
-            return Tile(many, other, other, 1, registers=False), *strides
+            if is_beside:
+                return Tile(rows, count, count, 1, registers=False), count, 1
+            return Tile(count, rows, rows, 1, registers=False), 1, rows
 
         def go_over(name: str, down: int, across: int) -> tuple[Node, ...]:
             each = Loop(row, Kind.UNROLL, 1, (Point(1),), f"row.{name}", side, output=down)
             own = f"{last.wanted}.{name}"
             return (Loop(last, Kind.UNROLL, 1, (each,), own, count, output=across),)
 
-        # The last columns are computed one by one, in as many accumulators.
-        sums, down, across = lay(rows.count, columns.count + count - 1)
-        part, *near = lay(side, count)
+        part, down, across = lay(side, count)
         part, whole = dataclasses.replace(part, registers=True), depth // lanes * lanes
-        body: tuple[Node, ...] = go_over("vector", *near)
+        body: tuple[Node, ...] = go_over("vector", down, across)
         body = (Loop(point, Kind.VECTOR, lanes, body, "point", part=(0, whole)),)
         body = (Reduce(1, body, array=True, tile=part),)
+        # The last columns are computed one by one, in as many accumulators.
+        sums, down, across = lay(rows.count, columns.count + count - 1)
         if whole < depth:
             rest = go_over("rest", down, across)
             body += (Loop(point, Kind.LOOP, 1, rest, "point.rest", part=(whole, depth)),)
@@ -309,19 +304,19 @@ class Panels:
         for dim, output in reversed(columns.list_steps(across)):
             step = count if dim is last else 1
             body = (Loop(dim, Kind.LOOP, step, body, dim.wanted, output=output),)
-        sides = (rows, down), (columns, across)
+        one, other = (rows, down), (columns, across)
+        sides = (one, other) if is_beside else (other, one)
         reduce = Reduce(1, body, array=True, tile=sums)
-        sides = sides if is_beside else sides[::-1]
-        return self._close((left,), (product, own), reduce, sides, after, left.stage)
+        return self._close((left,), (product, own), left.stage, reduce, sides, after)
 
     def _close(
         self,
         panels: tuple[_Panel, ...],
         product: tuple[Phase, tuple[Dim, ...]],
+        before: Stage | None,
         reduce: Reduce,
-        sides: tuple[tuple[_Cut, int], tuple[_Cut, int]],
+        sides: _Sides,
         after: Phase,
-        *before: Node,
     ) -> Nest:
         """Nest of a tile's products, and of what derives from them: its outputs have these strides
         in the accumulators along both sides."""
@@ -330,7 +325,8 @@ class Panels:
         phases = (*(panel.phase for panel in panels), product[0], after)
         dims = (*[self._own] * number, product[1], own)
         body: tuple[Node, ...] = (self._go_over(after, Point(number + 1), sides),)
-        if any(each.stage.conditions for each in panels) and (number == 1 or found.has_holes):
+        tested = any(panel.stage.conditions for panel in panels) and found.dtype.is_float
+        if found.has_holes or (tested and number == 1):
             phases += (found.phase, after)
             again = name_inner(found.phase, self._parallel, "k", number + 2)
             dims += (again, own)
@@ -341,7 +337,7 @@ class Panels:
             for dim in reversed((*self._rows.dims, *self._columns.dims)):
                 others = (Loop(dim, Kind.LOOP, 1, others, f"{dim.wanted}.again"),)
             body = (Numbers(number, body, others),)
-        body = (*before, reduce, *body)
+        body = (*([before] if before else []), reduce, *body)
         parts = [(self._own[axis], 1) for axis in found.batch]
         parts += [*self._rows.list_parts(), *self._columns.list_parts()]
         whole = Dim("tile", math.prod(d.count_steps(step) for d, step in parts), tuple(parts))
@@ -349,9 +345,7 @@ class Panels:
         buffers = tuple(panel.buffer for panel in panels)
         return Nest(phases, dims, (groups,), buffers=buffers, words=self.words)
 
-    def _go_over(
-        self, after: Phase, point: Node, sides: tuple[tuple[_Cut, int], tuple[_Cut, int]]
-    ) -> Node:
+    def _go_over(self, after: Phase, point: Node, sides: _Sides) -> Node:
         """Loops over the outputs of a tile, in vectors along contiguous ones."""
         cut = sides[-1][0]
         last = cut.dims[-1]
@@ -418,7 +412,7 @@ class Panels:
         # A piece that is all of a strip may have fewer points than others.
         is_whole = own.count == count and all(dim.piece is None for dim in points.inner)
         stage = Stage((buffer,), (node,), steps, is_whole, conditions)
-        return _Panel(phase, buffer, (buffer.name, step, apart), stage)
+        return _Panel(phase, buffer, step, apart, stage)
 
 
 def orient(found: Contraction) -> Contraction:
@@ -439,6 +433,16 @@ class _Panel:
 
     phase: Phase
     buffer: Buffer
-    place: tuple[str, int, int]
-    """Its name, and its strides between rows or columns, and between points."""
+    step: int
+    """Stride between rows or columns."""
+    apart: int
+    """Stride between points."""
     stage: Stage
+
+    def view(self, strides: tuple[int, ...]) -> View:
+        """View of it for a phase with other axes."""
+        return View(self.buffer.name, self.buffer.dtype, strides, local=True)
+
+
+_Sides: TypeAlias = tuple[tuple[_Cut, int], tuple[_Cut, int]]
+"""Both sides of a tile, with the strides of its accumulators along them."""

@@ -82,7 +82,9 @@ class Reductions:
         if node.tile is not None:
             reduced = [self._nest.dims[number][a] for a in self._nest.phases[number].space.inner]
             along = (n.step for n in loops if n.kind is Kind.VECTOR and n.dim in reduced)
-            state = make_tile(frame, accumulators, node.tile, 1 if outer is None else next(along, 1))
+            state = make_tile(
+                frame, accumulators, node.tile, 1 if outer is None else next(along, 1)
+            )
             body = initialize_tile(frame, state)
             if node.resumes and outer is not None:
                 body = copy_tile(state, outer, scope.output, back=False)

@@ -16,6 +16,8 @@ _LEAST, _MOST = 16, 16
 rows."""
 _PRODUCTS, _COLUMNS = 1 << 15, 64
 """Products of a work item, at least, and columns, for which it packs the rows once."""
+_PACKED = 1 << 17
+"""Elements of all rows, at most: they stay in the L2 cache."""
 _LANES = 8
 """Lanes of vectors along the points: a register's."""
 _LEAST_ROWS = 4 * BLOCK
@@ -37,10 +39,11 @@ def choose_panels(work: Work, found: Contraction) -> Nest:
 
 def suits_dots(phases: Sequence[Phase]) -> Contraction | None:
     """Contraction of a few rows whose sums are worth vectors along the points."""
-    found = find_dots(part_axes(phases))
+    is_open = any(phase.space.is_open for phase in phases)
+    found = None if is_open else find_dots(part_axes(phases))
     if found is None or min(found.columns, found.depth) < _LEAST or found.rows > _MOST:
         return None
-    return found
+    return found if found.rows * found.depth <= _PACKED else None
 
 
 def choose_dots(work: Work) -> Nest | None:
