@@ -11,15 +11,12 @@ from dmlc.loops.panels import BLOCK, Panels, find_dots, orient
 from dmlc.loops.phases import Phase
 from dmlc.schedules.rule import Work
 
-_LEAST, _MOST = 16, 16
-"""Smallest number of columns and of points of a product by dot products, and largest number of its
-rows."""
-_PRODUCTS, _COLUMNS = 1 << 15, 64
-"""Products of a work item, at least, and columns, for which it packs the rows once."""
-_PACKED = 1 << 17
-"""Elements of all rows, at most: they stay in the L2 cache."""
-_LANES = 8
-"""Lanes of vectors along the points: a register's."""
+_LEAST, _MOST, _PACKED = 16, 16, 1 << 17
+"""Smallest number of columns and of points of dot products, and largest number of rows and of their
+elements: these stay in the L2 cache."""
+_PRODUCTS, _COLUMNS, _LANES = 1 << 15, 64, 8
+"""Products and columns of a work item, at least, for which it packs the rows once; and the lanes of
+a register."""
 _LEAST_ROWS = 4 * BLOCK
 """Smallest number of rows of a tile that is made smaller for more work items."""
 
@@ -41,9 +38,11 @@ def suits_dots(phases: Sequence[Phase]) -> Contraction | None:
     """Contraction of a few rows whose sums are worth vectors along the points."""
     is_open = any(phase.space.is_open for phase in phases)
     found = None if is_open else find_dots(part_axes(phases))
-    if found is None or min(found.columns, found.depth) < _LEAST or found.rows > _MOST:
+    if found is None or found.columns < _LEAST or found.rows > _MOST:
         return None
-    return found if found.rows * found.depth <= _PACKED else None
+    # Lanes take as long to add up as panels to pack, where more rows have few points.
+    least = _LEAST * found.rows // 2 if found.rows >= BLOCK else _LEAST
+    return found if least <= found.depth <= _PACKED // found.rows else None
 
 
 def choose_dots(work: Work) -> Nest | None:

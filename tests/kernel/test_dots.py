@@ -35,7 +35,7 @@ def is_dot(kernel: Kernel) -> bool:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16])
-@pytest.mark.parametrize(("columns", "depth"), [(16, 16), (17, 27), (70, 64)])
+@pytest.mark.parametrize(("columns", "depth"), [(17, 131), (70, 128)])
 def test_a_few_rows_of_any_number(rows: int, columns: int, depth: int) -> None:
     product = Product(rows, columns, depth, b_transposed=True, a_transposed=bool(rows % 2))
     assert is_dot(make(product.make()))
@@ -48,8 +48,14 @@ def test_results_lie_along_either_side(turned: bool, batch: int) -> None:
     assert is_dot(make(Product(40, 3, 24, batch, y_transposed=turned).make()))
 
 
-def test_more_rows_than_pay_are_packed_with_the_columns() -> None:
-    assert not is_dot(make(Product(17, 32, 32, b_transposed=True).make()))
+@pytest.mark.parametrize("depth", [16, 27])
+def test_short_sums(depth: int) -> None:
+    assert is_dot(make(Product(5, 17, depth, b_transposed=True).make()))
+
+
+@pytest.mark.parametrize(("rows", "depth"), [(17, 256), (6, 47), (16, 127)])
+def test_more_rows_than_pay_are_packed_with_the_columns(rows: int, depth: int) -> None:
+    assert not is_dot(make(Product(rows, 32, depth, b_transposed=True).make()))
 
 
 def test_columns_whose_points_lie_apart_have_vectors_across() -> None:
