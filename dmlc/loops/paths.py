@@ -31,8 +31,10 @@ def excludes(first: Path, second: Path) -> bool:
             cases = (node.body, node.others)
         case Turns() as node:
             cases = (*node.cases, node.others)
-        case _ if isinstance(own, Loop) and isinstance(other, Loop) and own.dim is other.dim:
-            return bool(own.part and other.part and own.part[1] <= other.part[0])
         case _:
-            return False
+            before, after = (
+                {n.dim: n.part for n in path[place:] if isinstance(n, Loop) and n.part}
+                for path in (first, second)
+            )
+            return any(before[dim][1] <= after[dim][0] for dim in before.keys() & after.keys())
     return not any({id(own), id(other)} <= set(map(id, case)) for case in cases)

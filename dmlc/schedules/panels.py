@@ -8,19 +8,16 @@ from collections.abc import Sequence
 from dmlc.kernel.target import Profile
 from dmlc.loops.contraction import Contraction, part_axes
 from dmlc.loops.nodes import Nest
-from dmlc.loops.panels import Panels, find_dots, orient
+from dmlc.loops.panels import BLOCK, Panels, find_dots, orient
 from dmlc.loops.phases import Phase
 from dmlc.schedules.rule import Work
 
-_LEAST, _MOST = 16, 16
-"""Smallest number of columns and of points of a product by dot products, and largest number of its
-rows."""
-_PRODUCTS, _COLUMNS = 1 << 15, 64
-"""Products of a work item, at least, and columns, for which it packs the rows once."""
-_PACKED = 1 << 17
-"""Elements of all rows, at most: they stay in the L2 cache."""
-_LANES = 8
-"""Lanes of vectors along the points: a register's."""
+_LEAST, _MOST, _MOST_PACKED = 16, 16, 1 << 17
+"""Smallest number of columns and of points of dot products, and largest number of rows and of their
+elements: these stay in the L2 cache."""
+_PRODUCTS, _COLUMNS, _LANES = 1 << 15, 64, 8
+"""Products and columns of a work item, at least, for which it packs the rows once; and the lanes of
+a register."""
 LEAST_DEPTH = 256
 """Smallest number of points of a contraction's chunk."""
 _PACKED = {False: 6, True: 24}
@@ -50,9 +47,11 @@ def suits_dots(phases: Sequence[Phase]) -> Contraction | None:
     """Contraction of a few rows whose sums are worth vectors along the points."""
     is_open = any(phase.space.is_open for phase in phases)
     found = None if is_open else find_dots(part_axes(phases))
-    if found is None or min(found.columns, found.depth) < _LEAST or found.rows > _MOST:
+    if found is None or found.columns < _LEAST or found.rows > _MOST:
         return None
-    return found if found.rows * found.depth <= _PACKED else None
+    # Lanes take as long to add up as panels to pack, where more rows have few points.
+    least = _LEAST * found.rows // 2 if found.rows >= BLOCK else _LEAST
+    return found if least <= found.depth <= _MOST_PACKED // found.rows else None
 
 
 def choose_dots(work: Work) -> Nest | None:

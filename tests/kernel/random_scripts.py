@@ -88,8 +88,8 @@ def draw_chain(draw: random.Random) -> list[Step]:
 
 
 def begin(name: str, nest: Nest, function: ir.Function, draw: random.Random) -> Nest:
-    """A nest after what pairs halves, multiplies matrices of them, packs panels, or parts what
-    positions divide, as far as that is legal."""
+    """A nest after what pairs halves, multiplies matrices of them, packs panels or rows, or parts
+    what positions divide, as far as that is legal."""
     script = ""
     divided = [
         f"part {dim.name} {number}"
@@ -102,6 +102,8 @@ def begin(name: str, nest: Nest, function: ir.Function, draw: random.Random) -> 
     if "product" in name and draw.random() < 0.2:
         numbers = (draw.choice((1, 2, 3, 6, 7, 20)) for _ in range(3))
         script = f"panel {' '.join(map(str, numbers))} {draw.choice((8, 16))}"
+    if "product" in name and draw.random() < 0.1:
+        script = f"dot {draw.choice((1, 3, 20))} 8"
     if name == "halves" and draw.random() < 0.7:
         script = "fuse i0 as i\nfuse i as e\npair e" if draw.random() < 0.8 else "pair i"
     elif name == "product of halves" and draw.random() < 0.8:

@@ -93,6 +93,11 @@ CASES: dict[str, tuple[Callable[[], ir.Function], str, str | None, str | None]] 
         lambda: bind("directml.GEMM", {}, ATensor=(1, 1, 13, 18), BTensor=(1, 1, 18, 21)),
         "opencl", "cpu", None,
     ),
+    "product, dots": (
+        lambda: bind("directml.GEMM", {"TransB": "TRANSPOSE"}, ATensor=(1, 1, 4, 19),
+                     BTensor=(1, 1, 17, 19)),
+        "opencl", "cpu", None,
+    ),
     "product, tiles": (
         lambda: bind("directml.GEMM", {}, ATensor=(1, 1, 33, 18), BTensor=(1, 1, 18, 34)),
         "opencl", "gpu", None,

@@ -9,6 +9,7 @@ ones and puts it back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dmlc.program import Program, Role
@@ -237,6 +238,7 @@ class Call:
     __slots__ = (
         "_enqueue",
         "_give",
+        "_launch",
         "_launcher",
         "_queue",
         "_run",
@@ -264,6 +266,7 @@ class Call:
         self._enqueue = session.enqueue
         self._queue = launcher.queue
         self._step = launcher.only_step() if run.moves_nothing else None
+        self._launch = launcher.launch if run.moves_nothing else partial(run.launch, launcher)
 
     def __call__(self) -> dict[str, Any]:
         session = self._session
@@ -274,7 +277,7 @@ class Call:
             if step is not None:
                 self._enqueue(self._queue, step[0], step[1], step[2]).wait()
             else:
-                self._run.launch(self._launcher)
+                self._launch()
         except session.driver_error as problem:
             raise session.translate("cannot run", problem) from problem
         return self._give()
