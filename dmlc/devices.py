@@ -24,7 +24,7 @@ from dmlc.runtime.interface import (
     find_compiler,
     find_runtime,
 )
-from dmlc.source import DmlcError, UnavailableError, unknown_name
+from dmlc.source import UnavailableError, check_known
 
 DEFAULT = "opencl"
 """Default device."""
@@ -42,7 +42,7 @@ def find_device(device: str) -> AnyDevice | None:
         return None
     head = device.partition(":")[0]
     if head not in RUNTIMES:
-        raise DmlcError(unknown_name("device", device, (*RUNTIMES, REFERENCE)))
+        check_known("device", (*RUNTIMES, REFERENCE), device)
     return find_runtime(head).find_device(device)
 
 

@@ -23,14 +23,7 @@ from dmlc.matrices import Instruction, Offer
 from dmlc.parameters import expect, expect_path, expect_text
 from dmlc.scalars import DataType
 from dmlc.sizes import evaluate_size, find_symbols, multiply, show_count
-from dmlc.source import (
-    Diagnostic,
-    Source,
-    UnknownNameError,
-    UnsupportedError,
-    list_names,
-    unknown_name,
-)
+from dmlc.source import Diagnostic, Source, UnsupportedError, find_named, list_names
 
 VERSION = __version__
 """Version of the compiler in generated files and manifests."""
@@ -397,10 +390,7 @@ class Program:
     def tensor(self, name: str) -> TensorSpec:
         """Tensor of that name. Raises `UnknownNameError`."""
         expect_text("name", name, "the name of a tensor")
-        for tensor in self.tensors:
-            if tensor.name == name:
-                return tensor
-        raise UnknownNameError(unknown_name("tensor", name, [t.name for t in self.tensors]))
+        return find_named("tensor", name, {tensor.name: tensor for tensor in self.tensors})
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:

@@ -21,8 +21,6 @@ import numpy as np
 from dmlc.ir import (
     Apply,
     Body,
-    Cast,
-    Constant,
     Function,
     Index,
     Instruction,
@@ -30,10 +28,7 @@ from dmlc.ir import (
     Loop,
     Parameter,
     Reduction,
-    Select,
     Stage,
-    Step,
-    Symbol,
     operands,
     value_type,
 )
@@ -42,7 +37,7 @@ from dmlc.ir.specialize import specialize
 from dmlc.parameters import expect, expect_mapping, wrong_kind
 from dmlc.scalars import OPERATIONS, Array, Combiner, DataType, convert, held_type
 from dmlc.sizes import Shapes
-from dmlc.source import DmlcError, InternalError, unknown_name
+from dmlc.source import DmlcError, check_known
 
 _BLOCK = 1 << 17
 """Number of points evaluated at a time, over a stage's domain and its reduction together."""
@@ -98,9 +93,8 @@ def _bind(
     """Arrays of the parameters, values of symbols, and the shape of the elements that one symbol
     counts."""
     known = [p.name for p in function.parameters]
-    for name in expect_mapping("inputs", inputs, "a mapping of inputs' names to arrays"):
-        if name not in known:
-            raise DmlcError(unknown_name("input", name, known))
+    given = expect_mapping("inputs", inputs, "a mapping of inputs' names to arrays")
+    check_known("input", known, *given)
     tensors: dict[str, Array] = {}
     shape: tuple[int, ...] = ()
     first: Parameter | None = None
@@ -390,8 +384,6 @@ def _evaluate_instruction(
 ) -> Array:
     """Instruction that depends on elements of tensors."""
     match instruction:
-        case Constant() | Index() | Symbol() | Step():
-            raise InternalError("a constant, an index or a size depends on no element")
         case Load():
             tensor = tensors[instruction.tensor]
             if body.guard is not None:
@@ -400,18 +392,12 @@ def _evaluate_instruction(
                     tensor = np.zeros([max(n, 1) for n in tensor.shape], tensor.dtype)
                 given = [np.clip(g, 0, n - 1) for g, n in zip(given, tensor.shape, strict=True)]
             return _widen(np.asarray(tensor[tuple(given)]), instruction.dtype)
-        case Apply():
-            if instruction.operation.transcendental:
-                # NumPy takes other paths for repeated operands, which differ in the last bit.
-                given = [g.copy() for g in np.broadcast_arrays(*given)]
-            return np.asarray(instruction.operation.evaluate(*given))
-        case Select():
-            return np.where(given[0], given[1], given[2])
-        case Cast():
-            operand = value_type(body.instructions[instruction.operand])
-            if operand is instruction.dtype:
-                return given[0]
-            return _widen(convert(given[0], instruction.dtype), instruction.dtype)
+        case Apply(operation=operation) if operation.transcendental:
+            # NumPy takes other paths for repeated operands, which differ in the last bit.
+            return np.asarray(operation.evaluate(*(g.copy() for g in np.broadcast_arrays(*given))))
+        case _:
+            found = evaluate_instruction(instruction, given, {}, body)
+            return _widen(found, value_type(instruction))
 
 
 def _widen(values: Array, dtype: DataType) -> Array:

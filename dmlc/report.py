@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmlc.ir import Apply, Extent, Function, Instruction, Stage, value_type
+from dmlc.ir.index import IndexFacts
 from dmlc.ir.nodes import list_folded
 from dmlc.ir.slices import find_slices
 from dmlc.kernel.counts import Steps
@@ -23,6 +24,8 @@ from dmlc.program import Figures, Origin, Program, Unfused
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic
 from dmlc.transform.fuse import Fusion, Group
+from dmlc.transform.keys import guard_choices
+from dmlc.transform.scans import find_last, find_scan
 from dmlc.transform.traffic import Move, add_moves, count_bytes, list_moves, total
 
 
@@ -221,6 +224,27 @@ def count_operations(function: Function, stage: Stage) -> float:
     slices = find_slices(function, stage) if stage.reduction is not None else None
     share = 1 if slices is None else slices.count
     return own * count_points(stage) * find_density(function, stage) / share
+
+
+def explain_plain(stage: Stage) -> str:
+    """Why a reduction whose guard ends its points at an index of the element is no scan; empty for
+    others."""
+    guarded = guard_choices(stage)
+    facts = IndexFacts(guarded)
+    lasts = (find_last(facts, condition) for condition in facts.conditions)
+    last = next((last for last in lasts if last is not None), None)
+    if stage.reduction is None or last is None:
+        return ""
+    (point, form, _), scan = last, find_scan(stage)
+    what = f"%{stage.name} is no scan along {point.name}"
+    if stage.is_positional:
+        return f"{what}: '{stage.combiner}' gives a position"
+    if scan is None:
+        own = " and ".join(index.name for index in form.terms)
+        return f"{what}: what it reduces depends on {own} in other ways, too"
+    if not scan.is_worth_it:
+        return f"{what}: an element has {scan.count:,} points or fewer, and that is short"
+    return f"{what}: its elements are not the points of whole rows one by one"
 
 
 def _sums_products(stage: Stage) -> bool:

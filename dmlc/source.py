@@ -11,9 +11,11 @@ import dataclasses
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -334,6 +336,33 @@ def unknown_name(
     shown = name if len(name) <= 80 else name[:77] + "..."
     fixes = replace_word(span, name, suggestion)
     return Diagnostic(f"unknown {what} '{shown}'", span, notes, code=code, fixes=fixes)
+
+
+def check_known(
+    what: str,
+    known: Collection[str],
+    *names: str,
+    span: Span | None = None,
+    code: str = UNKNOWN_NAME,
+    error: type[DmlcError] = UnknownNameError,
+) -> None:
+    """Raises `error` with the diagnostic of the first of some names that is unknown."""
+    for name in names:
+        if name not in known:
+            raise error(unknown_name(what, name, known, span, code))
+
+
+def find_named(
+    what: str,
+    name: str,
+    known: Mapping[str, T],
+    span: Span | None = None,
+    code: str = UNKNOWN_NAME,
+    error: type[DmlcError] = UnknownNameError,
+) -> T:
+    """Value of a name. Raises `error` as `check_known` does."""
+    check_known(what, known, name, span=span, code=code, error=error)
+    return known[name]
 
 
 def replace_word(span: Span | None, old: str, new: str | None) -> tuple[Fix, ...]:

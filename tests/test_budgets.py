@@ -15,12 +15,12 @@ BUDGETS = {
     "index": 305,
     "ir": 5_200,
     "kernel": 7_545,
-    "transform": 11_690,
+    "transform": 11_685,
     "loops": 10_670,
     "schedules": 3_015,
     "lowering": 5_655,
 }
-"""By folder, in lines; 44,080 in all."""
+"""By folder, in lines; 44,075 in all."""
 LONGEST = 600
 """Lines of a module."""
 

@@ -24,9 +24,9 @@ from dmlc.building.values import (
     Outputs,
     Role,
     Value,
+    apply,
     as_value,
     call_expression,
-    call_function,
     check_name,
     choose,
     literal,
@@ -475,7 +475,7 @@ class GraphBuilder:
         if count != len(given):
             takes = "one tensor" if count is None else f"{count} argument" + "s" * (count > 1)
             raise DmlcError(f"'{name}' takes {takes}, but is given {len(given)}")
-        return call_function(name, given)
+        return apply(name, *given)
 
 
 def write(value: Value) -> syntax.Expression:

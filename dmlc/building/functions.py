@@ -16,34 +16,25 @@ import numpy as np
 from dmlc.binding.stages import keep_loops, list_counted, list_least
 from dmlc.building.open_reads import hold_reads
 from dmlc.ir import (
-    Apply,
-    Cast,
-    Constant,
     Extent,
     Function,
-    Index,
     Instruction,
     Load,
     Loop,
     Parameter,
     Reduction,
     Result,
-    Select,
     Stage,
-    Symbol,
     Table,
-    value_type,
 )
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.naming import take_name
-from dmlc.ir.nodes import IR_OPERATIONS
 from dmlc.ir.verify import accept
 from dmlc.scalars import (
     COMBINERS,
-    LARGEST_INDEX,
     Array,
     DataType,
-    Kind,
+    Value,
     as_data_type,
     data_type_of,
     is_positional,
@@ -58,7 +49,7 @@ from dmlc.sizes import (
     solve_equal,
     write_condition,
 )
-from dmlc.source import DmlcError, UnsupportedError, counted, unknown_name
+from dmlc.source import DmlcError, UnsupportedError, check_known, counted
 from dmlc.transform.simplify import list_live, rename_loop, rename_stage
 
 Number: TypeAlias = bool | int | float
@@ -78,115 +69,9 @@ class Tensor:
         return len(self.extents)
 
 
-def _infix(name: str, on_booleans: str = "") -> Callable[[Scalar, Operand], Scalar]:
-    """Method of an operation, or of another one if the value is a boolean."""
-    return lambda value, other: value.apply(
-        on_booleans if on_booleans and value.dtype is DataType.BOOL else name, other
-    )
-
-
-def _reflected(name: str) -> Callable[[Scalar, Number], Scalar]:
-    """Method of an operation on a number and the value."""
-    return lambda value, other: _add(value.body, make_constant(other, value.dtype)).apply(
-        name, value
-    )
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Scalar:
-    """Value of a body under construction, with Python's arithmetic.
-
-    Both operands have one type; a Python number takes that of the other. Integer division is that
-    of the IR: `/` truncates, and by 0 gives 0. `&`, `|`, `^` and `~` are bitwise on integers, and
-    `and`, `or`, `ne` and `not` on booleans. `equals` and `differs` compare values.
-    """
-
-    body: BodyBuilder
-    number: int
-
-    @property
-    def dtype(self) -> DataType:
-        return value_type(self.body.instructions[self.number])
-
-    def apply(self, operation: str, *others: Operand) -> Scalar:
-        """Operation of the IR on this value and others. Raises `DmlcError` for an unknown one and
-        for wrong operands."""
-        found = IR_OPERATIONS.get(operation)
-        if found is None:
-            raise DmlcError(unknown_name("operation", operation, IR_OPERATIONS))
-        given = (self, *(self._adapt(other) for other in others))
-        if len(given) != found.arity:
-            takes = counted(found.arity, "operand")
-            raise DmlcError(f"{operation} takes {takes}, and {len(given)} are given")
-        dtype = self.dtype
-        for value in given:
-            if value.dtype is not dtype or not found.operands.accept(value.dtype):
-                types = ", ".join(v.dtype.name for v in given)
-                takes = f"{found.operands.value} of one type"
-                raise DmlcError(f"{operation} takes {takes}, and these are {types}")
-        numbers = tuple(value.number for value in given)
-        return self._add(Apply(found, numbers, found.result_type(dtype)))
-
-    def cast(self, dtype: DataType) -> Scalar:
-        """Value converted to another compute type, with the rules of the language's `cast`."""
-        if dtype is self.dtype:
-            return self
-        if dtype.is_storage_only:
-            raise DmlcError(
-                f"values are never {dtype.name}: they are computed in FLOAT32",
-                notes=[f"apply('round_{dtype.name.lower()}') rounds as storing one does"],
-            )
-        return self._add(Cast(self.number, dtype))
-
-    def select(self, then: Operand, otherwise: Operand) -> Scalar:
-        """Choice: `then` where this boolean is true, and `otherwise` elsewhere. At least one is a
-        `Scalar`."""
-        if self.dtype is not DataType.BOOL:
-            raise DmlcError(f"a condition is a BOOL, and this is {self.dtype.name}")
-        typed = then if isinstance(then, Scalar) else otherwise
-        if not isinstance(typed, Scalar):
-            raise DmlcError("one of the values chosen from must say its type")
-        first, second = typed._adapt(then), typed._adapt(otherwise)
-        if first.dtype is not second.dtype:
-            types = f"{first.dtype.name} and {second.dtype.name}"
-            raise DmlcError(f"the values chosen from have one type, and these are {types}")
-        return self._add(Select(self.number, first.number, second.number, first.dtype))
-
-    def equals(self, other: Operand) -> Scalar:
-        return self.apply("eq", other)
-
-    def differs(self, other: Operand) -> Scalar:
-        return self.apply("ne", other)
-
-    __add__, __radd__ = _infix("add"), _reflected("add")
-    __sub__, __rsub__ = _infix("sub"), _reflected("sub")
-    __mul__, __rmul__ = _infix("mul"), _reflected("mul")
-    __truediv__, __rtruediv__ = _infix("div"), _reflected("div")
-    __mod__ = _infix("mod")
-    __lt__ = _infix("lt")
-    __le__ = _infix("le")
-    __gt__ = _infix("gt")
-    __ge__ = _infix("ge")
-    __and__ = _infix("bit_and", "and")
-    __or__ = _infix("bit_or", "or")
-    __xor__ = _infix("bit_xor", "ne")
-
-    def __neg__(self) -> Scalar:
-        return self.apply("neg")
-
-    def __invert__(self) -> Scalar:
-        return self.apply("not" if self.dtype is DataType.BOOL else "bit_not")
-
-    def _adapt(self, other: Operand) -> Scalar:
-        """Value, or Python number converted to this type."""
-        if isinstance(other, Scalar):
-            if other.body is not self.body:
-                raise DmlcError("these values are of two bodies: a stage reads another's tensor")
-            return other
-        return self._add(make_constant(other, self.dtype))
-
-    def _add(self, instruction: Apply | Cast | Select | Constant) -> Scalar:
-        return _add(self.body, instruction)
+Scalar: TypeAlias = Value
+"""Value of a body under construction, with Python's arithmetic."""
+Operand: TypeAlias = Scalar | Number
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -211,54 +96,32 @@ LARGEST_BODY = 1 << 15
 """Largest number of values in a body."""
 
 
-def _add(body: BodyBuilder, instruction: Instruction) -> Scalar:
-    if len(body.instructions) >= LARGEST_BODY:
-        raise UnsupportedError(f"the formula of a tensor has more than {LARGEST_BODY:,} values")
-    return Scalar(body, body.add(instruction))
+class _Body(BodyBuilder):
+    """Builder of the body of one stage, which refuses a body that grows without end."""
 
-
-Operand: TypeAlias = Scalar | Number
-
-
-def make_constant(value: Number, dtype: DataType) -> Constant:
-    """Literal of a compute type. Raises `DmlcError` for a number that the type lacks: a fraction or
-    an infinity in an integer type, or one out of range."""
-    if dtype.is_float:
-        with np.errstate(over="ignore"):
-            return Constant(dtype, float(dtype.dtype.type(value)))
-    if dtype is DataType.BOOL:
-        return Constant(dtype, bool(value))
-    if isinstance(value, float) and not value.is_integer():
-        raise DmlcError(f"{value} is no {dtype.name}")
-    low, high = (
-        (-LARGEST_INDEX - 1, LARGEST_INDEX)
-        if dtype.kind is Kind.INDEX
-        else (int(np.iinfo(dtype.dtype).min), int(np.iinfo(dtype.dtype).max))
-    )
-    if not low <= int(value) <= high:
-        raise DmlcError(f"{value} is no {dtype.name}")
-    return Constant(dtype, int(value))
+    def add(self, instruction: Instruction) -> int:
+        if len(self.instructions) >= LARGEST_BODY:
+            raise UnsupportedError(f"the formula of a tensor has more than {LARGEST_BODY:,} values")
+        return super().add(instruction)
 
 
 class Point:
     """Point of a stage's domain, and of its reduction domain if any: the builder of its body."""
 
     def __init__(self, rank: int, reduced: int = 0) -> None:
-        self.body = BodyBuilder()
-        self.indices = tuple(self._add(Index(axis)) for axis in range(rank))
+        self.body = _Body()
+        self.indices = tuple(self.body.wrap(self.body.index(axis)) for axis in range(rank))
         """Index along each axis of the domain, as INDEX."""
-        self.reduced = tuple(self._add(Index(axis, reduced=True)) for axis in range(reduced))
+        self.reduced = tuple(self.body.wrap(self.body.reduced(axis)) for axis in range(reduced))
         """Index along each reduction axis."""
 
     def constant(self, value: Number, dtype: DataType) -> Scalar:
         """Number of a compute type."""
-        return self._add(make_constant(value, dtype))
+        return self.body.wrap(self.body.literal(value, dtype))
 
     def size(self, extent: Extent) -> Scalar:
         """Size of an axis, as INDEX."""
-        if isinstance(extent, str):
-            return self._add(Symbol(extent))
-        return self.constant(extent, DataType.INDEX)
+        return self.body.wrap(self.body.size(extent))
 
     def measure(self, size: Measure) -> Scalar:
         """Size as INDEX; it may be negative."""
@@ -277,11 +140,8 @@ class Point:
             place = index if isinstance(index, Scalar) else self.constant(index, DataType.INDEX)
             if place.dtype is not DataType.INDEX:
                 raise DmlcError(f"a position in {tensor.name} is {place.dtype.name}, and no INDEX")
-            places.append(place.number)
-        return self._add(Load(tensor.name, tuple(places), tensor.dtype.compute))
-
-    def _add(self, instruction: Constant | Index | Symbol | Load) -> Scalar:
-        return _add(self.body, instruction)
+            places.append(self.body.unwrap(place))
+        return self.body.wrap(self.body.add(Load(tensor.name, tuple(places), tensor.dtype.compute)))
 
 
 Element: TypeAlias = Callable[[Point], Scalar]
@@ -372,8 +232,7 @@ class FunctionBuilder:
         """Tensor of these sizes with elements reduced over further axes, of sizes `axes`:
         `combiner` is a key of `scalars.COMBINERS`; `argmin` and `argmax` give indices and need
         `dtype`. Points where `guard` is false do not take part."""
-        if combiner not in COMBINERS:
-            raise DmlcError(unknown_name("combiner", combiner, COMBINERS))
+        check_known("combiner", COMBINERS, combiner)
         if is_positional(combiner) and dtype is None:
             raise DmlcError(f"{combiner} gives positions: say which type holds them")
         point = Point(len(extents), len(axes))
@@ -416,9 +275,7 @@ class FunctionBuilder:
         strided = (*function.parameters, *function.results)
         if any(tensor.strides is not None for tensor in strided):
             raise DmlcError(f"{function.name} has tensors that are not packed")
-        unknown = [name for name in tensors if name not in names]
-        if unknown:
-            raise DmlcError(unknown_name("parameter", unknown[0], names))
+        check_known("parameter", names, *tensors)
         stems = names | dict(results or {})
         for each in (*function.tables, *function.delays(), *function.stages):
             wanted = (results or {}).get(each.name)
@@ -551,7 +408,8 @@ class FunctionBuilder:
             raise DmlcError(
                 f"{name} is to hold {found.name}, and its elements are {value.dtype.name}"
             )
-        body = point.body.make(value.number, None if guard is None else guard.number)
+        number = None if guard is None else point.body.unwrap(guard)
+        body = point.body.make(point.body.unwrap(value), number)
         own = take_name(name, self._taken)
         domain = tuple(_extent(extent) for extent in extents)
         self._add_stage(Stage(own, found, domain, body, reduction))
@@ -568,9 +426,14 @@ def _read_views(stage: Stage, views: Mapping[str, View]) -> Stage:
         view = views.get(moved.tensor) if isinstance(moved, Load) else None
         if view is None or not isinstance(moved, Load):
             return None
-        places = view.place([Scalar(builder, number) for number in moved.indices])
-        indices = [p.number if isinstance(p, Scalar) else builder.constant(int(p)) for p in places]
-        return builder.add(dataclasses.replace(moved, indices=tuple(indices)))
+        indices = view.place([builder.wrap(number) for number in moved.indices])
+        places = [
+            builder.unwrap(index)
+            if isinstance(index, Scalar)
+            else builder.literal(index, DataType.INDEX)
+            for index in indices
+        ]
+        return builder.add(dataclasses.replace(moved, indices=tuple(places)))
 
     return builder.remake(stage, change)
 

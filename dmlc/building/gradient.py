@@ -25,7 +25,7 @@ from dmlc.language.walk import names_read
 from dmlc.parameters import expect_items, expect_mapping, expect_text, wrong_kind
 from dmlc.scalars import TENSOR_TYPES, DataType
 from dmlc.sizes import Measure, measure, part_quotient
-from dmlc.source import Diagnostic, DmlcError, InternalError, Note, Source, unknown_name
+from dmlc.source import Diagnostic, DmlcError, InternalError, Note, Source, check_known, find_named
 
 
 def gradient(
@@ -66,9 +66,7 @@ def _spell(
 ) -> dict[str, str]:
     """Name of each gradient."""
     known = list(of)
-    for name in spelt:
-        if name not in known:
-            raise DmlcError(unknown_name(f"tensor with a gradient in {whose}", name, known))
+    check_known(f"tensor with a gradient in {whose}", known, *spelt)
     found: dict[str, str] = {}
     used = dict.fromkeys(taken)
     for name in known:
@@ -99,11 +97,10 @@ def _of_operator(subject: Operator, wanted: Iterable[str], spelt: Mapping[str, s
     forward = subject.definition
     inputs = {t.name: t for t in forward.newest.inputs}
     for name in wanted:
-        if name not in inputs:
-            raise DmlcError(unknown_name(f"input of {forward.name}", name, inputs))
-        if not inputs[name].holds_floats:
+        tensor = find_named(f"input of {forward.name}", name, inputs)
+        if not tensor.holds_floats:
             message = f"'{name}' of {forward.name} has no gradient: it holds no floats"
-            raise DmlcError(message, inputs[name].span)
+            raise DmlcError(message, tensor.span)
     outputs = [t for t in forward.newest.outputs if t.holds_floats]
     if not outputs:
         raise DmlcError(f"{forward.name} gives no floats, and has no gradient")
@@ -210,10 +207,7 @@ def _write_table(section: str, rows: Sequence[Sequence[str]]) -> list[str]:
 def _of_graph(subject: Graph, wanted: Iterable[str], spelt: Mapping[str, str]) -> Graph:
     graph = subject.definition.syntax
     named = [n.text for s in graph.statements for n in s.names]
-    for name in wanted:
-        if name not in (*subject.inputs, *named):
-            known = [*subject.inputs, *named]
-            raise DmlcError(unknown_name(f"tensor of graph '{subject.name}'", name, known))
+    check_known(f"tensor of graph '{subject.name}'", (*subject.inputs, *named), *wanted)
     function = _bind_open(subject)
     outputs = [s for s in map(function.stage, subject.outputs) if s is not None]
     outputs = [s for s in outputs if s.dtype.is_float]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from dmlc.building.functions import FunctionBuilder, Operand, Scalar, Tensor
+from dmlc.building.functions import FunctionBuilder, Point, Scalar, Tensor
 from dmlc.ir import Delay, Extent, Index, Instruction, Load, Loop, Stage
-from dmlc.ir.builder import BodyBuilder
 from dmlc.source import UnsupportedError
 
-View = Callable[[Scalar, Sequence[Scalar]], Scalar]
-"""An element of a tensor of one step, for the number of the step and the index in the tensor."""
+View = Callable[[Point, Sequence[Scalar]], Scalar]
+"""An element of a tensor of one step at a point of all steps, of which the first index is the
+number of the step, for the index in the tensor."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,32 +58,34 @@ def repeat_stages(
     }  # fmt: skip
     known = {state.before.name: state for state in states}
 
-    def read_before(step: Scalar, places: Sequence[Scalar], tensor: str, looping: bool) -> Scalar:
-        state, body = known[tensor], step.body
-        first = load(body, state.first, places)
+    def read_before(at: Point, places: Sequence[Scalar], state: State, looping: bool) -> Scalar:
+        step, first = at.indices[0], at.read(state.first, *places)
         if looping:
-            held = Tensor(delays[tensor].name, state.after.dtype, delays[tensor].extents)
-            value = load(body, held, (step, *places))
+            held = delays[state.before.name]
+            value = at.read(Tensor(held.name, held.dtype, held.extents), step, *places)
         else:
-            value = load(body, state.after, (step.apply("sub", 1).apply("max", 0), *places))
+            whole = dataclasses.replace(state.after, extents=(steps, *state.after.extents))
+            value = at.read(whole, (step - 1).apply("max", 0), *places)
         return (step > 0).select(value, first)
 
     def move(stage: Stage) -> Stage:
-        body = BodyBuilder()
-        step = Scalar(body, body.index(0))
+        at = Point(1 + len(stage.extents))
+        body = at.body
 
         def change(_: int, moved: Instruction) -> int | None:
             if isinstance(moved, Index) and not moved.reduced:
                 return body.index(moved.axis + 1)
             if not isinstance(moved, Load):
                 return None
-            places = [Scalar(body, number) for number in moved.indices]
+            places = [body.wrap(number) for number in moved.indices]
             if moved.tensor in known:
-                return read_before(step, places, moved.tensor, stage.name in looped).number
+                state = known[moved.tensor]
+                return body.unwrap(read_before(at, places, state, stage.name in looped))
             if moved.tensor in views:
-                return views[moved.tensor](step, places).number
+                return body.unwrap(views[moved.tensor](at, places))
             if moved.tensor in changing:
-                return body.add(dataclasses.replace(moved, indices=(step.number, *moved.indices)))
+                step = body.unwrap(at.indices[0])
+                return body.add(dataclasses.replace(moved, indices=(step, *moved.indices)))
             return None
 
         return dataclasses.replace(body.remake(stage, change), extents=(steps, *stage.extents))
@@ -101,12 +103,6 @@ def repeat_stages(
     return {
         stage.name: Tensor(stage.name, stage.dtype, (steps, *stage.extents)) for stage in moving
     }
-
-
-def load(body: BodyBuilder, tensor: Tensor, indices: Iterable[Operand]) -> Scalar:
-    """Element of a tensor."""
-    numbers = tuple(i.number if isinstance(i, Scalar) else body.constant(int(i)) for i in indices)
-    return Scalar(body, body.add(Load(tensor.name, numbers, tensor.dtype.compute)))
 
 
 def _close(stages: Sequence[Stage], names: set[str]) -> set[str]:

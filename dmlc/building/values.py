@@ -16,14 +16,16 @@ from typing import Any, TypeAlias
 from dmlc.language import syntax
 from dmlc.language.limits import LARGEST_INTEGER
 from dmlc.parameters import expect_text
-from dmlc.scalars import OPERATIONS, DataType
-from dmlc.source import DmlcError, InternalError, Source, Span, unknown_name
+from dmlc.scalars import OPERATIONS, DataType, OperatorMethods
+from dmlc.source import DmlcError, InternalError, Source, Span, find_named
 
 NOWHERE = Span(Source("<graph>", ""), 0, 0)
 """Span of the syntax of a graph built in Python, until it is printed."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _LITERALS = ("inf", "nan", "true", "false")
+_FLOATS = {DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16}
+"""Types whose values are of type FLOAT32 where they meet."""
 
 Shape: TypeAlias = tuple[int | str, ...] | None
 """Sizes, as numbers or as expressions of symbols; empty for a scalar, None if unknown."""
@@ -42,21 +44,9 @@ class Role(enum.Enum):
     PART = "as a name that such a statement defines: always where it is read"
 
 
-def _infix(symbol: str) -> Callable[[Value, object], Value]:
-    """Method of an operator of the language with the value as its left operand."""
-    return lambda value, other: combine(symbol, value, other)
-
-
-def _reflected(symbol: str) -> Callable[[Value, object], Value]:
-    """The same with the value as its right operand."""
-    return lambda value, other: combine(symbol, other, value)
-
-
-class Value:
+class Value(OperatorMethods):
     """Tensor or symbol of one `GraphBuilder`. Arithmetic and comparisons are elementwise and give
     values; `&`, `|` and `~` are those of booleans."""
-
-    __array_ufunc__ = None  # NumPy's scalars leave their arithmetic with values to `Value`.
 
     def __init__(
         self,
@@ -95,38 +85,14 @@ class Value:
 
     __hash__ = object.__hash__
 
-    __add__, __radd__ = _infix("+"), _reflected("+")
-    __sub__, __rsub__ = _infix("-"), _reflected("-")
-    __mul__, __rmul__ = _infix("*"), _reflected("*")
-    __truediv__, __rtruediv__ = _infix("/"), _reflected("/")
-    __mod__, __rmod__ = _infix("%"), _reflected("%")
-    __and__, __rand__ = _infix("&&"), _reflected("&&")
-    __or__, __ror__ = _infix("||"), _reflected("||")
-    __lt__ = _infix("<")
-    __le__ = _infix("<=")
-    __gt__ = _infix(">")
-    __ge__ = _infix(">=")
+    def combine(self, name: str, *given: object) -> Value:
+        return apply(name, *given)
 
     def __eq__(self, other: object) -> Any:
-        return combine("==", self, other)
+        return apply("eq", self, other)
 
     def __ne__(self, other: object) -> Any:
-        return combine("!=", self, other)
-
-    def __pow__(self, other: object) -> Value:
-        return call_function("pow", [self, other])
-
-    def __rpow__(self, other: object) -> Value:
-        return call_function("pow", [other, self])
-
-    def __neg__(self) -> Value:
-        return _unary("-", self)
-
-    def __invert__(self) -> Value:
-        return _unary("!", self)
-
-    def __abs__(self) -> Value:
-        return call_function("abs", [self])
+        return apply("ne", self, other)
 
 
 class Outputs:
@@ -139,9 +105,7 @@ class Outputs:
     def __getattr__(self, name: str) -> Value | tuple[Value, ...]:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name not in self._found:
-            raise DmlcError(unknown_name(f"output of {self._operator}", name, self._found))
-        return self._found[name]
+        return find_named(f"output of {self._operator}", name, self._found)
 
     def __dir__(self) -> list[str]:
         return list(self._found)
@@ -206,49 +170,29 @@ def literal(given: object) -> syntax.Expression:
     return syntax.Unary("-", positive, span=NOWHERE) if repr(value).startswith("-") else positive
 
 
-def combine(symbol: str, left: object, right: object) -> Value:
-    """Binary operator of the language on two values, one of which may be a number."""
-    operands = _operands([left, right])
-    found = _result(operands)
-    truth = symbol in ("<", "<=", ">", ">=", "==", "!=", "&&", "||")
-    return Value(
-        operands[0].record,
-        Role.EXPRESSION if found[0] != () else Role.LEAF,
-        lambda e: syntax.Binary(symbol, e[0], e[1], span=NOWHERE),
-        operands,
-        found[0],
-        DataType.BOOL if truth else found[1],
-    )
-
-
-def call_function(name: str, given: Sequence[object]) -> Value:
-    """Scalar function of the language, element by element."""
-    operands = _operands(given)
-    shape, dtype = _result(operands)
+def apply(name: str, *given: object) -> Value:
+    """Operator or function of the language, by the name of its operation, element by element."""
     operation = OPERATIONS.get(name)
+    symbol = None if operation is None else operation.symbol
+
+    def make(parts: Sequence[syntax.Expression]) -> syntax.Expression:
+        if symbol is None:
+            return call_expression(name, parts)
+        if len(parts) == 1:
+            return syntax.Unary(symbol, parts[0], span=NOWHERE)
+        return syntax.Binary(symbol, parts[0], parts[1], span=NOWHERE)
+
     truth = operation is not None and operation.gives_bool
-    return Value(
-        operands[0].record,
-        Role.EXPRESSION if shape != () else Role.LEAF,
-        lambda e: call_expression(name, e),
-        operands,
-        shape,
-        DataType.BOOL if truth else dtype,
-    )
+    return _elementwise(make, given, DataType.BOOL if truth else None)
 
 
 def choose(condition: object, then: object, otherwise: object) -> Value:
     """Choice `condition ? then : otherwise`, element by element."""
-    operands = _operands([condition, then, otherwise])
-    shape, _ = _result(operands)
-    return Value(
-        operands[0].record,
-        Role.EXPRESSION if shape != () else Role.LEAF,
-        lambda e: syntax.Ternary(e[0], e[1], e[2], span=NOWHERE),
-        operands,
-        shape,
-        _result(operands[1:])[1],
-    )
+
+    def make(parts: Sequence[syntax.Expression]) -> syntax.Expression:
+        return syntax.Ternary(parts[0], parts[1], parts[2], span=NOWHERE)
+
+    return _elementwise(make, [condition, then, otherwise], typed=slice(1, None))
 
 
 def call_expression(
@@ -267,36 +211,26 @@ def call_expression(
     return syntax.Call(function, tuple(arguments), span=NOWHERE)
 
 
-def _unary(symbol: str, operand: Value) -> Value:
-    return Value(
-        operand.record,
-        Role.EXPRESSION if operand.shape != () else Role.LEAF,
-        lambda e: syntax.Unary(symbol, e[0], span=NOWHERE),
-        [operand],
-        operand.shape,
-        operand.data_type,
-    )
-
-
-def _operands(given: Sequence[object]) -> list[Value]:
+def _elementwise(
+    make: Make, given: Sequence[object], dtype: DataType | None = None, typed: slice = slice(None)
+) -> Value:
+    """Elementwise result of some values, of the type `dtype`, or else of that of the operands
+    `typed`. Its sizes and type are known as far as those of the operands are."""
     record = next((v.record for v in given if isinstance(v, Value)), None)
     if record is None:
         raise DmlcError("one operand at least must be a value of the graph")
-    return [as_value(v, record) for v in given]
-
-
-def _result(operands: Sequence[Value]) -> tuple[Shape, DataType | None]:
-    """Sizes and data type of an elementwise result, if known."""
+    operands = [as_value(v, record) for v in given]
     shape: Shape = ()
-    types: dict[DataType | None, None] = {}
     for operand in operands:
         shape = join_shapes(shape, operand.shape)
-        if operand.shape != ():
-            types[operand.data_type] = None
-    if len(types) == 1:
-        return shape, next(iter(types))
-    floats = {DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16}
-    return shape, DataType.FLOAT32 if types and set(types) <= floats else None
+    types = {operand.data_type for operand in operands[typed] if operand.shape != ()}
+    if dtype is None and len(types) == 1:
+        (dtype,) = types
+    elif dtype is None and types and types <= _FLOATS:
+        dtype = DataType.FLOAT32
+    return Value(
+        record, Role.EXPRESSION if shape != () else Role.LEAF, make, operands, shape, dtype
+    )
 
 
 def join_shapes(left: Shape, right: Shape) -> Shape:

@@ -16,7 +16,7 @@ import numpy as np
 
 from dmlc.ir.scan import Token, Tokens
 from dmlc.scalars import Array, DataType
-from dmlc.source import DmlcError, Source, Span, UnsupportedError, unknown_name
+from dmlc.source import DmlcError, Source, Span, UnsupportedError, check_known
 
 _TYPES: Mapping[str, DataType] = {
     **{t.name.lower(): t for t in DataType if t not in (DataType.BOOL, DataType.INDEX)},
@@ -276,8 +276,7 @@ class _Reader(Tokens):
         name = self._take("value", "an operand")
         if name in self.nulls:
             return None
-        if name not in self.types:
-            raise DmlcError(unknown_name("value", name, self.types, self.span(token)))
+        check_known("value", self.types, name, span=self.span(token))
         return name
 
     def _constant(self) -> Resource | Numbers:

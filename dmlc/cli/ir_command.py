@@ -23,6 +23,7 @@ from dmlc.pipeline import (
     list_passes,
     read_steps,
 )
+from dmlc.report import explain_plain
 from dmlc.source import Source
 from dmlc.transform.fuse import Fusion
 from dmlc.transform.json import fusion_to_json
@@ -115,3 +116,7 @@ def command(
             moved = fusion.traffic(group)
             bytes_moved = "" if moved is None else f"; reads {moved[0]:,} B, writes {moved[1]:,} B"
             click.echo(f"// kernel {number}: {group.reason}{bytes_moved}")
+            ordered = [name for order in group.orders for name in order.names]
+            plain = (s for s in function.stages if s.name in {*group.stages}.difference(ordered))
+            for why in filter(None, map(explain_plain, plain)):
+                click.echo(f"//   {why}")

@@ -19,6 +19,7 @@ from dmlc.codegen.trace import Definition
 from dmlc.codegen.zeros import Zeros
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, find_repeated, operate
+from dmlc.kernel.reaches import Reaches
 from dmlc.kernel.rewrite import list_expressions, walk, walk_statements
 from dmlc.scalars import DataType, Kind
 from dmlc.scalars.operation import Spelling, Unsupported
@@ -56,7 +57,7 @@ class Expressions(abc.ABC):
         self._atomic = _find_atomic(kernel, dialect)
         """Buffers whose words are changed atomically, and need an atomic type."""
         self._stored = _find_stored(kernel.body) if dialect.pin else frozenset[str]()
-        self._quotients = Quotients(dialect, kernel)
+        self._quotients = Quotients(dialect, kernel, Reaches(kernel))
         self._index = (kernel.index_bits, kernel.index_signed)
         self.index_type = dialect.index_types[self._index]
         self._index_integer = self._quotients.index_integer

@@ -23,10 +23,10 @@ QUOTIENTS = ("div", "mod")
 class Quotients:
     """Quotients and remainders of one kernel. `reaches` must see each statement, in order."""
 
-    def __init__(self, dialect: Dialect, kernel: k.Kernel) -> None:
+    def __init__(self, dialect: Dialect, kernel: k.Kernel, reaches: Reaches) -> None:
         self._dialect = dialect
         self._kernel = kernel
-        self.reaches = Reaches(kernel)
+        self.reaches = reaches
         integers = SIGNED if kernel.index_signed else UNSIGNED
         self.index_integer = integers[kernel.index_bits // 8]
         """Integer type of indices."""

@@ -116,7 +116,7 @@ def render(
         profile.name,
         tensors,
         tuple(sources),
-        RUN_TIME_COUNT if elementwise or not function.symbols() else LARGEST,
+        find_most(kernels, RUN_TIME_COUNT if elementwise or not function.symbols() else LARGEST),
         elementwise,
         max((kernel.effort for kernel in kernels), default=1.0),
         function.checks,
@@ -124,6 +124,17 @@ def render(
         tuple(repeats),
         gpu_class=profile.device_class,
     )
+
+
+def find_most(kernels: Sequence[k.Kernel], most: int) -> int:
+    """Largest count given at run time, at most `most`, for which no index wraps in the idle work
+    items of the last row of groups: a negative one would pass their guard."""
+    for kernel in kernels:
+        launch, size = kernel.launch, kernel.index_limits[1] + 1
+        if isinstance(launch.count, str) and launch.count_groups(most) * launch.per_group > size:
+            row = launch.per_group * (launch.row or 1)
+            most = size // row * row
+    return most
 
 
 def is_elementwise(function: ir.Function) -> bool:

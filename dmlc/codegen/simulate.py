@@ -135,13 +135,13 @@ class StrictLaunch(Launch):
     ) -> None:
         self._taken = taken
         self._dialect = dialect
-        self._quotients = Quotients(dialect, kernel)
         self._instructions = 0
         self._keeps = False
         """Whether the current value belongs to a precise local, and so is computed as written."""
         self._precise = {a.name for a in kernel.arrays if a.registers}
         """Arrays whose elements are like precise locals."""
         super().__init__(kernel, memories, sizes, known)
+        self._quotients = Quotients(dialect, kernel, self._reaches)
 
     def _has(self, freedom: Freedom) -> bool:
         return freedom in self._taken.freedoms
@@ -176,19 +176,6 @@ class StrictLaunch(Launch):
             chosen = (batches == number).repeat(size)
             if chosen.any():
                 body(None if chosen.all() else chosen)
-
-    # What the positions reach -------------------------------------------------------------
-
-    def _make_step(self, statement: k.Statement) -> Callable[[Who], None] | None:
-        reaches = self._quotients.reaches
-        if isinstance(statement, k.For):
-            reaches.note_turns(statement)
-        made = super()._make_step(statement)
-        if isinstance(statement, k.Let):
-            reaches.note(statement.local, statement.value)
-        elif isinstance(statement, k.Variable):
-            reaches.note(statement.local)
-        return made
 
     # What is kept as it is written --------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dmlc.codegen.hlsl import HLSL_6_0, HLSL_6_2, HLSL_6_10
 from dmlc.codegen.opencl import OPENCL
 from dmlc.codegen.target import Target
 from dmlc.codegen.wgsl import WGSL
-from dmlc.source import UnknownNameError, unknown_name
+from dmlc.source import find_named
 
 TARGETS: tuple[Target, ...] = (
     Target(
@@ -25,10 +25,7 @@ TARGETS: tuple[Target, ...] = (
 
 def find_target(name: str) -> Target:
     """Target of that name. Raises `UnknownNameError`, which names the known ones."""
-    for target in TARGETS:
-        if target.name == name:
-            return target
-    raise UnknownNameError(unknown_name("target", name, [t.name for t in TARGETS]))
+    return find_named("target", name, {target.name: target for target in TARGETS})
 
 
 def find_dialect(name: str, shader_model: str | None = None) -> Dialect:

@@ -21,9 +21,6 @@ from dmlc.kernel.names import Names
 from dmlc.scalars import OPERATIONS, Array, DataType, Operands, Operation, Routine, Value, Writer
 from dmlc.source import InternalError
 
-_BITWISE = {"and": "bit_and", "or": "bit_or", "not": "bit_not"}
-"""Integer counterparts of the logical operators."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Scope(Writer[k.Expression]):
@@ -32,9 +29,10 @@ class _Scope(Writer[k.Expression]):
     names: Names
     steps: list[k.Let]
 
-    def apply(self, name: str, given: Sequence[k.Expression]) -> k.Expression:
-        if given[0].type.dtype is not DataType.BOOL:
-            name = _BITWISE.get(name, name)
+    def type_of(self, value: k.Expression) -> DataType:
+        return value.type.dtype
+
+    def apply(self, name: str, *given: k.Expression) -> k.Expression:
         return _call(OPERATIONS[name], given)
 
     def select(
@@ -42,9 +40,6 @@ class _Scope(Writer[k.Expression]):
     ) -> k.Expression:
         _expect(otherwise, then.type.dtype)
         return k.Select(condition, then, otherwise, then.type)
-
-    def number(self, value: int | float, like: k.Expression) -> k.Expression:
-        return self.literal(value, like.type.dtype)
 
     def literal(self, value: int | float, dtype: DataType) -> k.Expression:
         rounded = np.float32(value) if dtype is DataType.FLOAT32 else value
@@ -58,8 +53,8 @@ class _Scope(Writer[k.Expression]):
     def reinterpret(self, held: k.Expression, dtype: DataType) -> k.Expression:
         return k.Reinterpret(held, k.Type(dtype))
 
-    def convert(self, held: k.Expression, dtype: DataType) -> k.Expression:
-        return k.Convert(held, k.Type(dtype))
+    def cast(self, value: k.Expression, dtype: DataType) -> k.Expression:
+        return k.Convert(value, k.Type(dtype))
 
     def call(self, routine: Routine, given: Sequence[k.Expression]) -> k.Expression:
         return _call(write_out(routine), given)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from dmlc.source import UnknownNameError, unknown_name
+from dmlc.source import find_named
 
 _KIB = 1 << 10
 
@@ -66,10 +66,7 @@ _ISSUED = 0.8
 
 def find_device(name: str) -> Device:
     """Device of that name. Raises `UnknownNameError`, which names the known ones."""
-    for device in DEVICES:
-        if device.name == name:
-            return device
-    raise UnknownNameError(unknown_name("device of the model", name, [d.name for d in DEVICES]))
+    return find_named("device of the model", name, {device.name: device for device in DEVICES})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

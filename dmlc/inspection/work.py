@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 from dmlc import ir
 from dmlc.inspection.model import Reread, Work
-from dmlc.ir.index import IndexFacts, find_dependencies
+from dmlc.ir.index import find_dependencies
 from dmlc.report import count_operations
+from dmlc.transform.inverse_index import find_choice
 from dmlc.transform.ranks import find_ranking
 from dmlc.transform.scans import find_scan
 from dmlc.transform.traffic import count_bytes, list_moves
@@ -33,27 +34,10 @@ def count_work(function: ir.Function) -> Work:
 def _count_operations(function: ir.Function, stage: ir.Stage) -> float:
     """Operations of a stage: scans and rankings are not counted as comparisons with all other
     elements, and a point that names its element is added to that one alone."""
-    if find_scan(stage) is None and find_ranking(stage) is None:
-        return count_operations(function, stage) / _count_named(stage)
-    return math.prod(extent for extent in stage.extents if isinstance(extent, int))
-
-
-def _count_named(stage: ir.Stage) -> int:
-    """Number of elements among which each point of a reduction names its own, as `I[k] == e` does;
-    1 where none does."""
-    facts, body = IndexFacts(stage), stage.body
-    named: set[ir.Index] = set()
-    for condition in facts.conditions:
-        compared = body.instructions[condition]
-        if not isinstance(compared, ir.Apply) or compared.operation.name != "eq":
-            continue
-        for side, other in (compared.operands, compared.operands[::-1]):
-            value = body.instructions[side]
-            index = body.instructions[value.operand] if isinstance(value, ir.Cast) else value
-            by_elements = not facts.known[other]
-            if isinstance(index, ir.Index) and not index.reduced and by_elements:
-                named |= {index} if all(i.reduced for i in facts.dependencies[other]) else set()
-    return math.prod(e for i in named if isinstance(e := stage.extent(i), int))
+    if find_scan(stage) is not None or find_ranking(stage) is not None:
+        return math.prod(extent for extent in stage.extents if isinstance(extent, int))
+    choice = None if stage.reduction is None else find_choice(stage, {})
+    return count_operations(function, stage) / (1 if choice is None else choice.elements)
 
 
 def _find_rereads(function: ir.Function) -> tuple[Reread, ...]:

@@ -12,7 +12,7 @@ from dmlc.interop.dxdispatch import make_model
 from dmlc.interop.offload import make_test
 from dmlc.interop.proof import Proof
 from dmlc.processes import spell_command
-from dmlc.source import UnknownNameError, unknown_name
+from dmlc.source import find_named
 from dmlc.testing.case import Case
 
 DXDISPATCH, OFFLOAD = "dxdispatch", "offload-test-suite"
@@ -72,9 +72,7 @@ FORMATS: Mapping[str, ProofFormat] = MappingProxyType(
 def export_proof(proof: Proof, to: str, shader_model: str | None = None) -> Export:
     """A proof as the files that a tool runs; `to` is one of `FORMATS`. Raises `DmlcError` where
     HLSL or the tool's files cannot express it."""
-    if to not in FORMATS:
-        raise UnknownNameError(unknown_name("format", to, FORMATS))
-    return FORMATS[to].write(proof, shader_model)
+    return find_named("format", to, FORMATS).write(proof, shader_model)
 
 
 def export_case(case: Case, folder: str | Path, to: str = DXDISPATCH) -> list[Path]:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
+import numpy as np
+
 from dmlc.ir.nodes import (
     IR_OPERATIONS,
     Apply,
@@ -35,19 +37,19 @@ from dmlc.ir.nodes import (
 from dmlc.ir.operand_types import check_constant, check_operands, check_rank, check_types
 from dmlc.ir.rules import RULES
 from dmlc.parameters import expect, expect_text, show_kind, wrong_kind
-from dmlc.scalars import COMBINERS, DataType, Operation
+from dmlc.scalars import COMBINERS, DataType, Domain, Operation
 from dmlc.sizes import as_extent, parse_size
-from dmlc.source import DmlcError, UnknownNameError, unknown_name
+from dmlc.source import DmlcError, find_named
 
 Change: TypeAlias = Callable[[int, Instruction], "int | None"]
 
 
-class BodyBuilder:
+class BodyBuilder(Domain[int]):
     """A body under construction. Values are numbers; equal values have one number.
 
     `add` takes any instruction unchecked. The other methods check the types of their operands. They
     see one body only: `verify` checks a stage's axes, and its loads against the function's tensors
-    and their sizes.
+    and their sizes. `wrap` gives a value Python's operators.
     """
 
     def __init__(self) -> None:
@@ -66,6 +68,17 @@ class BodyBuilder:
         if type(value) is int and dtype is DataType.INDEX:
             return self.add(_make_position(value))
         return self.add(_make_constant(value, dtype))
+
+    def literal(self, value: bool | int | float, dtype: DataType) -> int:
+        """Python number in a type, with the nearest float of the type."""
+        if dtype.is_float:
+            with np.errstate(over="ignore"):
+                value = float(dtype.dtype.type(value))
+        elif dtype is DataType.BOOL:
+            value = bool(value)
+        elif not isinstance(value, float) or value.is_integer():
+            value = int(value)
+        return self.constant(value, dtype)
 
     def index(self, axis: int) -> int:
         """Index along a domain axis of the stage."""
@@ -98,9 +111,7 @@ class BodyBuilder:
 
     def apply(self, name: str, *given: int) -> int:
         """Operation on values of one type. Raises `DmlcError` for operands of another type."""
-        operation = IR_OPERATIONS.get(name)
-        if operation is None:
-            raise UnknownNameError(unknown_name("operation", name, IR_OPERATIONS))
+        operation = find_named("operation", name, IR_OPERATIONS)
         dtype = _find_result_type(operation, *[self.type_of(value) for value in given])
         return self.add(Apply(operation, given, dtype))
 
@@ -246,8 +257,5 @@ def _apply_rules(
     # No rule applies to another instruction.
     if not isinstance(instruction, Apply | Select | Cast):
         return None
-    for rule in RULES:
-        found = rule(instruction, values)
-        if found is not None:
-            return found
-    return None
+    found = (rule(instruction, values) for rule in RULES)
+    return next((each for each in found if each is not None), None)

@@ -67,10 +67,7 @@ class PeriodicForm:
 
     def write(self, builder: BodyBuilder, place: int) -> int:
         """Formula as an INDEX value of a body; `place` is the value of `i`."""
-        value = place
-        for name, by in (("add", self.shift), ("mod", self.period), ("add", self.low)):
-            value = builder.apply(name, value, builder.constant(by))
-        return value
+        return builder.unwrap((builder.wrap(place) + self.shift) % self.period + self.low)
 
 
 def fit_periodic(values: Array) -> PeriodicForm | None:

@@ -19,6 +19,7 @@ from dmlc.source import (
     Span,
     UnknownNameError,
     UnsupportedError,
+    find_named,
     list_names,
     unknown_name,
 )
@@ -123,9 +124,7 @@ class Function:
     def strides(self, name: str) -> tuple[Extent, ...]:
         """Strides of a tensor in elements, one per axis: explicit ones, or those of packed memory.
         Raises `UnknownNameError`."""
-        tensor = self.tensors().get(name)
-        if tensor is None:
-            raise UnknownNameError(unknown_name("tensor", name, self.tensors()))
+        tensor = find_named("tensor", name, self.tensors())
         layout = self.result(name) if isinstance(tensor, Stage) else tensor
         if layout is not None and layout.strides is not None:
             return layout.strides

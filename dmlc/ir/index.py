@@ -213,28 +213,27 @@ def _find_closed(body: Body) -> tuple[bool, ...]:
 
 
 def _find_index_only(body: Body, tables: Container[str], open_sizes: bool) -> tuple[bool, ...]:
-    found: list[bool] = []
-    for instruction in body.instructions:
+    def find(instruction: Instruction, given: list[bool]) -> bool:
         loads = isinstance(instruction, Load) and instruction.tensor not in tables
         known = not loads and (open_sizes or not isinstance(instruction, Symbol | Step))
-        found.append(known and all(map(found.__getitem__, operands(instruction))))
-    return tuple(found)
+        return known and all(given)
+
+    return body.interpret(find)
 
 
 @kept
 def find_dependencies(body: Body) -> tuple[tuple[Index, ...], ...]:
     """Indices that each value of a body depends on, in the order of `order_indices`."""
-    found: list[tuple[Index, ...]] = []
-    for instruction in body.instructions:
-        if isinstance(instruction, Index):
-            found.append((instruction,))
-            continue
-        given = [found[o] for o in operands(instruction) if found[o]]
-        if all(g == given[0] for g in given[1:]):
-            found.append(given[0] if given else ())
-        else:
-            found.append(order_indices(index for indices in given for index in indices))
-    return tuple(found)
+    return body.interpret(_join_indices)
+
+
+def _join_indices(instruction: Instruction, given: list[tuple[Index, ...]]) -> tuple[Index, ...]:
+    if isinstance(instruction, Index):
+        return (instruction,)
+    some = [indices for indices in given if indices]
+    if all(indices == some[0] for indices in some[1:]):
+        return some[0] if some else ()
+    return order_indices(index for indices in some for index in indices)
 
 
 def order_indices(indices: Iterable[Index]) -> tuple[Index, ...]:
@@ -405,12 +404,8 @@ def evaluate_instruction(
             if value_type(body.instructions[instruction.operand]) is instruction.dtype:
                 return given[0]
             return np.asarray(convert(given[0], instruction.dtype))
-        case Load():
-            raise InternalError(f"an element of %{instruction.tensor} is no index-only value")
-        case Symbol():
-            raise InternalError(f"the size '{instruction.name}' is known at run time only")
-        case Step():
-            raise InternalError("which step a loop is at is known at run time only")
+        case Load() | Symbol() | Step():
+            raise InternalError(f"this depends on more than indices: {instruction}")
 
 
 # Affine forms -------------------------------------------------------------------------------
@@ -423,23 +418,20 @@ def find_affine(body: Body) -> tuple[Affine[Index] | None, ...]:
 
 @kept
 def _find_forms(body: Body) -> tuple[Affine[Index] | None, ...]:
-    found: list[Affine[Index] | None] = []
-    for instruction in body.instructions:
-        given = [found[o] for o in operands(instruction)]
-        form: Affine[Index] | None = None
-        match instruction:
-            case Index():
-                form = Affine(0, ((instruction, 1),))
-            case Constant(dtype=DataType.INDEX, value=value):
-                form = Affine(int(value))
-            case Apply(operation=operation, dtype=DataType.INDEX):
-                known = [g for g in given if g is not None]
-                if len(known) == len(given):
-                    form = combine(operation.name, known)
-            case _:
-                pass
-        found.append(form)
-    return tuple(found)
+    return body.interpret(_find_form)
+
+
+def _find_form(instruction: Instruction, given: list[Affine[Index] | None]) -> Affine[Index] | None:
+    known = [form for form in given if form is not None]
+    match instruction:
+        case Index():
+            return Affine(0, ((instruction, 1),))
+        case Constant(dtype=DataType.INDEX, value=value):
+            return Affine(int(value))
+        case Apply(operation=operation, dtype=DataType.INDEX) if len(known) == len(given):
+            return combine(operation.name, known)
+        case _:
+            return None
 
 
 def find_part(body: Body, number: int) -> tuple[int, int, int | None]:

@@ -18,7 +18,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -137,6 +137,7 @@ class Step:
 
 
 Instruction: TypeAlias = Constant | Index | Symbol | Step | Load | Apply | Select | Cast
+_Found = TypeVar("_Found")
 
 
 def operands(instruction: Instruction) -> tuple[int, ...]:
@@ -154,10 +155,7 @@ _OPERANDS: Mapping[type[object], Callable[[Any], tuple[int, ...]]] = MappingProx
         Load: operator.attrgetter("indices"),
         Select: operator.attrgetter("condition", "then", "otherwise"),
         Cast: lambda cast: (cast.operand,),
-        Constant: lambda _: (),
-        Index: lambda _: (),
-        Symbol: lambda _: (),
-        Step: lambda _: (),
+        **dict.fromkeys((Constant, Index, Symbol, Step), lambda _: ()),
     }
 )
 
@@ -199,10 +197,7 @@ _WITH_OPERANDS: Mapping[type[object], Callable[[Any, tuple[int, ...]], Instructi
             Load: _load_at,
             Select: _select_of,
             Cast: _cast_of,
-            Constant: _keep,
-            Index: _keep,
-            Symbol: _keep,
-            Step: _keep,
+            **dict.fromkeys((Constant, Index, Symbol, Step), _keep),
         }
     )
 )
@@ -280,6 +275,14 @@ class Body:
         made = tuple(map(change, self.instructions))
         is_same = all(map(operator.is_, made, self.instructions))
         return self if is_same else Body.make(made, self.result, self.guard)
+
+    def interpret(self, find: Callable[[Instruction, list[_Found]], _Found]) -> tuple[_Found, ...]:
+        """What `find` gives for each value, in order, from the instruction and what it gave for its
+        operands: an abstract interpretation."""
+        found: list[_Found] = []
+        for instruction in self.instructions:
+            found.append(find(instruction, [found[o] for o in operands(instruction)]))
+        return tuple(found)
 
     @property
     def dtype(self) -> DataType:

@@ -35,7 +35,7 @@ from dmlc.ir.scan import LITERALS, Open, Scanner, Token
 from dmlc.ir.verify import accept
 from dmlc.parameters import expect_text
 from dmlc.scalars import COMBINERS, DataType
-from dmlc.source import DmlcError, Source, unknown_name
+from dmlc.source import DmlcError, Source, check_known, find_named, unknown_name
 
 _AXIS = re.compile(r"([ir])(\d{1,4})")
 
@@ -204,8 +204,7 @@ class _Parser(Scanner[int]):
 
     def _reduction(self) -> tuple[Reduction, int | None]:
         token = self.next()
-        if token.text not in COMBINERS:
-            raise DmlcError(unknown_name("reduction", token.text, COMBINERS, self.span(token)))
+        check_known("reduction", COMBINERS, token.text, span=self.span(token))
         self.expect("[")
         axes: list[tuple[int, Extent]] = []
         guard: int | None = None
@@ -267,18 +266,15 @@ class _Parser(Scanner[int]):
             return None
         if token.text in LITERALS:
             return self._constant(token)
-        if token.text in self.named:
-            return self.named[token.text]
         axis = _AXIS.fullmatch(token.text)
-        if axis is None:
-            raise DmlcError(unknown_name("value", token.text, self.named, self.span(token)))
+        if axis is None or token.text in self.named:
+            return find_named("value", token.text, self.named, self.span(token))
         return self._add(Index(int(axis.group(2)), axis.group(1) == "r"))
 
     def _open_load(self) -> Open[int]:
         token = self.token
         name = self.name("a tensor's name")
-        if name not in self.tensors:
-            raise DmlcError(unknown_name("tensor", name, self.tensors, self.span(token)))
+        check_known("tensor", self.tensors, name, span=self.span(token))
         self.expect("[")
         return Open(token, "]", [])
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from dmlc.index.intervals import Interval
-from dmlc.ir.nodes import Apply, Constant, Index, Instruction, Select, Stage, operands
+from dmlc.ir.nodes import Apply, Constant, Index, Instruction, Select, Stage
 from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
 
@@ -50,18 +50,17 @@ def find_repeats(stage: Stage, index: Index) -> tuple[Repeat | None, ...]:
     """Periodicity of each value of a stage's body along an index, whatever the other indices; None
     if unknown."""
     extent, ranges = stage.extent(index), Ranges(stage)
-    found: list[Repeat | None] = []
-    for instruction in stage.body.instructions:
+
+    def find(instruction: Instruction, given: list[Repeat | None]) -> Repeat | None:
         reach = ranges.add(instruction)
-        given = [found[o] for o in operands(instruction)]
-        known = [g for g in given if g is not None]
+        known = [repeat for repeat in given if repeat is not None]
         if not isinstance(extent, int) or len(known) < len(given):
-            found.append(None)
-        elif instruction == index:
-            found.append(Repeat(1, 1, 0, extent, Fraction(0), Fraction(0)))
-        else:
-            found.append(_apply(instruction, known, extent, reach))
-    return tuple(found)
+            return None
+        if instruction == index:
+            return Repeat(1, 1, 0, extent, Fraction(0), Fraction(0))
+        return _apply(instruction, known, extent, reach)
+
+    return stage.body.interpret(find)
 
 
 def join_repeats(found: Sequence[Repeat], size: int, period: int = 1) -> tuple[int, int, int]:

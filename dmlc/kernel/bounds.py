@@ -82,11 +82,8 @@ def find_outside(kernel: k.Kernel, sizes: Mapping[str, int]) -> list[tuple[k.Sta
     count, launch = kernel.launch.count, kernel.launch
     if isinstance(count, str) or count < 1:
         return []
-    groups = -(-count // launch.per_group)
-    if launch.row is not None and groups > launch.row:
-        groups = -(-groups // launch.row) * launch.row
     known: _Known = {s.name: Affine(n) for s, n in kernel.scalars if isinstance(n, int)}
-    known[k.Geometry.GROUP.value + "#"] = _dense(0, groups - 1, frozenset())
+    known[k.Geometry.GROUP.value + "#"] = _dense(0, launch.count_groups(count) - 1, frozenset())
     lane = known[k.Geometry.LANE.value + "#"] = _dense(0, launch.group_size - 1, frozenset())
     subgroups = launch.group_size // (launch.subgroup or 1)
     number = _dense(0, subgroups - 1, frozenset(lane.terms))

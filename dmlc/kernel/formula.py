@@ -59,10 +59,12 @@ def describe_stage(function: ir.Function, name: str, longest: int = _LONGEST) ->
 def spell_body(body: ir.Body, read: Read, longest: int) -> tuple[str, str]:
     """Formulas of a body's result and of its guard (empty without one), each abbreviated if longer
     than `longest` characters."""
-    texts: list[_Text] = []
-    for instruction in body.instructions:
-        made = _spell(instruction, texts, read)
-        texts.append(made if len(made.text) <= longest else _Text(""))
+
+    def spell(instruction: ir.Instruction, parts: Sequence[_Text]) -> _Text:
+        made = _spell(instruction, parts, read)
+        return made if len(made.text) <= longest else _Text("")
+
+    texts = body.interpret(spell)
     text = texts[body.result].text
     if not text:
         reads = ", ".join(dict.fromkeys(load.tensor for load in body.loads()))
@@ -73,9 +75,8 @@ def spell_body(body: ir.Body, read: Read, longest: int) -> tuple[str, str]:
     return text, texts[body.guard].text or "a condition holds"
 
 
-def _spell(instruction: ir.Instruction, texts: Sequence[_Text], read: Read) -> _Text:
+def _spell(instruction: ir.Instruction, parts: Sequence[_Text], read: Read) -> _Text:
     """Text of a value; empty if it is too long."""
-    parts = [texts[o] for o in ir.operands(instruction)]
     if any(not part.text for part in parts):
         return _Text("")
     match instruction:

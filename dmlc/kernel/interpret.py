@@ -1,9 +1,10 @@
 """Reference interpreter of kernels in NumPy, all work items in lockstep, which detects faults.
 
 It defines the meaning of a kernel: each statement is executed by every work item that reaches it
-before the next one is. A fault is an access out of bounds, a read of undefined memory, a barrier
-that only some items of a group reach, or a race: an element that one item writes and another reads
-or writes without a barrier between. A wrong schedule is thus found without a driver and a device.
+before the next one is. A fault is an access out of bounds, a read of undefined memory, a quotient
+of indices by a divisor that is 0 although its range says otherwise, a barrier that only some items
+of a group reach, or a race: an element that one item writes and another accesses without a barrier
+between. A wrong schedule is thus found without a driver and a device.
 
 A kernel is first compiled to closures, one for each statement and expression. They take the active
 items: a mask, or None for all. Scalars are arrays with one entry per work item, or one entry for
@@ -25,8 +26,9 @@ from dmlc import ir
 from dmlc.ir.specialize import evaluate_strides
 from dmlc.kernel import nodes as k
 from dmlc.kernel.matrices import Matrices
-from dmlc.kernel.memory import Cells, Memory, Who, WorkItems, lay_out, view_of
+from dmlc.kernel.memory import Cells, Memory, Who, WorkItems, beside, lay_out, view_of
 from dmlc.kernel.print import print_expression, print_statement
+from dmlc.kernel.reaches import Reaches
 from dmlc.kernel.rewrite import walk
 from dmlc.kernel.rows import STEP
 from dmlc.scalars import Array, DataType, convert
@@ -37,7 +39,6 @@ __all__ = ["KernelFault", "Launch", "MakeLaunch", "Memory", "run_kernel", "run_k
 
 _Value: TypeAlias = Callable[[Who], Array]
 _Step: TypeAlias = Callable[[Who], None]
-
 
 MakeLaunch: TypeAlias = (
     "Callable[[k.Kernel, Mapping[str, Memory], Mapping[str, int], Mapping[str, Array]], Launch]"
@@ -106,11 +107,9 @@ class Launch:
         signed = "i" if kernel.index_signed else "u"
         self._index: np.dtype[Any] = np.dtype(f"{signed}{kernel.index_bits // 8}")
         launch = kernel.launch
-        count = evaluate_size(launch.count, sizes)
-        groups = -(-count // launch.per_group)
-        if launch.row is not None and groups > launch.row:
-            groups = -(-groups // launch.row) * launch.row
+        groups = launch.count_groups(evaluate_size(launch.count, sizes))
         self._items = WorkItems(groups, launch.group_size)
+        self._reaches = Reaches(kernel)
         self._frame: list[Array] = []
         """The values of all names, by slot."""
         self._slots: dict[str, int] = {}
@@ -222,7 +221,9 @@ class Launch:
             case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
                 changes = isinstance(statement, k.Variable)
                 (self._variables.add if changes else self._variables.discard)(local.name)
-                return self._make_definition(local, value)
+                step = self._make_definition(local, value)
+                self._reaches.note(local, None if changes else value)
+                return step
             case k.Assign():
                 return self._make_assignment(statement)
             case k.StoreLocal(array=name, index=index, value=value):
@@ -278,6 +279,7 @@ class Launch:
         return run
 
     def _make_loop(self, loop: k.For) -> _Step:
+        self._reaches.note_turns(loop)
         first, last = (loop.stop, loop.start) if loop.backwards else (loop.start, loop.stop)
         begin, end = self._make(first), self._make(last)
         is_fixed = self._is_fixed(last)
@@ -395,7 +397,9 @@ class Launch:
                 made = np.array([values], np.int64).astype(self._dtype(node.type))
                 return lambda _: made
             case k.Position(geometry=geometry):
-                made = self._find_position(geometry)
+                part = (geometry is k.Geometry.SUBGROUP and self._kernel.launch.subgroup) or 1
+                size = None if geometry is k.Geometry.GROUP else part
+                made = self._items.locate(size).astype(self._index)
                 return lambda _: made
             case k.Lead(buffer=buffer, bytes=size):
                 element = self._buffers[buffer].dtype.bytes
@@ -424,7 +428,7 @@ class Launch:
                 return lambda who: operand(who).repeat(lanes).reshape(-1, lanes)
             case k.Join():
                 low, high, half = self._make(node.low), self._make(node.high), lanes // 2
-                return lambda who: _beside(low(who).reshape(-1, half), high(who).reshape(-1, half))
+                return lambda who: beside(low(who).reshape(-1, half), high(who).reshape(-1, half))
             case k.Extract():
                 operand, chosen = self._make(node.operand), list(node.lanes)
                 if lanes == 1:
@@ -433,14 +437,7 @@ class Launch:
             case k.Shuffle():
                 first, second = self._make(node.first), self._make(node.second)
                 taken = list(node.lanes)
-                return lambda who: _beside(first(who), second(who))[:, taken]
-
-    def _find_position(self, geometry: k.Geometry) -> Array:
-        items, is_group = self._items, geometry is k.Geometry.GROUP
-        size = (geometry is k.Geometry.SUBGROUP and self._kernel.launch.subgroup) or 1
-        found = items.all // items.group_size if is_group else items.all % items.group_size // size
-        varies = items.groups if is_group else items.group_size
-        return found[: None if varies > 1 else 1].astype(self._index)
+                return lambda who: beside(first(who), second(who))[:, taken]
 
     def _make_operation(self, node: k.Operate) -> _Value:
         if any(operand.type != node.operands[0].type for operand in node.operands):
@@ -448,6 +445,8 @@ class Launch:
         evaluate, dtype = self._find_evaluation(node), self._dtype(node.type)
         operands = [self._make(operand) for operand in node.operands]
         name, is_exact = node.operation.name, isinstance(evaluate, np.ufunc)
+        if self._is_plain(node) and not isinstance(node.operands[1], k.Literal):
+            operands[1] = self._make_divisor(operands[1], node)
         if name in ("and", "or") and node.type.lanes == 1:
             first, second = operands
 
@@ -464,13 +463,27 @@ class Launch:
             return lambda who: evaluate(left(who), right(who))
         return lambda who: evaluate(*[o(who) for o in operands]).astype(dtype, copy=False)
 
+    def _is_plain(self, node: k.Operate) -> bool:
+        """Whether an operation divides indices as devices do, which do not define a quotient by 0:
+        by a divisor that is positive in all that is known of it."""
+        if node.operation.name not in _COUNTED or node.type.dtype is not DataType.INDEX:
+            return False
+        return self._reaches.find(node.operands[1])[0] >= 1
+
+    def _make_divisor(self, made: _Value, node: k.Operate) -> _Value:
+        def run(who: Who) -> Array:
+            divisor = made(who)
+            is_zero = self._items.among(divisor, who) == 0
+            if is_zero.any():
+                self._fail(f"division by zero in {print_expression(node)}", is_zero, who)
+            return divisor
+
+        return run
+
     def _find_evaluation(self, node: k.Operate) -> Callable[..., Array]:
         """NumPy function of an operation."""
-        operation, divisor = node.operation, node.operands[-1]
-        is_plain = isinstance(divisor, k.Literal) and divisor.type == k.INDEX and divisor.value != 0
-        if self._index.kind == "u" and is_plain:
-            return _COUNTED.get(operation.name, operation.evaluate)
-        return operation.evaluate
+        is_plain = self._index.kind == "u" and self._is_plain(node)
+        return _COUNTED[node.operation.name] if is_plain else node.operation.evaluate
 
     def _make_choice(self, node: k.Select) -> _Value:
         condition, then = self._make(node.condition), self._make(node.then)
@@ -503,15 +516,8 @@ class Launch:
         return lambda values: convert(values, target)
 
 
-def _beside(first: Array, second: Array) -> Array:
-    """Concatenation of two vectors' lanes."""
-    rows = max(first.shape[0], second.shape[0])
-    pair = [v if v.shape[0] == rows else v.repeat(rows, axis=0) for v in (first, second)]
-    return np.concatenate(pair, axis=1)
-
-
 _COUNTED: Mapping[str, Callable[..., Array]] = {"div": np.floor_divide, "mod": np.remainder}
-"""Quotients of unsigned integers by non-zero divisors."""
+"""Quotients of unsigned integers by positive divisors."""
 
 
 # Programs ------------------------------------------------------------------------------------
@@ -563,11 +569,7 @@ def run_kernels(
         memories[table.name] = Memory(values, filled=True, misaligned=misaligned)
     layouts = {r.name: evaluate_strides(r, sizes) for r in function.results}
     # The first step of a loop loads the previous step's slice, and does not use it.
-    stepping = [
-        kernel
-        for kernel in kernels
-        if kernel.steps or STEP in (value for _, value in kernel.scalars)
-    ]
+    stepping = (each for each in kernels if each.steps or STEP in dict(each.scalars).values())
     looped = {buffer.name for kernel in stepping for buffer in kernel.buffers}
     for stage in function.stages:
         extents = [evaluate_size(e, sizes) for e in stage.extents]

@@ -97,6 +97,12 @@ class WorkItems:
         """Numbers of the items in `who`."""
         return self.all if who is None else self.all[who]
 
+    def locate(self, size: int | None) -> Items:
+        """Number of each item's group, or of its part of `size` items in that; one if all are 0."""
+        group, item = np.divmod(self.all, self.group_size)
+        varies = self.groups if size is None else self.group_size
+        return (group if size is None else item // size)[: None if varies > 1 else 1]
+
     def among(self, values: Array, who: Who) -> Array:
         """Values of the items in `who`; unchanged if there is one value for all."""
         return values if who is None or values.shape[0] == 1 else values[who]
@@ -108,6 +114,13 @@ class WorkItems:
         whole = np.zeros((self.all.size, *values.shape[1:]), values.dtype)
         whole[who] = values
         return whole
+
+
+def beside(first: Array, second: Array) -> Array:
+    """Concatenation of two vectors' lanes."""
+    rows = max(first.shape[0], second.shape[0])
+    pair = [v if v.shape[0] == rows else v.repeat(rows, axis=0) for v in (first, second)]
+    return np.concatenate(pair, axis=1)
 
 
 class Cells:

@@ -470,6 +470,12 @@ class Launch:
     subgroup: int = 0
     """Items of a subgroup, if there are matrices; else 0."""
 
+    def count_groups(self, count: int) -> int:
+        """Number of work groups for a count; whole rows of them if there are several rows."""
+        groups = -(-count // self.per_group)
+        row = self.row or groups or 1
+        return groups if groups <= row else -(-groups // row) * row
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kernel:

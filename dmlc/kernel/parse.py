@@ -18,7 +18,7 @@ from dmlc.kernel.print import CONVERSIONS, FORMS, RESERVED
 from dmlc.parameters import expect_text
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import check_count
-from dmlc.source import DmlcError, Source, unknown_name
+from dmlc.source import DmlcError, Source, check_known, find_named
 
 _VECTOR = re.compile(r"(\w+)x(\d{1,4})")
 _INDEX_TYPE = re.compile(r"([su])(32|64)")
@@ -258,9 +258,8 @@ class _Parser(Scanner[k.Expression]):
         return made
 
     def _statement(self, word: str, token: Token) -> k.Statement:
-        if word not in _STATEMENTS:
-            raise DmlcError(unknown_name("statement", word, (*_STATEMENTS,), self.span(token)))
-        kind, given = _STATEMENTS[word], dict[str, Any]()
+        kind = find_named("statement", word, _STATEMENTS, self.span(token))
+        given = dict[str, Any]()
         for mark, name, what in FORMS[kind][1]:
             self.expect(*_MARK.findall(mark))
             given |= {name: self._field(name, what)} if name else {}
@@ -308,15 +307,12 @@ class _Parser(Scanner[k.Expression]):
                 return self._memory(known, "array")
 
     def _find_local(self, name: str, token: Token) -> k.Local:
-        if name not in self.known:
-            raise DmlcError(unknown_name("local", name, self.known, self.span(token)))
-        return self.known[name]
+        return find_named("local", name, self.known, self.span(token))
 
     def _memory(self, known: dict[str, Any], what: str) -> str:
         token = self._sigil()
         name = self.name(f"the name of a {what}")
-        if name not in known:
-            raise DmlcError(unknown_name(what, name, known, self.span(token)))
+        check_known(what, known, name, span=self.span(token))
         return name
 
     # Values -------------------------------------------------------------------------------
@@ -328,9 +324,8 @@ class _Parser(Scanner[k.Expression]):
         token = self.token
         name = self.name("a value")
         if self.accept("["):
-            if name not in self.buffers and name not in self.arrays:
-                known = (*self.buffers, *self.arrays)
-                raise DmlcError(unknown_name("buffer or array", name, known, self.span(token)))
+            known = (*self.buffers, *self.arrays)
+            check_known("buffer or array", known, name, span=self.span(token))
             opened.append(Open(token, "]", []))
             return None
         if plain and self.accept("("):
@@ -372,9 +367,8 @@ class _Parser(Scanner[k.Expression]):
             type = self._type() if self.accept(":") else k.Type(dtype)
             return (k.Load if is_buffer else k.LoadLocal)(token.text, given[0], type)
         operation = OPERATIONS.get(token.text)
-        if operation is None and token.text not in _CALLS:
-            known = [*OPERATIONS, *_CALLS]
-            raise DmlcError(unknown_name("operation", token.text, known, self.span(token)))
+        if operation is None:
+            check_known("operation", (*OPERATIONS, *_CALLS), token.text, span=self.span(token))
         arity = _CALLS[token.text] if operation is None else operation.arity
         self.check_arity(token, arity, given)
         first = given[0].type

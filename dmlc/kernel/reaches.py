@@ -21,11 +21,8 @@ class Reaches:
         launch, self._largest = kernel.launch, kernel.index_limits[1]
         # A count given at run time is checked to be at most this.
         count = launch.count if isinstance(launch.count, int) else RUN_TIME_COUNT
-        groups = -(-count // launch.per_group)
-        if launch.row is not None:
-            groups = -(-groups // launch.row) * launch.row
         self._geometry: dict[k.Geometry, Interval] = {
-            k.Geometry.GROUP: (0, max(groups - 1, 0)),
+            k.Geometry.GROUP: (0, max(launch.count_groups(count) - 1, 0)),
             k.Geometry.LANE: (0, launch.group_size - 1),
             k.Geometry.SUBGROUP: (0, (launch.group_size - 1) // (launch.subgroup or 1)),
         }

@@ -27,7 +27,8 @@ from dmlc.scalars import Array
 from dmlc.sizes import holds
 from dmlc.source import Diagnostic, Note
 from dmlc.transform.inverse_index import Choice, find_choice
-from dmlc.transform.scans import find_scan, list_prefixes
+from dmlc.transform.orders import find_orders
+from dmlc.transform.scans import find_scan
 
 FEW_THREADS = 1024
 MANY_STEPS = 1 << 20
@@ -56,7 +57,7 @@ def find_slow_open(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[
     """Warnings about kernels of open sizes that are slow if one size is large and the others are
     small."""
     found: list[Diagnostic] = []
-    own, rows = function.symbols(), list_prefixes(function)
+    own, rows = function.symbols(), {n for o in find_orders(function) for n in o.names}
     symbols = tuple(dict.fromkeys((*own, *function.inherited)))
     for long in own:
         size = _LONG

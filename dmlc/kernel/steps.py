@@ -60,9 +60,7 @@ def count_steps(
     launch = kernel.launch
     if isinstance(launch.count, str):
         return None
-    working = groups = -(-launch.count // launch.per_group)
-    if launch.row is not None and groups > launch.row:
-        groups = -(-groups // launch.row) * launch.row
+    working, groups = -(-launch.count // launch.per_group), launch.count_groups(launch.count)
     if groups == 0:
         return Steps(0, 0, launch.group_size, Body(), 0, 0, 0, 0)
     read = {b.name for b in kernel.buffers if b.access is k.Access.READ}

@@ -11,7 +11,7 @@ import dataclasses
 from dmlc.matrices import Instruction
 from dmlc.scalars import DataType
 from dmlc.sizes import Taken
-from dmlc.source import Span, UnknownNameError, unknown_name
+from dmlc.source import Span, find_named
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -199,10 +199,7 @@ PROFILES: tuple[Profile, ...] = (CPU, GPU)
 
 def find_profile(name: str) -> Profile:
     """Profile of that name. Raises `UnknownNameError` with the known names."""
-    for profile in PROFILES:
-        if profile.name == name:
-            return profile
-    raise UnknownNameError(unknown_name("device profile", name, [p.name for p in PROFILES]))
+    return find_named("device profile", name, {profile.name: profile for profile in PROFILES})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.space import Space
 from dmlc.loops.thin import find_sparse, thin_points
 from dmlc.scalars import DataType
-from dmlc.sizes import Measure, Taken, estimate, multiply
+from dmlc.sizes import Measure, Taken, estimate
+from dmlc.sizes import multiply as multiply_sizes
 
 _NUMBERS = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
 """Types of sums: those that tiles in shared memory hold unconverted."""
@@ -79,7 +80,7 @@ class Contraction:
     def extents(self) -> tuple[Measure, Measure, Measure, Measure]:
         """Number of rows, columns, batches and summed products, run-time sizes included."""
         rows, columns, batches, depth = (
-            multiply(self.phase.space.extents[axis] for axis in axes)
+            multiply_sizes(self.phase.space.extents[axis] for axis in axes)
             for axes in (self.left.axes, self.right.axes, self.batch, self.inner)
         )
         return rows, columns, batches, depth
@@ -114,9 +115,9 @@ class Contraction:
         return self.dtype.is_float and is_apart
 
 
-def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
+def find_contraction(phases: Sequence[Phase], *, single: bool = False) -> Contraction | None:
     """Contraction of the first phase, if the second, if any, only derives values from its outputs
-    point by point; else None."""
+    point by point; else None. With `single`, one factor may have no axis of its own."""
     if len(phases) != 2 or not phases[1].is_parallel or phases[1].accumulators:
         return None
     phase, after = phases
@@ -134,7 +135,7 @@ def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
         tuple(a for a in space.parallel if moves[a][one] and not moves[a][other])
         for one, other in (values, values[::-1])
     ]
-    if not all(own):
+    if not (any(own) if single else all(own)):
         return None
     conditions: list[list[int]] = [[], []]
     for condition in list_conditions(elements) if reduction.guard is not None else ():
@@ -307,22 +308,11 @@ def guard_factor(found: Contraction, factor: Factor, name: str) -> tuple[Phase, 
     return with_elements(phase, made), tuple(conditions)
 
 
-def multiply_tiles(
-    found: Contraction,
-    sizes: tuple[int, int, int],
-    left: tuple[str, int, int],
-    right: tuple[str, int, int],
-) -> Phase:
-    """Phase that sums the products of two tiles, over `sizes` rows, columns and points. Each tile
-    has the buffer of its name, with strides between rows or columns, and between points."""
-    name, row, point = left
-    first = View(name, found.dtype, (row, 0, point), local=True)
-    name, column, point = right
-    second = View(name, found.dtype, (0, column, point), local=True)
-    reads = tuple(Read(view, found.dtype) for view in (first, second))
+def multiply(found: Contraction, sizes: tuple[int, ...], *factors: View) -> Phase:
+    """Phase that sums the products of the elements of two views along the last axis."""
     (reduction,) = found.phase.elements.reductions
     reduction = dataclasses.replace(reduction, values=(0, 1), guard=None)
-    elements = Elements(sizes, reads, (), (reduction,))
-    strides = {view: view.strides for view in (first, second)}
-    space = Space(sizes, strides, (0, 1))
-    return Phase(elements, space)
+    reads = tuple(Read(view, found.dtype) for view in factors)
+    strides = {view: view.strides for view in factors}
+    space = Space(sizes, strides, tuple(range(len(sizes) - 1)))
+    return Phase(Elements(sizes, reads, (), (reduction,)), space)

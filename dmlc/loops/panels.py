@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from dmlc.loops.contraction import (
     Contraction,
@@ -19,9 +20,10 @@ from dmlc.loops.contraction import (
     find_contraction,
     guard_factor,
     lies_along,
-    multiply_tiles,
+    multiply,
     part_axes,
 )
+from dmlc.loops.element import Read, View
 from dmlc.loops.legality import WIDTHS
 from dmlc.loops.naive import name_inner, name_parallel
 from dmlc.loops.nodes import (
@@ -42,6 +44,7 @@ from dmlc.loops.nodes import (
 )
 from dmlc.loops.phases import Phase
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive
+from dmlc.source import InternalError
 
 BLOCK = 6
 """Rows of a block: with a vector of columns each, sums and factors fit in 16 vector registers of
@@ -50,6 +53,9 @@ _MOST = 1 << 20
 """Largest number of elements of a panel, and of sums of a tile."""
 _SQUARE = 8
 """Columns and points of a panel that are transposed in registers, which hold as many vectors."""
+_REGISTERS, _ROWS, _COLUMNS = 15, 5, 8
+"""Vectors of accumulators and rows of a block with vectors along the points, and its rows and
+columns at most."""
 _STORE = 8
 """Smallest number of elements packed in order, instead of transposed, per output stored with a
 stride, for which that pays: measured for products of 16 to 1,800 rows and 64 to 4,096 points."""
@@ -74,6 +80,11 @@ class _Cut:
         """Dimensions that a tile iterates over."""
         return (self.cut, *self.inner)
 
+    @property
+    def length(self) -> int:
+        """Points of a tile along its last dimension."""
+        return _count(self.inner[-1]) if self.inner else self.step
+
     def list_steps(self, step: int) -> list[tuple[Dim, int]]:
         """Dimensions of a tile, each with its stride if points have stride `step`."""
         steps: list[tuple[Dim, int]] = []
@@ -92,6 +103,7 @@ class _Cut:
 
 def _cut(dims: Sequence[Dim], most: int) -> _Cut:
     """Tile of at most `most` points, in tiles of about equal size."""
+    dims = dims or [Dim("single", 1)]
     place, inner = len(dims) - 1, 1
     while place > 0 and inner * _count(dims[place]) <= most:
         inner *= _count(dims[place])
@@ -118,19 +130,70 @@ def panel(on: On, rows: int, columns: int, depth: int, lanes: int) -> Nest:
     strip]; q = b[strip, columns]; for blocks of i, j: s[i, j] += sum(k in strip: p[i, k] * q[k,
     j])`, and then `for i, j in tile: g(s[i, j])`
     """
-    nest = on.nest
+    demand(min(rows, columns, depth) > 0, "a tile has rows, columns and points")
+    phases, found = _begin(on, lanes, find_contraction)
+    return _check(Panels(orient(found), rows, columns, depth, lanes).pack(phases[1]))
+
+
+def _begin(
+    on: On, lanes: int, find: Callable[[Sequence[Phase]], Contraction | None]
+) -> tuple[Sequence[Phase], Contraction]:
+    """Phases of a nest, and their contraction."""
     demand(on.limits.vector_lanes == 0, "the target has no such vectors")
     demand(lanes in WIDTHS[1:], "panels have vectors of 8 or 16 lanes")
-    demand(min(rows, columns, depth) > 0, "a tile has rows, columns and points")
-    phases = part_axes(nest.phases)
-    found = None if any(phase.space.is_open for phase in phases) else find_contraction(phases)
+    phases = part_axes(on.nest.phases)
+    found = None if any(phase.space.is_open for phase in phases) else find(phases)
     if found is None:
-        raise ScheduleError("there is no sum of products of rows and columns, of known sizes")
-    made = Panels(orient(found), rows, columns, depth, lanes).pack(phases[1])
+        raise ScheduleError("there is no sum of such products of rows and columns, of known sizes")
+    return phases, found
+
+
+def _check(made: Nest) -> Nest:
+    """The nest, if its arrays are not too large."""
     tiles = [n.tile for n in walk(made.body) if isinstance(n, Reduce) and n.tile is not None]
     largest = max([t.rows * t.columns for t in tiles] + [b.size for b in made.buffers])
     demand(largest <= _MOST, f"an array has {largest:,} elements, of {_MOST:,} at most")
     return made
+
+
+@primitive(Argument.NUMBER, Argument.NUMBER, takes_loop=False)
+def dot(on: On, columns: int, lanes: int) -> Nest:
+    """Computes a product of a few rows in tiles of at most `columns` columns, one for each work
+    group of one work item. It packs all rows, with their points contiguous; the points of a column
+    are contiguous in memory. Blocks of outputs iterate over both in vectors along the points. It is
+    the only call of a script. Changes the order of sums.
+
+    `for i: for j: s = sum(k: a[i, k] * b[j, k]); g(s) -> for tile: p = a; for blocks of i, j: s[i,
+    j] = sum(k in vectors: p[i, k] * b[j, k])`, and then `for i, j in tile: g(s[i, j])`
+    """
+    demand(columns > 0, "a tile has columns")
+    phases, found = _begin(on, lanes, find_dots)
+    demand(found.depth >= lanes, "there are fewer points than lanes")
+    return _check(Panels(found, found.rows, columns, found.depth, lanes).dot(phases[1]))
+
+
+def find_dots(phases: Sequence[Phase]) -> Contraction | None:
+    """Contraction whose right factor is contiguous in memory along the points, and whose left
+    factor is 0 where points are excluded; with the fewest rows. None if it is none."""
+    found = find_contraction(phases, single=True)
+    if found is None or any(phase.space.pieces for phase in phases):
+        return None
+    turned = dataclasses.replace(found, left=found.right, right=found.left)
+    sides = (each for each in (found, turned) if each.right.axes and find_line(each) is not None)
+    return min(sides, key=lambda each: each.rows, default=None)
+
+
+def find_line(found: Contraction) -> View | None:
+    """View that is the right factor of a contraction, if its points are contiguous in memory, and
+    all of them take part where the left factor has a point; else None."""
+    value, space, step = found.phase.elements.values[found.right.value], found.phase.space, 1
+    if not isinstance(value, Read) or value.view.dtype is not found.dtype:
+        return None
+    for axis in reversed(found.inner):
+        if space.sizes[axis] > 1 and space.strides[value.view][axis] != step:
+            return None
+        step *= space.sizes[axis]
+    return value.view if set(found.right.conditions) <= set(found.left.conditions) else None
 
 
 class Panels:
@@ -152,6 +215,12 @@ class Panels:
         return self._found.batches * self._rows.count_tiles() * self._columns.count_tiles()
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of a tile, in whole blocks."""
+        rows, columns = self._rows.count, self._columns.count
+        return -(-rows // BLOCK) * BLOCK, -(-columns // self._lanes) * self._lanes
+
+    @property
     def words(self) -> str:
         """Work of a work item, for readers."""
         return f"each computes a tile of {self._rows.count} by {self._columns.count} outputs"
@@ -159,16 +228,13 @@ class Panels:
     def pack(self, after: Phase) -> Nest:
         """Nest of the contraction and its derived phases."""
         found, lanes = self._found, self._lanes
-        rows = -(-self._rows.count // BLOCK) * BLOCK
-        columns = -(-self._columns.count // lanes) * lanes
+        rows, columns = self.shape
         depth = self._points.count
         left = self._pack(0, found.left, self._rows, rows, "left")
         right = self._pack(1, found.right, self._columns, columns, "right")
         row, column, point = Dim("row", rows), Dim("column", columns), Dim("point", depth)
-        product = multiply_tiles(found, (rows, columns, depth), left.place, right.place)
-        own = name_inner(after, self._parallel, "i", 3)
-        phases = (left.phase, right.phase, product, after)
-        dims = (self._own, self._own, (row, column, point), own)
+        views = left.view((left.step, 0, left.apart)), right.view((0, right.step, right.apart))
+        product = multiply(found, (rows, columns, depth), *views)
         block: Node = Loop(column, Kind.VECTOR, lanes, (Point(2),), "across", 1)
         block = Loop(row, Kind.UNROLL, 1, (block,), "down", BLOCK, output=lanes)
         block = Loop(point, Kind.LOOP, 1, (block,), "point")
@@ -186,33 +252,113 @@ class Panels:
         for dim in reversed(self._points.outer):
             strip = Loop(dim, Kind.LOOP, 1, (strip,), dim.wanted)
         sums = Tile(rows, columns, columns, lanes, registers=False)
-        body: tuple[Node, ...] = (self._go_over(after, Point(3), columns),)
-        if found.has_holes:
+        reduce = Reduce(2, (strip,), array=True, tile=sums)
+        sides = (self._rows, columns), (self._columns, 1)
+        own = row, column, point
+        return self._close((left, right), (product, own), None, reduce, sides, after)
+
+    def dot(self, after: Phase) -> Nest:
+        """The same with vectors along the points: those of the rows are packed, and those of the
+        columns read in place."""
+        found, lanes, (rows, columns) = self._found, self._lanes, (self._rows, self._columns)
+        left = self._pack(0, found.left, rows, rows.count, "left", dots=True)
+        space, depth, line = found.phase.space, self._points.count, find_line(found)
+        if line is None:
+            raise InternalError("columns are read in place whose points lie apart")
+        axes = (*found.batch, *found.right.axes)
+        steps = (*(space.strides[line][axis] for axis in axes), 0, 1)
+        line = dataclasses.replace(line, strides=steps)
+        packed = left.view((*[0] * len(axes), left.step, 1))
+        sizes = (*(space.sizes[axis] for axis in axes), rows.count, depth)
+        product = multiply(found, sizes, packed, line)
+        row, point, last = Dim("row", rows.count), Dim("point", depth), columns.dims[-1]
+        own = (*(self._own[axis] for axis in axes), row, point)
+        side = next((n for n in range(_ROWS, 2, -1) if rows.count % n == 0), rows.count)
+        most = max(1, min(_COLUMNS, _REGISTERS // side - 1))
+        count = next(n for n in range(most, 0, -1) if _count(last) % n == 0 or 2 * n <= most)
+        if not columns.inner:
+            columns = dataclasses.replace(columns, step=-(-columns.step // count) * count)
+            self._columns = columns
+        (view, _), *_ = after.elements.results
+        axis = after.space.parallel[self._parallel.index(last)]
+        is_beside = after.space.strides[view][axis] == 1
+
+        def lay(rows: int, count: int) -> tuple[Tile, int, int]:
+            """Accumulators of so many rows and columns, and their strides along these."""
+            if is_beside:
+                return Tile(rows, count, count, 1, registers=False), count, 1
+            return Tile(count, rows, rows, 1, registers=False), 1, rows
+
+        def go_over(name: str, down: int, across: int) -> tuple[Node, ...]:
+            each = Loop(row, Kind.UNROLL, 1, (Point(1),), f"row.{name}", side, output=down)
+            own = f"{last.wanted}.{name}"
+            return (Loop(last, Kind.UNROLL, 1, (each,), own, count, output=across),)
+
+        part, down, across = lay(side, count)
+        part, whole = dataclasses.replace(part, registers=True), depth // lanes * lanes
+        body: tuple[Node, ...] = go_over("vector", down, across)
+        body = (Loop(point, Kind.VECTOR, lanes, body, "point", part=(0, whole)),)
+        body = (Reduce(1, body, array=True, tile=part),)
+        # The last columns are computed one by one, in as many accumulators.
+        sums, down, across = lay(rows.count, columns.count + count - 1)
+        if whole < depth:
+            rest = go_over("rest", down, across)
+            body += (Loop(point, Kind.LOOP, 1, rest, "point.rest", part=(whole, depth)),)
+        if side < rows.count:
+            body = (Loop(row, Kind.LOOP, side, body, "row", output=down),)
+        for dim, output in reversed(columns.list_steps(across)):
+            step = count if dim is last else 1
+            body = (Loop(dim, Kind.LOOP, step, body, dim.wanted, output=output),)
+        one, other = (rows, down), (columns, across)
+        sides = (one, other) if is_beside else (other, one)
+        reduce = Reduce(1, body, array=True, tile=sums)
+        return self._close((left,), (product, own), left.stage, reduce, sides, after)
+
+    def _close(
+        self,
+        panels: tuple[_Panel, ...],
+        product: tuple[Phase, tuple[Dim, ...]],
+        before: Stage | None,
+        reduce: Reduce,
+        sides: _Sides,
+        after: Phase,
+    ) -> Nest:
+        """Nest of a tile's products, and of what derives from them: its outputs have these strides
+        in the accumulators along both sides."""
+        found, number = self._found, len(panels)
+        own = name_inner(after, self._parallel, "i", number + 1)
+        phases = (*(panel.phase for panel in panels), product[0], after)
+        dims = (*[self._own] * number, product[1], own)
+        body: tuple[Node, ...] = (self._go_over(after, Point(number + 1), sides),)
+        tested = any(panel.stage.conditions for panel in panels) and found.dtype.is_float
+        if found.has_holes or (tested and number == 1):
             phases += (found.phase, after)
-            again = name_inner(found.phase, self._parallel, "k", 4)
+            again = name_inner(found.phase, self._parallel, "k", number + 2)
             dims += (again, own)
-            node: Node = Point(4)
+            node: Node = Point(number + 2)
             for axis in reversed(found.inner):
                 node = Loop(again[axis], Kind.LOOP, 1, (node,), f"{again[axis].wanted}.again")
-            others: tuple[Node, ...] = (Reduce(4, (node,), serial=True), Point(5))
+            others: tuple[Node, ...] = (Reduce(number + 2, (node,), serial=True), Point(number + 3))
             for dim in reversed((*self._rows.dims, *self._columns.dims)):
                 others = (Loop(dim, Kind.LOOP, 1, others, f"{dim.wanted}.again"),)
-            body = (Numbers(2, body, others),)
-        body = (Reduce(2, (strip,), array=True, tile=sums), *body)
+            body = (Numbers(number, body, others),)
+        body = (*([before] if before else []), reduce, *body)
         parts = [(self._own[axis], 1) for axis in found.batch]
         parts += [*self._rows.list_parts(), *self._columns.list_parts()]
         whole = Dim("tile", math.prod(d.count_steps(step) for d, step in parts), tuple(parts))
         groups = Loop(whole, Kind.GROUP, 1, body, "tile")
-        buffers = (left.buffer, right.buffer)
+        buffers = tuple(panel.buffer for panel in panels)
         return Nest(phases, dims, (groups,), buffers=buffers, words=self.words)
 
-    def _go_over(self, after: Phase, point: Node, pitch: int) -> Node:
+    def _go_over(self, after: Phase, point: Node, sides: _Sides) -> Node:
         """Loops over the outputs of a tile, in vectors along contiguous ones."""
-        last = self._columns.dims[-1]
-        axis = after.space.parallel[self._parallel.index(last)]
-        length = self._columns.step if last is self._columns.cut else _count(last)
-        lanes = after.choose_lanes(axis, length, self._lanes)
-        steps = [*self._rows.list_steps(pitch), *self._columns.list_steps(1)]
+        cut = sides[-1][0]
+        last = cut.dims[-1]
+        lanes = 1
+        if last in self._parallel:
+            axis = after.space.parallel[self._parallel.index(last)]
+            lanes = after.choose_lanes(axis, cut.length, self._lanes)
+        steps = [each for side, step in sides for each in side.list_steps(step)]
         node = point
         for dim, step in reversed(steps):
             name = f"{dim.wanted}.output"
@@ -222,37 +368,28 @@ class Panels:
             node = dataclasses.replace(loop, output=step)
         return node
 
-    def _pack(self, number: int, factor: Factor, own: _Cut, count: int, name: str) -> _Panel:
+    def _pack(
+        self, number: int, factor: Factor, own: _Cut, count: int, name: str, *, dots: bool = False
+    ) -> _Panel:
         """Packing of a factor's panel: with columns contiguous; and rows, or their points, as in
-        memory."""
+        memory, or their points for `dots`."""
         found, points = self._found, self._points
         phase, conditions = guard_factor(found, factor, f"{name}#panel")
-        is_along = lies_along(phase, found.inner[-1], factor.axes[-1])
+        is_along = not factor.axes or lies_along(phase, found.inner[-1], factor.axes[-1])
         # Rows with a power-of-two stride would map to the same few cache sets.
         apart, step = count, 1
-        if number == 0 and is_along:
+        if dots or (number == 0 and is_along):
             apart, step = 1, points.count + self._lanes
         if number == 1:
             apart += self._lanes
         size = max(step * count, apart * points.count)
-        buffer = Buffer(
-            f"{name}#panel",
-            phase.elements.results[0][0].dtype,
-            size,
-            points.cut,
-            f"{name}_panel",
-            linear=True,
-        )
+        dtype, panel = phase.elements.results[0][0].dtype, f"{name}#panel"
+        buffer = Buffer(panel, dtype, size, points.cut, f"{name}_panel", linear=True)
         tile = (*own.list_steps(step), *points.list_steps(apart))
         order = (*own.dims, *points.dims) if is_along else (*points.dims, *own.dims)
         last = order[-1]
         into = Into(buffer, last, tile=tile, lane=dict(tile)[last], in_vectors=True)
-        axis = self._own.index(last)
-        length = (
-            (points if is_along else own).step
-            if len((points if is_along else own).dims) == 1
-            else _count(last)
-        )
+        axis, length = self._own.index(last), (points if is_along else own).length
         lanes = phase.choose_lanes(axis, length, self._lanes)
         moving = phase.find_moving(axis)
         if any(moving[condition] for condition in conditions):
@@ -274,7 +411,7 @@ class Panels:
         # A piece that is all of a strip may have fewer points than others.
         is_whole = own.count == count and all(dim.piece is None for dim in points.inner)
         stage = Stage((buffer,), (node,), steps, is_whole, conditions)
-        return _Panel(phase, buffer, (buffer.name, step, apart), stage)
+        return _Panel(phase, buffer, step, apart, stage)
 
 
 def orient(found: Contraction) -> Contraction:
@@ -295,6 +432,16 @@ class _Panel:
 
     phase: Phase
     buffer: Buffer
-    place: tuple[str, int, int]
-    """Its name, and its strides between rows or columns, and between points."""
+    step: int
+    """Stride between rows or columns."""
+    apart: int
+    """Stride between points."""
     stage: Stage
+
+    def view(self, strides: tuple[int, ...]) -> View:
+        """View of it for a phase with other axes."""
+        return View(self.buffer.name, self.buffer.dtype, strides, local=True)
+
+
+_Sides: TypeAlias = tuple[tuple[_Cut, int], tuple[_Cut, int]]
+"""Both sides of a tile, with the strides of its accumulators along them."""

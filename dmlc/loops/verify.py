@@ -436,9 +436,10 @@ class _Verifier:
                 apart = apart or _count_steps(loop) == 1 or self._nest.phases[node.phase].is_across
                 self._demand(apart or not self._list_parts(loop.dim) & outputs,
                     f"outputs of '{loop.name}' have one accumulator")  # fmt: skip
-                steps = loop.extent or -(-_size(loop.dim) // loop.step)
+                around_it = [d.step for d in self._list_digits(path, loop.dim)]
+                steps = loop.extent or -(-min([_size(loop.dim), *around_it]) // loop.step)
                 last += loop.output * max(0, steps - 1) * (1 if loop.extent else loop.step)
-                last += loop.step - 1 if loop.kind is Kind.VECTOR else 0
+                last += loop.step - 1 if loop.kind is Kind.VECTOR and loop.dim not in inner else 0
             room = tile.rows * tile.pitch
             self._demand(last < room, f"a tile has {room} accumulators, and points go beyond")
 

@@ -8,9 +8,9 @@ from dmlc.loops.line_buffer import line_buffer
 from dmlc.loops.naive import find_kept
 from dmlc.loops.nodes import Call, Nest
 from dmlc.loops.online import online
-from dmlc.loops.panels import panel
+from dmlc.loops.panels import dot, panel
 
-WHOLE = tuple(each.__name__ for each in (cross, line_buffer, online, panel))
+WHOLE = tuple(each.__name__ for each in (cross, dot, line_buffer, online, panel))
 """Their names."""
 
 

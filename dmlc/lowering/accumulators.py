@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 
 from dmlc.kernel import nodes as k
@@ -119,23 +120,26 @@ def make_arrays(
     )
 
 
-def make_tile(frame: Frame, accumulators: Sequence[Reduction], tile: Tile) -> Accumulators:
-    """Accumulators for a tile of outputs."""
-    suffix, size = "_part" if tile.registers else "_tile", tile.rows * tile.pitch
+def make_tile(
+    frame: Frame, accumulators: Sequence[Reduction], tile: Tile, lanes: int
+) -> Accumulators:
+    """Accumulators for a tile of outputs of `lanes` lanes each."""
+    suffix, size = "_part" if tile.registers else "_tile", tile.rows * tile.pitch * lanes
     arrays = name_arrays(frame, accumulators, suffix, size, registers=tile.registers)
-    return Accumulators(accumulators, {}, arrays, tile=tile)
+    return Accumulators(accumulators, {}, arrays, lanes, tile=tile)
 
 
 def initialize_tile(frame: Frame, state: Accumulators) -> list[k.Statement]:
     """Sets a tile to the initial values."""
     tile, place = find_tile(state), frame.variable("j")
+    lanes = max(tile.lanes, state.lanes)
     body = [
         put
         for each, own in state.pair()
-        for put in own.write(place, [start(slot, tile.lanes) for slot in each.slots])
+        for put in own.write(place, [start(slot, lanes) for slot in each.slots])
     ]
-    last = index(tile.rows * tile.pitch)
-    return [k.For(place, index(0), last, tile.lanes, tuple(body), unroll=tile.registers)]
+    last = index(tile.rows * tile.pitch * state.lanes)
+    return [k.For(place, index(0), last, lanes, tuple(body), unroll=tile.registers)]
 
 
 def find_tile(state: Accumulators) -> Tile:
@@ -162,11 +166,27 @@ def copy_tile(
     return made
 
 
+def flush_tile(
+    frame: Frame, state: Accumulators, whole: Accumulators, output: k.Expression
+) -> list[k.Statement]:
+    """Combines the lanes of each output of a tile, and the outcome with its accumulator in a larger
+    one, from an output on."""
+    made: list[k.Statement] = []
+    tile, pitch = find_tile(state), find_tile(whole).pitch
+    for row, column in itertools.product(range(tile.rows), range(tile.columns)):
+        near = index((row * tile.pitch + column) * state.lanes)
+        held, loaded = load(frame, state, near, state.lanes)
+        joined, added = join_vectors(frame, held)
+        far = add(output, index(row * pitch + column))
+        made += [*loaded, *added, *flush(frame, joined, whole, far)]
+    return made
+
+
 def combine_block(
     frame: Frame, state: Accumulators, output: k.Expression, points: Sequence[State]
 ) -> list[k.Statement]:
     """Combines points with a tile, or arrays, at an output."""
-    place = output if state.tile is not None else multiply(output, state.lanes)
+    place = multiply(output, state.lanes)
     return [
         made
         for (each, own), other in zip(state.pair(), points, strict=True)

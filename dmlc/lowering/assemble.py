@@ -114,6 +114,9 @@ def make_kernel(
     scalars += sizes
     low = min(phase.elements.reach[0] for phase in phases)
     high = max(phase.elements.reach[1] for phase in phases)
+    if low < 0 and isinstance(launch.count, int):
+        # Signed indices of idle work items must not wrap either, as they would seem to be in range.
+        high = max(high, launch.count_groups(launch.count) * launch.per_group - 1)
     index = find_index(max(count, reached - 1), (low, high), limits)
     summary = [describe_stage(function, name) for name in stages]
     if pieces is not None:
@@ -215,11 +218,9 @@ def _find_launch(nest: Nest, limits: Limits, given: k.Scalar | None) -> k.Launch
     row = limits.row
     if row is not None and step * row > RUN_TIME_COUNT and not nest.lanes:
         row = None
-    if isinstance(dim.size, int):
-        row = lay_in_rows(dim.size, step, row)
     if isinstance(dim.size, k.Scalar):
         return k.Launch(dim.size.name.removeprefix(OPEN), step, items, row, subgroup)
-    return k.Launch(dim.size, step, items, row, subgroup)
+    return k.Launch(dim.size, step, items, lay_in_rows(dim.size, step, row), subgroup)
 
 
 def lay_in_rows(count: int, step: int, row: int | None) -> int | None:
@@ -320,7 +321,9 @@ def find_index(largest: int, reach: Interval, limits: Limits) -> IndexType:
     if not limits.has_wide_positions:
         raise UnsupportedError(
             f"positions go beyond 32 bits, and target '{limits.target}' has no wider integers",
-            notes=["clamp them, or compare them with the sizes of what is read"],
+            notes=[
+                "clamp them, compare them with the sizes of what is read, or take fewer elements"
+            ],
         )
     return IndexType(64, signed=True)
 

@@ -10,7 +10,7 @@ that results are bit-identical whatever runs in parallel.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dmlc import ir
@@ -27,8 +27,8 @@ from dmlc.loops.space import Space, collapse
 from dmlc.loops.windows import write_windows
 from dmlc.lowering.assemble import count_buffers, make_kernel
 from dmlc.lowering.ranked import lower_rows
-from dmlc.lowering.scans import find_group_prefix, lower_scan
-from dmlc.lowering.scatter import lower_walk
+from dmlc.lowering.scans import lower_scan
+from dmlc.lowering.scatter import lower_keyed
 from dmlc.schedules.choose import (
     arrange,
     combines_again,
@@ -43,8 +43,26 @@ from dmlc.schedules.kinds import describe, describe_reduction
 from dmlc.sizes import Measure
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
+from dmlc.transform.orders import Keyed, Order, Scan, Sorted
 from dmlc.transform.passes import Crossed, Pass, list_read_back
-from dmlc.transform.scatter import Walk, find_walk
+
+_ORDERED: Mapping[type[Order], tuple[str, Callable[..., tuple[k.Kernel, ...]]]] = {
+    Scan: ("scan", lower_scan), Sorted: ("sort", lower_rows),
+}  # fmt: skip
+"""Kernels of a group whose rows are scanned or sorted: their class in the schedule table, and the
+lowering."""
+
+
+def _find_order(group: Group) -> Order | None:
+    """Order of a group whose kernels are of that order alone."""
+    return next((order for order in group.orders if type(order) in _ORDERED), None)
+
+
+def _find_keyed(group: Group, steps: Sequence[Pass]) -> Keyed | None:
+    """Order of the reduction that begins a step, if its points name their elements."""
+    names = tuple(member.stage for member in steps[0].members) if steps[0].reduces else ()
+    keyed = (order for order in group.orders if isinstance(order, Keyed))
+    return next((order for order in keyed if order.names == names), None)
 
 
 def lower_group(
@@ -97,8 +115,8 @@ def collect_group(
     if not group.passes:
         elements = collect_elements(function, group.stages, group.local)
         return (Phase(elements, collapse(elements)),), (group.stages,)
-    if group.ranks is not None:
-        raise UnsupportedError(f"rows are put in order by '{group.ranks}' in kernels of their own")
+    if (order := _find_order(group)) is not None:
+        raise UnsupportedError(f"{order}, in kernels of its own")
     names = _name_members(group.passes)
     if group.row is not None:
         return collect_lines(function, group.stages), names
@@ -135,10 +153,8 @@ class _Lowering:
         function, profile, limits = self.function, self.profile, self.limits
         if not group.passes:
             return (self.lower_stages(group.stages, group.local),)
-        if group.ranks is not None:
-            if find_group_prefix(function, group) is not None:
-                return lower_scan(function, group.stages, profile, limits)
-            return lower_rows(function, group.ranks, profile, limits)
+        if (order := _find_order(group)) is not None:
+            return _ORDERED[type(order)][1](function, order, group.stages, profile, limits)
         _check_words(function, group, limits)
         names = _name_members(group.passes)
         if group.row is not None or group.online is not None:
@@ -151,7 +167,7 @@ class _Lowering:
         if any(p.tests_guard for p in phases):
             passes = _part_guards(function, passes)
         parts = _split(passes)
-        walks = any(self._find_walk(steps) is not None for steps in parts)
+        walks = any(_find_keyed(group, steps) is not None for steps in parts)
         apart = _WALKED if walks else self._find_obstacle(phases, len(parts))
         sections = [self.own.find(_name_step(function, steps)) for steps in parts]
         if any(section is not None and section.cut for section in sections):
@@ -165,7 +181,7 @@ class _Lowering:
         kernels = self._lower_again(phases, parts) if again else []
         if not kernels:
             for steps in parts:
-                kernels += self._lower_step(group.parallel, steps)
+                kernels += self._lower_step(group, steps)
         if len(kernels) == 1:
             return tuple(kernels)
         return tuple(dataclasses.replace(kernel, apart=apart) for kernel in kernels)
@@ -181,9 +197,8 @@ class _Lowering:
         function = self.function
         if not group.passes:
             return describe(function, group.stages, "elementwise")
-        if group.ranks is not None:
-            is_scan = find_group_prefix(function, group) is not None
-            return describe(function, group.stages, "scan" if is_scan else "sort")
+        if (order := _find_order(group)) is not None:
+            return describe(function, group.stages, _ORDERED[type(order)][0])
         if group.row is not None or group.online is not None or group.crossed is not None:
             return None
         phases, _ = self._arrange(group.parallel, group.passes, group.stages)
@@ -228,7 +243,7 @@ class _Lowering:
         phases = collect_phases(self.function, parallel, steps, stored)
         return arrange(self.function, phases, len(parallel), self.profile)
 
-    def _lower_step(self, parallel: tuple[ir.Extent, ...], steps: Sequence[Pass]) -> list[k.Kernel]:
+    def _lower_step(self, group: Group, steps: Sequence[Pass]) -> list[k.Kernel]:
         """Kernels of a reduction with its derived stages, or of a pass that applies reductions.
         Stages are distributed over more kernels if one would have too many buffers."""
         function, limits = self.function, self.limits
@@ -243,11 +258,11 @@ class _Lowering:
                 for names in domains.values()
                 for part in _share_out(function, names, limits)
             ]
-        walk = self._find_walk(steps)
+        walk = _find_keyed(group, steps)
         if walk is not None:
-            first = lower_walk(function, walk, self.profile, limits, self.own)
-            return [first, *(m for each in steps[1:] for m in self._lower_step(parallel, [each]))]
-        phases, alone = self._arrange(parallel, steps, stages)
+            first = lower_keyed(function, walk, self.profile, limits, self.own)
+            return [first, *(m for each in steps[1:] for m in self._lower_step(group, [each]))]
+        phases, alone = self._arrange(group.parallel, steps, stages)
         name = _name_step(function, steps)
         call, divided = self._cut(phases, name, self.own, alone=alone)
         made = [phases]
@@ -256,7 +271,7 @@ class _Lowering:
             made = [store_partials(phases[0], divided), second]
         if max(map(count_buffers, made)) > limits.buffers and len(stages) > 1:
             halves = _halve(function, steps)
-            return [m for half in halves for m in self._lower_step(parallel, half)]
+            return [m for half in halves for m in self._lower_step(group, half)]
         if divided is None:
             return [self._make(phases, stages, _name_members(steps), serial=alone)]
         first, second = made
@@ -281,13 +296,6 @@ class _Lowering:
         if section is None and not alone:
             call = cut_up(phases, self.profile, self.limits)
         return str(call or ""), None if call is None else cut_points(phases, call)
-
-    def _find_walk(self, steps: Sequence[Pass]) -> Walk | None:
-        """Sequential scatter of the reduction that begins a step, if the profile allows one."""
-        if not self.profile.walks or not steps[0].reduces or len(steps[0].members) > 1:
-            return None
-        stage = self.function.stage(steps[0].members[0].stage) if steps[0].members else None
-        return None if stage is None else find_walk(self.function, stage)
 
     def _lower_crossed(self, group: Group, crossed: Crossed) -> tuple[k.Kernel, ...]:
         """Kernels of a group that also reduces over its rows: one that visits all rows and stores

@@ -28,7 +28,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
 from dmlc.lowering.texts import Texts
 from dmlc.scalars import DataType, Kind
-from dmlc.transform.ranked import Rows
+from dmlc.transform.ranked import Sorted
 from dmlc.transform.sort import NUMBER
 
 _TEMPLATES = {False: "radix.kernel.j2", True: "radix.group.j2"}
@@ -118,7 +118,9 @@ class Sorter(Texts):
     template = ""
     """Template of the statements, if it is not a radix sort's."""
 
-    def __init__(self, function: ir.Function, rows: Rows, profile: Profile, limits: Limits) -> None:
+    def __init__(
+        self, function: ir.Function, rows: Sorted, profile: Profile, limits: Limits
+    ) -> None:
         super().__init__(function, rows.ranking.stage.name, limits)
         self._rows, self._lanes = rows, profile.group_size
         stage, ranking = rows.ranking.stage, rows.ranking

@@ -15,8 +15,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
 from dmlc.lowering.radix import SortedKeys, Sorter, Stretches
 from dmlc.lowering.texts import find_source
-from dmlc.source import InternalError
-from dmlc.transform.ranked import find_rows
+from dmlc.transform.ranked import Sorted
 from dmlc.transform.ranks import copy_number
 from dmlc.transform.sort import NUMBER
 
@@ -68,14 +67,10 @@ class Keeper(Sorter):
 
 
 def lower_rows(
-    function: ir.Function, ranks: str, profile: Profile, limits: Limits
+    function: ir.Function, rows: Sorted, stages: tuple[str, ...], profile: Profile, limits: Limits
 ) -> tuple[k.Kernel, ...]:
     """Kernels of rows sorted by ranks. Raises `UnsupportedError` if a limit of the target is
     exceeded."""
-    stage = function.stage(ranks)
-    rows = None if stage is None else find_rows(function, stage, walks=profile.walks)
-    if rows is None:
-        raise InternalError(f"%{ranks} are no ranks that put rows in order")
     make = Sorter if rows.is_whole else Keeper
     sorter, builder = make(function, rows, profile, limits), BodyBuilder()
     places = [builder.index(axis) for axis in range(len(rows.ranking.stage.extents))]

@@ -26,6 +26,7 @@ from dmlc.lowering.accumulators import (
     copy_tile,
     find_tile,
     flush,
+    flush_tile,
     initialize,
     initialize_tile,
     join_lanes,
@@ -79,9 +80,13 @@ class Reductions:
         is_blocked = any(n.dim is self._nest.block for n in loops)
         body: list[k.Statement] = []
         if node.tile is not None:
-            state = make_tile(frame, accumulators, node.tile)
+            reduced = [self._nest.dims[number][a] for a in self._nest.phases[number].space.inner]
+            along = (n.step for n in loops if n.kind is Kind.VECTOR and n.dim in reduced)
+            state = make_tile(
+                frame, accumulators, node.tile, 1 if outer is None else next(along, 1)
+            )
             body = initialize_tile(frame, state)
-            if outer is not None:
+            if node.resumes and outer is not None:
                 body = copy_tile(state, outer, scope.output, back=False)
         elif node.resumes and outer is not None:
             state, body = load(frame, outer, scope.output, scope.lanes)
@@ -114,6 +119,8 @@ class Reductions:
             body = state.declare()
         body += inner
         if node.tile is not None and outer is not None:
+            if not node.resumes:
+                return body + flush_tile(frame, state, outer, scope.output)
             return body + copy_tile(state, outer, scope.output, back=True)
         if not node.ends:
             self._begun[number] = state

@@ -17,10 +17,9 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.print import print_expression
 from dmlc.kernel.target import Limits, Profile
 from dmlc.lowering.texts import Texts, find_source, show
+from dmlc.scalars import COMBINERS
 from dmlc.sizes import Measure, divide_up, estimate, is_multiple, multiply
-from dmlc.source import InternalError
-from dmlc.transform.fuse import Group
-from dmlc.transform.scans import Scan, find_prefix
+from dmlc.transform.scans import Scan
 
 _TEMPLATE = "scan.group.j2"
 _MOST_HELD = 16
@@ -37,23 +36,14 @@ _BUSY = 2
 chunks."""
 
 
-def find_group_prefix(function: ir.Function, group: Group) -> Scan | None:
-    """Scan that a group is; None if it is none."""
-    stage = None if group.ranks is None else function.stage(group.ranks)
-    return None if stage is None else find_prefix(stage)
-
-
 def lower_scan(
-    function: ir.Function, stages: tuple[str, ...], profile: Profile, limits: Limits
+    function: ir.Function, scan: Scan, stages: tuple[str, ...], profile: Profile, limits: Limits
 ) -> tuple[k.Kernel, ...]:
     """Kernels of a scan, and of its conversion to another type if there are two stages. Raises
     `UnsupportedError` if a limit of the target is exceeded."""
-    stage, name = function.stage(stages[0]), stages[-1]
-    prefix = None if stage is None else find_prefix(stage)
-    if stage is None or prefix is None or stage.reduction is None:
-        raise InternalError(f"%{stages[0]} is no scan of rows")
+    stage, name = scan.stage, stages[-1]
     texts, dtype = Texts(function, name, limits), stage.dtype
-    rows, length, inner = (multiply(extents) for extents in prefix.part_extents())
+    rows, length, inner = (multiply(extents) for extents in scan.part_extents())
     many, much = estimate(inner, profile.taken), estimate(length, profile.taken)
     lanes = profile.group_size
     if not isinstance(length, int):
@@ -61,8 +51,8 @@ def lower_scan(
     wide = min(_WIDE, lanes, 1 << (many.bit_length() - 1))
     columns, parts = divide_up(inner, wide), lanes // wide
     per = min(_MOST_HELD * 4 // max(4, dtype.bytes), -(-much // parts))
-    source = find_source(texts, prefix.stage, prefix.place(BodyBuilder()), profile, limits)
-    fours = inner == 1 and is_multiple(length, 4) and not prefix.goes_back
+    source = find_source(texts, scan.stage, scan.place(BodyBuilder()), profile, limits)
+    fours = inner == 1 and is_multiple(length, 4) and not scan.goes_back
     fours = fours and lanes > 1 and dtype.bytes == 4
     # Sizes alone decide, so that the order of summation is the same in every language.
     per = -(-per // 4) * 4 if fours else per if wide > 1 else min(per, _MOST_APART)
@@ -81,7 +71,7 @@ def lower_scan(
     if wanted > 1 and isinstance(size, int):
         per_row = divide_up(length, size)
     is_parted = per_row != 1
-    combiner, count = stage.reduction.record, multiply(stage.extents)
+    combiner, count = COMBINERS[stage.combiner or ""], multiply(stage.extents)
     nothing = k.Literal(k.Type(dtype), combiner.identity(dtype))
     arrays = {"held": k.Array("", dtype, per, registers=True)}
     if lanes > 1:
@@ -111,8 +101,8 @@ def lower_scan(
         "totals": totals.name,
         "combine": combiner.operation.name,
         "nothing": print_expression(nothing),
-        "backwards": prefix.goes_back,
-        "inclusive": prefix.is_inclusive,
+        "backwards": scan.goes_back,
+        "inclusive": scan.is_inclusive,
     }
     steps = [(result, "scan its elements")]
     if is_parted:

@@ -16,41 +16,41 @@ from dmlc.loops.space import Space, keep_all
 from dmlc.lowering.assemble import make_kernel
 from dmlc.scalars import COMBINERS
 from dmlc.sizes import known
-from dmlc.transform.scatter import Walk
+from dmlc.transform.scatter import Keyed
 
 
-def lower_walk(
-    function: ir.Function, walk: Walk, profile: Profile, limits: Limits, own: Sections
+def lower_keyed(
+    function: ir.Function, order: Keyed, profile: Profile, limits: Limits, own: Sections
 ) -> k.Kernel:
     """Kernel of a sequential scatter. Raises `UnsupportedError` if a limit of the target is
     exceeded."""
-    stage = walk.stage
+    stage = order.stage
     view = View(stage.name, stage.dtype, known(tensor_strides(function, stage.name)))
-    phases = (_start(walk, view), _collect_points(function, walk, view))
+    phases = (_start(order, view), _collect_points(function, order, view))
     names = (stage.name,)
     return make_kernel(function, phases, names, (names,), profile, limits, own=own)
 
 
-def _start(walk: Walk, view: View) -> Phase:
+def _start(order: Keyed, view: View) -> Phase:
     """Phase that stores the initial values of the elements."""
-    stage, dtype = walk.stage, walk.stage.dtype.compute
-    nothing = ir.Constant(dtype, COMBINERS[walk.combiner].identity(dtype))
+    stage, dtype = order.stage, order.stage.dtype.compute
+    nothing = ir.Constant(dtype, COMBINERS[stage.combiner or ""].identity(dtype))
     elements = Elements(stage.extents, (nothing,), ((view, 0),))
-    return Phase(elements, _share(elements, [index.axis for index in walk.rows]))
+    return Phase(elements, _share(elements, [index.axis for index in order.rows]))
 
 
-def _collect_points(function: ir.Function, walk: Walk, view: View) -> Phase:
+def _collect_points(function: ir.Function, order: Keyed, view: View) -> Phase:
     """Phase of the points, with each point's value and element."""
-    added = (walk.place, walk.value)
+    added = (order.place, order.value)
     known_to = dataclasses.replace(function, stages=(*function.stages, *added))
     elements = collect_elements(known_to, tuple(stage.name for stage in added))
     results = tuple((dataclasses.replace(v, local=True), n) for v, n in elements.results)
     elements = dataclasses.replace(elements, results=results)
-    space = _share(elements, range(len(walk.rows)))
-    along = tuple(view.strides[index.axis] for index in walk.rows)
+    space = _share(elements, range(len(order.rows)))
+    along = tuple(view.strides[index.axis] for index in order.rows)
     steps = along + (0,) * len(space.inner)
     space = dataclasses.replace(space, strides={**space.strides, view: steps})
-    return Phase(elements, space, scatter=Scatter(view, walk.combiner))
+    return Phase(elements, space, scatter=Scatter(view, order.stage.combiner or ""))
 
 
 def _share(elements: Elements, rows: Sequence[int]) -> Space:

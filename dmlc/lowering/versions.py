@@ -26,7 +26,6 @@ from dmlc.loops.contraction import Contraction, find_contraction, part_axes
 from dmlc.loops.phases import VECTOR
 from dmlc.loops.sections import NONE, Sections
 from dmlc.lowering.group import collect_group
-from dmlc.lowering.scans import find_group_prefix
 from dmlc.schedules.skinny import LEAST_OUTPUTS, MOST
 from dmlc.sizes import (
     Measure,
@@ -42,7 +41,9 @@ from dmlc.sizes import (
     write_condition,
 )  # fmt: skip
 from dmlc.source import UnsupportedError
+from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Group
+from dmlc.transform.orders import Keyed, Scan, find_orders
 from dmlc.transform.passes import Pass
 
 
@@ -251,7 +252,7 @@ def _lower_case(
 ) -> tuple[k.Kernel, ...]:
     """Kernels of a group in one case."""
     if group.pieces is None or not case.in_pieces:
-        return lower(*_assume(function, group, case), profile, own)
+        return lower(*_assume(function, group, case, profile.walks), profile, own)
     parted, tensors = group.pieces.function, function.tensors()
     names = [stage.name for stage in parted.stages if stage.name not in tensors]
     # Pieces count as what they are combined to, and lie between kernels.
@@ -275,12 +276,14 @@ def _lower_case(
             apart=_APART,
         )
         for each in group.pieces.groups
-        for kernel in lower(*_assume(parted, each, case), profile, own)
+        for kernel in lower(*_assume(parted, each, case, profile.walks), profile, own)
     )
 
 
-def _assume(function: ir.Function, group: Group, case: _Case) -> tuple[ir.Function, Group]:
-    """Function and group with the sizes of a case."""
+def _assume(
+    function: ir.Function, group: Group, case: _Case, walks: bool
+) -> tuple[ir.Function, Group]:
+    """Function and group with the sizes of a case, for work items that walk points or not."""
     for symbol, by in case.given:
         function = replace_size(function, symbol, by)
         parallel, *inner = (
@@ -291,9 +294,10 @@ def _assume(function: ir.Function, group: Group, case: _Case) -> tuple[ir.Functi
         group = dataclasses.replace(
             group, parallel=tuple(e for e in parallel if e != 1), passes=tuple(passes)
         )
-        if find_group_prefix(function, group) is None:
-            # Rows of one element need no scan.
-            group = dataclasses.replace(group, ranks=None)
+        # Rows of one element need no scan.
+        known = find_orders(function, Budget(walks=walks and not group.orders), group.stages)
+        orders = tuple(each for each in known if group.orders or isinstance(each, Keyed))
+        group = dataclasses.replace(group, orders=orders)
     return function, group
 
 
@@ -365,9 +369,9 @@ def _is_of_one(case: _Case) -> bool:
 
 def _plan(function: ir.Function, group: Group, profile: Profile, limits: Limits) -> _Tree:
     """Decision tree of the cases."""
-    prefix = find_group_prefix(function, group)
-    if prefix is not None:
-        rows, length, inner = map(multiply, prefix.part_extents())
+    scan = next((order for order in group.orders if isinstance(order, Scan)), None)
+    if scan is not None:
+        rows, length, inner = map(multiply, scan.part_extents())
         on_gpu = _SCANNED if inner == 1 else _SCANNED_ACROSS
         table, beside = (on_gpu, str(length)) if profile.grouped else (_SCANNED_SERIALLY, "")
         if isinstance(rows * inner, int):
@@ -380,8 +384,7 @@ def _plan(function: ir.Function, group: Group, profile: Profile, limits: Limits)
         key=lambda size: (not isinstance(size, int), find_least(size)), default=1,
     )  # fmt: skip
     outputs = multiply(group.parallel)
-    plain = group.row is None and group.crossed is None and group.ranks is None
-    if not plain or (isinstance(points, int) and isinstance(outputs, int)):
+    if not group.is_plain or (isinstance(points, int) and isinstance(outputs, int)):
         return _Case()
     product = _find_product(function, group, profile)
     if product is not None:

@@ -51,14 +51,20 @@ class _Floats(Domain[Value]):
 
     region: Region
 
-    def apply(self, name: str, given: Sequence[Value]) -> Value:
+    def type_of(self, value: Value) -> DataType:
+        return value.dtype
+
+    def apply(self, name: str, *given: Value) -> Value:
         return write_operation(self.region, OPERATIONS[name], given)
 
     def select(self, condition: Value, then: Value, otherwise: Value) -> Value:
         return self.region.select(condition, then, otherwise)
 
-    def number(self, value: int | float, like: Value) -> Value:
-        return self.region.constant(float(value), like.dtype)
+    def cast(self, value: Value, dtype: DataType) -> Value:
+        return write_conversion(self.region, value, dtype)
+
+    def literal(self, value: int | float, dtype: DataType) -> Value:
+        return self.region.constant(float(value), dtype)
 
 
 # Floats -----------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ ELEMENTS: Mapping[DataType, int] = MappingProxyType(
     }
 )
 """The element types of tensors."""
+_TYPES = {element: dtype for dtype, element in ELEMENTS.items() if dtype is not DataType.INDEX}
 
 _HELD: Mapping[DataType, DataType] = MappingProxyType(
     {
@@ -366,13 +367,17 @@ class _Floats(Domain[Value]):
 
     arithmetic: Arithmetic
 
-    def apply(self, name: str, given: Sequence[Value]) -> Value:
-        is_float = given[0].element != TensorProto.BOOL
-        dtype = DataType.FLOAT32 if is_float else DataType.BOOL
-        return self.arithmetic.apply(OPERATIONS[name], given, dtype)
+    def type_of(self, value: Value) -> DataType:
+        return _TYPES[value.element]
+
+    def apply(self, name: str, *given: Value) -> Value:
+        return self.arithmetic.apply(OPERATIONS[name], given, self.type_of(given[0]))
 
     def select(self, condition: Value, then: Value, otherwise: Value) -> Value:
         return self.arithmetic.where(condition, then, otherwise)
 
-    def number(self, value: int | float, like: Value) -> Value:
-        return self.arithmetic.like(like, value)
+    def cast(self, value: Value, dtype: DataType) -> Value:
+        return self.arithmetic.cast(value, self.type_of(value), dtype)
+
+    def literal(self, value: int | float, dtype: DataType) -> Value:
+        return self.arithmetic.literal(Constant(dtype, value))

@@ -19,7 +19,7 @@ from dmlc.picture.page import write_page
 from dmlc.picture.svg import write_svg
 from dmlc.picture.text import write_text
 from dmlc.report import Report, Trace
-from dmlc.source import UnknownNameError, unknown_name
+from dmlc.source import check_known, find_named
 
 __all__ = ["FORMATS", "SUFFIXES", "VIEWS", "draw", "draw_page"]
 
@@ -43,13 +43,10 @@ def draw(
     was bound, it names the call of each stage. Raises `UnknownNameError` for another format or
     view, and `UnsupportedError` for more stages than an SVG can show legibly.
     """
-    if form not in _WRITERS:
-        raise UnknownNameError(unknown_name("format", form, dict.fromkeys(FORMATS)))
-    for view in views:
-        if view not in VIEWS:
-            raise UnknownNameError(unknown_name("view", view, dict.fromkeys(VIEWS)))
+    write = find_named("format", form, _WRITERS)
+    check_known("view", VIEWS, *views)
     calls = () if graph is None else list_calls(graph)
-    return _WRITERS[form](make_diagram(report, calls), views)
+    return write(make_diagram(report, calls), views)
 
 
 def draw_page(trace: Trace, graph: Graph | None = None) -> str:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from dmlc.parameters import expect, expect_text
 from dmlc.scalars.combiners import COMBINERS, AdjointRule, Combiner, is_positional
-from dmlc.scalars.expression import Domain, Routine, Value, Writer
+from dmlc.scalars.expression import Domain, OperatorMethods, Routine, Value, Writer
 from dmlc.scalars.functions import REGISTRY
 from dmlc.scalars.marks import REGISTRY as MARKS
 from dmlc.scalars.operation import Error, Keeps, Operands, Operation, Part, Point, Record
@@ -30,14 +30,15 @@ from dmlc.scalars.types import (
     integer_limits,
     is_float32,
 )
-from dmlc.source import UnknownNameError, unknown_name
+from dmlc.source import find_named
 
 __all__ = [
     "COMBINERS", "CONVERSIONS", "GRADIENT_MARKS", "LARGEST_INDEX", "OPERATIONS", "ROUNDINGS",
     "TENSOR_TYPES", "AdjointRule", "Array", "Combiner", "DataType", "Domain", "Error", "Keeps",
-    "Kind", "Operands", "Operation", "Part", "Point", "Record", "Routine", "Value", "Writer",
-    "as_data_type", "combiner_identity", "convert", "data_type_names", "data_type_of",
-    "find_data_type", "find_same", "held_type", "integer_limits", "is_float32", "is_positional",
+    "Kind", "Operands", "Operation", "OperatorMethods", "Part", "Point", "Record", "Routine",
+    "Value", "Writer", "as_data_type", "combiner_identity", "convert", "data_type_names",
+    "data_type_of", "find_data_type", "find_same", "held_type", "integer_limits", "is_float32",
+    "is_positional",
 ]  # fmt: skip
 
 OPERATIONS: Mapping[str, Record] = MappingProxyType(REGISTRY.records)
@@ -57,7 +58,5 @@ def combiner_identity(combiner: str, dtype: DataType) -> bool | int | float:
     """Result of a reduction of no point: 0 for a sum, infinity for a minimum of floats, 0 for the
     number of a point."""
     expect("dtype", dtype, DataType, "a dmlc.DataType")
-    record = COMBINERS.get(expect_text("combiner", combiner))
-    if record is None:
-        raise UnknownNameError(unknown_name("combiner", combiner, COMBINERS, code="E0204"))
-    return record.empty(dtype)
+    name = expect_text("combiner", combiner)
+    return find_named("combiner", name, COMBINERS, code="E0204").empty(dtype)

@@ -13,11 +13,8 @@ from dmlc.scalars.expression import (
     U32,
     Number,
     Value,
-    absolute,
     bits,
-    convert,
     define,
-    equal,
     isinf,
     isnan,
     let,
@@ -41,9 +38,9 @@ TWO_OVER_PI = (
 
 def pick(number: Value, words: Sequence[int]) -> Value:
     """The word of that number."""
-    value = select(equal(number, len(words) - 2), *words[-2:])
+    value = select(number.equals(len(words) - 2), *words[-2:])
     for place in range(len(words) - 3, -1, -1):
-        value = select(equal(number, place), words[place], value)
+        value = select(number.equals(place), words[place], value)
     return value
 
 
@@ -60,7 +57,7 @@ def product_high(a: Value, b: Value) -> Value:
 
 def quarter_turns(x: Value) -> tuple[Value, Value, Value]:
     """x = q quarter turns + r + lo, with |r| up to pi/4; q counts modulo 4. x is finite."""
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     small = let(small=a <= QUARTER_PI)
     # The 96 bits of 2/pi that matter here: those before them make whole turns.
     start = let(start=(bits(select(small, 1.0, a)) >> 23) - 120)
@@ -76,19 +73,18 @@ def quarter_turns(x: Value) -> tuple[Value, Value, Value]:
     m = let(m=(bits(a) & 0x007FFFFF) | 0x00800000)
     below = let(below=m * w1)
     low = let(low=below + product_high(m, w0))
-    high = let(high=m * w2 + product_high(m, w1) + convert(low < below, U32))
+    high = let(high=m * w2 + product_high(m, w1) + (low < below).cast(U32))
     q = let(q=(high + 0x20000000) >> 30)
     high = let(high=high - (q << 30))
     negative = let(negative=high >= 0x80000000)
     fraction_low = let(fraction_low=select(negative, ~low + 1, low))
-    fraction_high = let(fraction_high=select(negative, ~high + convert(equal(low, 0), U32), high))
+    fraction_high = let(fraction_high=select(negative, ~high + low.equals(0).cast(U32), high))
     # In floats of 24 bits each, which hold their piece exactly.
-    f2 = let(f2=convert(fraction_high >> 7, F32) * 1.1920928955078125e-07)
+    f2 = let(f2=(fraction_high >> 7).cast(F32) * 1.1920928955078125e-07)
     f1 = let(
-        f1=convert(((fraction_high & 127) << 17) | (fraction_low >> 15), F32)
-        * 7.105427357601002e-15
+        f1=(((fraction_high & 127) << 17) | (fraction_low >> 15)).cast(F32) * 7.105427357601002e-15
     )
-    f0 = let(f0=convert(fraction_low & 0x7FFF, F32) * 2.168404344971009e-19)
+    f0 = let(f0=(fraction_low & 0x7FFF).cast(F32) * 2.168404344971009e-19)
     g = let(g=f2 + f1)
     t = let(t=((f2 - g) + f1) + f0)
     f = let(f=g + t)
@@ -98,7 +94,7 @@ def quarter_turns(x: Value) -> tuple[Value, Value, Value]:
     r = let(r=p + tail)
     lo = let(lo=(p - r) + tail)
     below_zero = let(below_zero=x < 0.0)
-    flip = let(flip=~equal(negative, below_zero))
+    flip = let(flip=~negative.equals(below_zero))
     q = let(q=select(small, 0, select(below_zero, 0 - q, q) & 3))
     r = let(r=select(small, x, select(flip, -r, r)))
     lo = let(lo=select(small, 0.0, select(flip, -lo, lo)))
@@ -129,9 +125,9 @@ def sin(x: Value) -> Value:
     angle = let(angle=select(finite, x, 0.0))
     q, r, lo = quarter_turns(angle)
     w, t = cos_parts(r, lo)
-    y = let(y=select(equal(q & 1, 1), w + t, r + sin_tail(r, lo)))
+    y = let(y=select((q & 1).equals(1), w + t, r + sin_tail(r, lo)))
     y = let(y=select(q >= 2, -y, y))
-    y = let(y=select(equal(x, 0.0), x, y))
+    y = let(y=select(x.equals(0.0), x, y))
     return select(finite, y, math.nan)
 
 
@@ -141,8 +137,8 @@ def cos(x: Value) -> Value:
     angle = let(angle=select(finite, x, 0.0))
     q, r, lo = quarter_turns(angle)
     w, t = cos_parts(r, lo)
-    y = let(y=select(equal(q & 1, 1), r + sin_tail(r, lo), w + t))
-    y = let(y=select(equal((q + 1) & 2, 2), -y, y))
+    y = let(y=select((q & 1).equals(1), r + sin_tail(r, lo), w + t))
+    y = let(y=select(((q + 1) & 2).equals(2), -y, y))
     return select(finite, y, math.nan)
 
 
@@ -157,7 +153,7 @@ def tan(x: Value) -> Value:
     w, ct = cos_parts(r, lo)
     c = let(c=w + ct)
     ct = let(ct=(w - c) + ct)
-    odd = let(odd=equal(q & 1, 1))
+    odd = let(odd=(q & 1).equals(1))
     n = let(n=select(odd, -c, s))
     nt = let(nt=select(odd, -ct, st))
     d = let(d=select(odd, s, c))
@@ -165,8 +161,8 @@ def tan(x: Value) -> Value:
     y = let(y=n / d)
     p = let(p=y * d)
     rest = let(rest=(((n - p) - product_tail(y, d, p)) + (nt - y * dt)) / d)
-    y = let(y=select(absolute(r) < 1e-15, y, y + rest))
-    y = let(y=select(equal(x, 0.0), x, y))
+    y = let(y=select(abs(r) < 1e-15, y, y + rest))
+    y = let(y=select(x.equals(0.0), x, y))
     return select(finite, y, math.nan)
 
 
@@ -189,7 +185,7 @@ def asin_half(a: Value) -> tuple[Value, Value]:
 
 @define
 def asin(x: Value) -> Value:
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     s, t = asin_half(a)
     far = let(far=HALF_PI - (2.0 * s - (HALF_PI_TAIL - 2.0 * t)))
     y = let(y=select(a <= 0.5, a + a * asin_series(a * a), far))
@@ -198,7 +194,7 @@ def asin(x: Value) -> Value:
 
 @define
 def acos(x: Value) -> Value:
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     s, t = asin_half(a)
     far = let(far=select(x < 0.0, PI - (2.0 * s - (PI_TAIL - 2.0 * t)), 2.0 * (s + t)))
     y = let(y=select(a <= 0.5, HALF_PI - (x - (HALF_PI_TAIL - x * asin_series(x * x))), far))
@@ -216,7 +212,7 @@ def angle(n: Value, d: Number) -> tuple[Value, Value]:
     t = let(t=u / v)
     p = let(p=t * v)
     tt = let(tt=(((u - p) - product_tail(t, v, p)) + (ut - t * vt)) / v)
-    tt = let(tt=select(absolute(t) > 0.0009765625, tt, 0.0))
+    tt = let(tt=select(abs(t) > 0.0009765625, tt, 0.0))
     z = let(z=t * t)
     c = let(c=-0.142819107 + z * (0.110433795 + z * (-0.0846839845 + z * 0.0472672991)))
     series = let(series=t * z * (-0.333333313 + z * (0.199999005 + z * c)))
@@ -229,7 +225,7 @@ def angle(n: Value, d: Number) -> tuple[Value, Value]:
 
 @define
 def atan(x: Value) -> Value:
-    n = let(n=at_most(absolute(x), 1e18))
+    n = let(n=at_most(abs(x), 1e18))
     h, lo = angle(n, 1.0)
     return select(isnan(x), x, with_sign_of(h + lo, x))
 
@@ -237,9 +233,9 @@ def atan(x: Value) -> Value:
 @define
 def atan2(y: Value, x: Value) -> Value:
     both = let(both=isinf(x) & isinf(y))
-    n = let(n=select(both, 1.0, absolute(y)))
-    d = let(d=select(both, 1.0, absolute(x)))
-    flat = let(flat=isinf(d) | equal(n, 0.0))
+    n = let(n=select(both, 1.0, abs(y)))
+    d = let(d=select(both, 1.0, abs(x)))
+    flat = let(flat=isinf(d) | n.equals(0.0))
     upright = let(upright=(isinf(n) | (n > d * 1e18)) & ~flat)
     # Away from the ends of float32's range, where a division's remainder would be lost.
     largest = let(largest=select(n > d, n, d))

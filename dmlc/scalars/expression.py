@@ -25,16 +25,24 @@ class Domain(abc.ABC, Generic[Held]):
     """Representation of values in which expressions are computed."""
 
     @abc.abstractmethod
-    def apply(self, name: str, given: Sequence[Held]) -> Held:
-        """Scalar operation, by its name."""
+    def type_of(self, value: Held) -> DataType:
+        """Data type of a value."""
+
+    @abc.abstractmethod
+    def apply(self, name: str, *given: Held) -> Held:
+        """Scalar operation, by its name, on values of one type."""
 
     @abc.abstractmethod
     def select(self, condition: Held, then: Held, otherwise: Held) -> Held:
         """Choice: `then` where a condition holds, and `otherwise` elsewhere."""
 
     @abc.abstractmethod
-    def number(self, value: int | float, like: Held) -> Held:
-        """Number of the type of another value."""
+    def cast(self, value: Held, dtype: DataType) -> Held:
+        """Value converted to another type."""
+
+    @abc.abstractmethod
+    def literal(self, value: int | float, dtype: DataType) -> Held:
+        """Number of a type."""
 
     @property
     def writer(self) -> Writer[Held]:
@@ -62,9 +70,6 @@ class Writer(Domain[Held]):
         return self
 
     @abc.abstractmethod
-    def literal(self, value: int | float, dtype: DataType) -> Held: ...
-
-    @abc.abstractmethod
     def name(self, wanted: str, held: Held) -> Held:
         """Named step of the routine."""
 
@@ -73,34 +78,69 @@ class Writer(Domain[Held]):
         """Same bits as a value of another type."""
 
     @abc.abstractmethod
-    def convert(self, held: Held, dtype: DataType) -> Held: ...
-
-    @abc.abstractmethod
     def call(self, routine: Routine, given: Sequence[Held]) -> Held: ...
 
 
-def _infix(name: str) -> Callable[[Value, Number], Value]:
-    def apply(left: Value, right: Number) -> Value:
-        return left.operate(name, left, right)
+# Operators ------------------------------------------------------------------------------------
 
-    return apply
+Own = TypeVar("Own", bound="OperatorMethods")
 
 
-def _reflected(name: str) -> Callable[[Value, Number], Value]:
-    def apply(right: Value, left: Number) -> Value:
-        return right.operate(name, left, right)
+def _infix(name: str) -> Callable[[Own, Any], Own]:
+    return lambda left, right: left.combine(name, left, right)
 
-    return apply
+
+def _reflected(name: str) -> Callable[[Own, Any], Own]:
+    return lambda right, left: right.combine(name, left, right)
+
+
+def _prefix(name: str) -> Callable[[Own], Own]:
+    return lambda value: value.combine(name, value)
+
+
+class OperatorMethods(abc.ABC):
+    """Values with Python's operators: each is a scalar operation, by its name."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def combine(self: Own, name: str, *given: Any) -> Own:
+        """Operation on values of this one's kind and numbers, without this one. `and`, `or` and
+        `not` may be those of bits."""
+
+    __array_ufunc__ = None  # NumPy's scalars leave their arithmetic with values to these.
+
+    __add__, __radd__ = _infix("add"), _reflected("add")
+    __sub__, __rsub__ = _infix("sub"), _reflected("sub")
+    __mul__, __rmul__ = _infix("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _infix("div"), _reflected("div")
+    __mod__, __rmod__ = _infix("mod"), _reflected("mod")
+    __and__, __rand__ = _infix("and"), _reflected("and")
+    __or__, __ror__ = _infix("or"), _reflected("or")
+    __lt__, __le__ = _infix("lt"), _infix("le")
+    __gt__, __ge__ = _infix("gt"), _infix("ge")
+    __pow__, __rpow__ = _infix("pow"), _reflected("pow")
+    __neg__, __invert__, __abs__ = _prefix("neg"), _prefix("not"), _prefix("abs")
+
+
+_BITWISE = {"and": "bit_and", "or": "bit_or", "not": "bit_not"}
+"""Integer counterparts of the logical operators."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Value:
-    """Value of an expression, in a domain. A number as the other operand takes its type. Equality
-    is an operation: Python's `==` compares objects."""
+class Value(OperatorMethods):
+    """Value of an expression, in a domain. All operands of an operation have one type, and a number
+    takes that of the others. `/` of integers truncates, and by 0 gives 0. `&`, `|`, `^` and `~` are
+    bitwise on integers, and `and`, `or`, `ne` and `not` on booleans. `equals` and `differs` compare
+    values: Python's `==` compares objects."""
 
     domain: Domain[Any]
     held: Any
     """Representation in the domain."""
+
+    @property
+    def dtype(self) -> DataType:
+        return self.domain.type_of(self.held)
 
     def apply(self, name: str, *others: Number) -> Value:
         """Operation, by its name, on this value and others."""
@@ -108,7 +148,11 @@ class Value:
 
     def operate(self, name: str, *given: Number) -> Value:
         """Operation on values of this one's type, without this one."""
-        return Value(self.domain, self.domain.apply(name, [self.hold(g) for g in given]))
+        return Value(self.domain, self.domain.apply(name, *[self.hold(g) for g in given]))
+
+    def combine(self, name: str, *given: Number) -> Value:
+        on_booleans = self.dtype is DataType.BOOL
+        return self.operate(name if on_booleans else _BITWISE.get(name, name), *given)
 
     def select(self, then: Number, otherwise: Number) -> Value:
         """Choice: `then` where this condition holds, and `otherwise` elsewhere. One of them is a
@@ -119,30 +163,36 @@ class Value:
         held = self.domain.unwrap(self), typed.hold(then), typed.hold(otherwise)
         return Value(self.domain, self.domain.select(*held))
 
+    def cast(self, dtype: DataType) -> Value:
+        """Value converted to another type, with the rules of the language's `cast`."""
+        return (
+            self if dtype is self.dtype else Value(self.domain, self.domain.cast(self.held, dtype))
+        )
+
     def like(self, number: int | float) -> Value:
         """Number of this one's type."""
-        return Value(self.domain, self.domain.number(number, self.held))
+        return Value(self.domain, self.hold(number))
 
     def hold(self, given: Number) -> Any:
         """Representation of a value, or of a number of this one's type."""
         if isinstance(given, Value):
             return self.domain.unwrap(given)
-        return self.domain.number(given, self.held)
+        return self.domain.literal(given, self.dtype)
 
-    __add__, __radd__ = _infix("add"), _reflected("add")
-    __sub__, __rsub__ = _infix("sub"), _reflected("sub")
-    __mul__, __rmul__ = _infix("mul"), _reflected("mul")
-    __truediv__, __rtruediv__ = _infix("div"), _reflected("div")
-    __lshift__, __rshift__ = _infix("shift_left"), _infix("shift_right")
-    __and__, __or__ = _infix("and"), _infix("or")
-    __lt__, __le__ = _infix("lt"), _infix("le")
-    __gt__, __ge__ = _infix("gt"), _infix("ge")
+    def equals(self, other: Number) -> Value:
+        return self.apply("eq", other)
 
-    def __neg__(self) -> Value:
-        return self.apply("neg")
+    def differs(self, other: Number) -> Value:
+        return self.apply("ne", other)
 
-    def __invert__(self) -> Value:
-        return self.apply("not")
+    def __lshift__(self, other: Number) -> Value:
+        return self.apply("shift_left", other)
+
+    def __rshift__(self, other: Number) -> Value:
+        return self.apply("shift_right", other)
+
+    def __xor__(self, other: Number) -> Value:
+        return self.apply("ne" if self.dtype is DataType.BOOL else "bit_xor", other)
 
 
 # Routines -------------------------------------------------------------------------------------
@@ -180,16 +230,12 @@ def let(**named: Value) -> Value:
     return Value(value.domain, value.domain.writer.name(name, value.held))
 
 
-def equal(a: Value, b: Number) -> Value:
-    return a.apply("eq", b)
-
-
 def select(condition: Value, then: Number, otherwise: Number) -> Value:
     """Choice: `then` where the condition holds, and `otherwise` elsewhere. Two numbers are FLOAT32,
     or UINT32 if both are whole."""
     if not isinstance(then, Value) and not isinstance(otherwise, Value):
         dtype = F32 if float in (type(then), type(otherwise)) else U32
-        then = Value(condition.domain, condition.domain.writer.literal(then, dtype))
+        then = Value(condition.domain, condition.domain.literal(then, dtype))
     return condition.select(then, otherwise)
 
 
@@ -209,14 +255,6 @@ def signed_bits(x: Value) -> Value:
 
 def from_bits(u: Value) -> Value:
     return _reinterpret(u, F32)
-
-
-def convert(x: Value, dtype: DataType) -> Value:
-    return Value(x.domain, x.domain.writer.convert(x.held, dtype))
-
-
-def absolute(x: Value) -> Value:
-    return x.apply("abs")
 
 
 def isinf(x: Value) -> Value:

@@ -20,11 +20,8 @@ import math
 from dmlc.scalars.expression import (
     F32,
     Value,
-    absolute,
     bits,
-    convert,
     define,
-    equal,
     from_bits,
     isinf,
     isnan,
@@ -113,8 +110,8 @@ def expm1(x: Value) -> Value:
     b = let(b=c - 0.5)
     s = let(s=a + b)
     y = let(y=2.0 * (s + (sum_tail(a, b, s) + c * lo)))
-    y = let(y=select(equal(k, 0.0), h, y))
-    return select(isnan(x) | equal(x, 0.0), x, y)
+    y = let(y=select(k.equals(0.0), h, y))
+    return select(isnan(x) | x.equals(0.0), x, y)
 
 
 # Logarithms -----------------------------------------------------------------------------------
@@ -124,7 +121,7 @@ def log_parts(x: Value) -> tuple[Value, Value]:
     """k and m, where x = 2^k m with m in [sqrt(1/2), sqrt(2)), for x positive and finite."""
     tiny = let(tiny=x < SMALLEST_NORMAL)
     u = let(u=bits(select(tiny, x * 33554432.0, x)) + 0x004AFB0D)
-    k = let(k=convert(u >> 23, F32) - select(tiny, 152.0, 127.0))
+    k = let(k=(u >> 23).cast(F32) - select(tiny, 152.0, 127.0))
     m = let(m=from_bits((u & 0x007FFFFF) + 0x3F3504F3))
     return k, m
 
@@ -147,9 +144,9 @@ def log_sum(k: Value, f: Value, tail: Value) -> Value:
 @define
 def log_special(x: Value, y: Value) -> Value:
     """y, but what a logarithm is at 0, below 0, at infinity and NaN."""
-    v = let(v=select(equal(x, 0.0), -math.inf, y))
+    v = let(v=select(x.equals(0.0), -math.inf, y))
     v = let(v=select(x < 0.0, math.nan, v))
-    return select(isnan(x) | equal(x, math.inf), x, v)
+    return select(isnan(x) | x.equals(math.inf), x, v)
 
 
 @define
@@ -178,7 +175,7 @@ def log1p_sum(x: Value, tail: Value) -> Value:
     """log(1 + x + tail), for x above -1 and finite."""
     u = let(u=1.0 + x)
     k, m = log_parts(u)
-    near = let(near=equal(k, 0.0))
+    near = let(near=k.equals(0.0))
     rest = let(rest=select(near, tail, (select(x > 1.0, 1.0 - (u - x), x - (u - 1.0))) + tail))
     return log_sum(k, select(near, x, m - 1.0), rest / u)
 
@@ -186,12 +183,12 @@ def log1p_sum(x: Value, tail: Value) -> Value:
 @define
 def log1p(x: Value) -> Value:
     y = let(y=log_special(1.0 + x, log1p_sum(x, 0.0)))
-    return select(isnan(x) | equal(x, 0.0), x, y)
+    return select(isnan(x) | x.equals(0.0), x, y)
 
 
 @define
 def pow(x: Value, y: Value) -> Value:
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     k, m = log_parts(a)
     # log(m) = 2 s + ..., with s = (m - 1) / (m + 1) in two floats
     f = let(f=m - 1.0)
@@ -213,18 +210,18 @@ def pow(x: Value, y: Value) -> Value:
     yc = let(yc=clamp(y, -1e18, 1e18))
     q = let(q=yc * h)
     qc = let(qc=clamp(q, -200.0, 200.0))
-    qt = let(qt=select(equal(qc, q), product_tail(yc, h, q) + yc * lo, 0.0))
+    qt = let(qt=select(qc.equals(q), product_tail(yc, h, q) + yc * lo, 0.0))
     j = let(j=round_even(qc))
     v = let(v=scale(1.0 + exp2_tail((qc - j) + qt), j))
-    grows = let(grows=equal(a > 1.0, y > 0.0))
-    v = let(v=select(isinf(y) | isinf(a) | equal(a, 0.0), select(grows, math.inf, 0.0), v))
-    whole = let(whole=equal(round_even(y), y))
-    odd = let(odd=whole & ~equal(round_even(0.5 * y), 0.5 * y))
+    grows = let(grows=(a > 1.0).equals(y > 0.0))
+    v = let(v=select(isinf(y) | isinf(a) | a.equals(0.0), select(grows, math.inf, 0.0), v))
+    whole = let(whole=round_even(y).equals(y))
+    odd = let(odd=whole & ~round_even(0.5 * y).equals(0.5 * y))
     v = let(v=select(odd, with_sign_of(v, x), v))
     v = let(v=select((x < 0.0) & ~whole & ~isinf(x), math.nan, v))
     v = let(v=select(isnan(x) | isnan(y), math.nan, v))
-    v = let(v=select(equal(a, 1.0) & isinf(y), 1.0, v))
-    return select(equal(x, 1.0) | equal(y, 0.0), 1.0, v)
+    v = let(v=select(a.equals(1.0) & isinf(y), 1.0, v))
+    return select(x.equals(1.0) | y.equals(0.0), 1.0, v)
 
 
 # Hyperbolic functions and the rest ------------------------------------------------------------
@@ -239,7 +236,7 @@ def half_exp(x: Value) -> Value:
 
 @define
 def sinh(x: Value) -> Value:
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     h = let(h=half_exp(at_most(a, 90.0)))
     z = let(z=a * a)
     c = let(c=0.00833335146 + z * (0.000198359616 + z * 2.81806342e-06))
@@ -249,13 +246,13 @@ def sinh(x: Value) -> Value:
 
 @define
 def cosh(x: Value) -> Value:
-    h = let(h=half_exp(at_most(absolute(x), 90.0)))
+    h = let(h=half_exp(at_most(abs(x), 90.0)))
     return select(isnan(x), x, h + 0.25 / h)
 
 
 @define
 def tanh(x: Value) -> Value:
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     h = let(h=half_exp(at_most(2.0 * a, 40.0)))
     z = let(z=a * a)
     c = let(c=-0.0538461022 + z * (0.0210437179 + z * -0.00623163534))
@@ -266,7 +263,7 @@ def tanh(x: Value) -> Value:
 
 @define
 def asinh(x: Value) -> Value:
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     huge = let(huge=a >= 16384.0)
     # a + sqrt(a a + 1) in two floats
     b = let(b=select(huge, 1.0, a))
@@ -304,13 +301,13 @@ def acosh(x: Value) -> Value:
     v = let(v=select(huge, x, 1.0))
     k, m = log_parts(v)
     y = let(y=select(huge, log_sum(k + 1.0, m - 1.0, 0.0), near))
-    y = let(y=select(x > 1.0, y, select(equal(x, 1.0), 0.0, math.nan)))
-    return select(isnan(x) | equal(x, math.inf), x, y)
+    y = let(y=select(x > 1.0, y, select(x.equals(1.0), 0.0, math.nan)))
+    return select(isnan(x) | x.equals(math.inf), x, y)
 
 
 @define
 def atanh(x: Value) -> Value:
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     b = let(b=select(a < 1.0, a, 0.5))
     # 2 b / (1 - b) in two floats
     d = let(d=1.0 - b)
@@ -320,7 +317,7 @@ def atanh(x: Value) -> Value:
     tt = let(tt=(((n - p) - product_tail(t, d, p)) - t * ((1.0 - d) - b)) / d)
     y = let(y=0.5 * log1p_sum(t, tt))
     y = let(y=select(a < 0.0001, a + a * a * a * 0.333333343, y))
-    y = let(y=select(a < 1.0, y, select(equal(a, 1.0), math.inf, math.nan)))
+    y = let(y=select(a < 1.0, y, select(a.equals(1.0), math.inf, math.nan)))
     return select(isnan(x), x, with_sign_of(y, x))
 
 
@@ -331,7 +328,7 @@ def erf(x: Value) -> Value:
     c = let(c=0.112835787 + z * (-0.0268533472 + z * c))
     near = let(near=x + x * (0.128379166 + z * (-0.37612626 + z * c)))
     # 1 - exp(-x^2) q, of which formulas with erf often have the exponential, too.
-    a = let(a=absolute(x))
+    a = let(a=abs(x))
     b = let(b=at_most(a, 4.0))
     c = let(c=0.1641372 + b * (-0.0409994051 + b * (0.00600536168 + b * -0.000388903019)))
     q = let(q=0.986128032 + b * (-1.04821396 + b * (0.79260087 + b * (-0.431685656 + b * c))))
@@ -341,7 +338,7 @@ def erf(x: Value) -> Value:
 
 @define
 def sigmoid(x: Value) -> Value:
-    b = let(b=at_least(-absolute(x), -104.0))
+    b = let(b=at_least(-abs(x), -104.0))
     k, r, p = exp_parts(b)
     h = let(h=1.0 + r)
     ht = let(ht=(r - (h - 1.0)) + p)

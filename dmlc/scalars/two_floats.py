@@ -14,10 +14,8 @@ from dmlc.scalars.expression import (
     F64,
     Routine,
     Value,
-    absolute,
     bits,
     define,
-    equal,
     from_bits,
     let,
     select,
@@ -74,7 +72,7 @@ def with_sign_of(y: Value, x: Value) -> Value:
     """|y| with the sign of x, -0 and NaN included."""
     # Not by `bits(y) | (bits(x) & sign)`: where a function returns x itself for NaN, LLVM makes
     # one instruction of AVX-512 of both, and up to version 22 a wrong one.
-    return select(signed_bits(x) < 0, -absolute(y), absolute(y))
+    return select(signed_bits(x) < 0, -abs(y), abs(y))
 
 
 # Quotients ------------------------------------------------------------------------------------
@@ -114,10 +112,10 @@ def nearest_quotient(a: Value, b: Value, tail: Routine, digits: int) -> Value:
     # In a close call, the number beside it on the side of a / b is nearer. This is how far that is,
     # and a little more: after Rump, Zimmermann, Boldo and Melquiond.
     step = let(step=near * (2.0**-digits + 2.0 ** (1 - 2 * digits)))
-    beside = let(beside=select(equal(rest < 0.0, a < 0.0), near + step, near - step))
+    beside = let(beside=select((rest < 0.0).equals(a < 0.0), near + step, near - step))
     gap = let(gap=beside - near)
-    nearest = let(nearest=select(absolute(rest - gap * b) < absolute(rest), beside, near))
-    size, other = let(size=absolute(a)), let(other=absolute(b))
+    nearest = let(nearest=select(abs(rest - gap * b) < abs(rest), beside, near))
+    size, other = let(size=abs(a)), let(other=abs(b))
     fits = let(fits=(size >= LEAST) & (size <= MOST) & (other >= LEAST) & (other <= MOST))
     return select(fits, nearest, q)
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from dmlc.kernel.target import PROFILES, Profile, Row, find_profile
 from dmlc.loops.script import ScheduleError, list_lines
 from dmlc.scalars import TENSOR_TYPES, DataType
-from dmlc.source import Diagnostic, Note, Source, Span, unknown_name
+from dmlc.source import Diagnostic, Note, Source, Span, check_known, find_named
 
 KINDS = {
     "product": "sums of products with rows and columns: matrix products, attention's included",
@@ -210,8 +210,7 @@ def choose_profile(
     if gpu_class is not None:
         known = dict.fromkeys((*list_devices(), *(() if given is None else given.devices)))
         classes = [device for device in known if find_profile(find_root(device)).grouped]
-        if gpu_class not in classes:
-            raise ScheduleError(unknown_name("GPU class", gpu_class, classes))
+        check_known("GPU class", classes, gpu_class, error=ScheduleError)
     profile = find_profile(name or (usual if gpu_class is None else find_root(gpu_class)))
     if gpu_class is not None and not profile.grouped:
         raise ScheduleError(
@@ -309,7 +308,7 @@ class _Reader:
         elif word == _ROW:
             self._begin_row(rest, line)
         elif self._draft is None:
-            raise ScheduleError(unknown_name("line", word, (_DEVICE, _FACT, _ROW), line))
+            check_known("line", (_DEVICE, _FACT, _ROW), word, span=line, error=ScheduleError)
         else:
             self._add_number(self._draft, word, rest, line)
 
@@ -320,8 +319,7 @@ class _Reader:
                 line, "expected 'device NAME'", "a class, or CLASS.ARCHITECTURE in small letters"
             )
         first = name.partition(".")[0]
-        if first not in _NAMES:
-            raise ScheduleError(unknown_name("device class", first, _NAMES, line))
+        check_known("device class", _NAMES, first, span=line, error=ScheduleError)
         self._devices[name] = None
         self._device, self._draft = name, None
 
@@ -329,8 +327,7 @@ class _Reader:
         name, value = rest if len(rest) == 2 else ("", "")
         if not re.fullmatch(r"[1-9][0-9]{0,11}", value):
             raise _refuse(line, "expected 'fact NAME NUMBER'", f"names: {', '.join(FACTS)}")
-        if name not in FACTS:
-            raise ScheduleError(unknown_name("fact", name, FACTS, line))
+        check_known("fact", FACTS, name, span=line, error=ScheduleError)
         self._facts.setdefault(self._device, {})[name] = int(value)
 
     def _begin_row(self, rest: Sequence[str], line: Span) -> None:
@@ -341,10 +338,8 @@ class _Reader:
                 "as in: row product FLOAT32 2^20.., or: row elementwise any any",
             )  # fmt: skip
         kind, dtype, sizes = rest[:3]
-        if kind not in KINDS:
-            raise ScheduleError(unknown_name("kernel class", kind, KINDS, line))
-        if dtype != _ANY and dtype not in _TYPES:
-            raise ScheduleError(unknown_name("data type", dtype, (*_TYPES, _ANY), line))
+        check_known("kernel class", KINDS, kind, span=line, error=ScheduleError)
+        check_known("data type", (*_TYPES, _ANY), dtype, span=line, error=ScheduleError)
         first, last = _read_sizes(sizes, line)
         head = f"{self._device} {kind} {dtype} {sizes}"
         row = Row(self._device, kind, _TYPES.get(dtype), first, last, (), head, line)
@@ -353,13 +348,9 @@ class _Reader:
 
     def _add_number(self, draft: _Draft, name: str, words: Sequence[str], line: Span) -> None:
         root, kind = find_root(self._device), draft.row.kind
-        fitting = [n for n in NUMBERS.values() if kind in n.kinds.get(root, ())]
-        number = next((n for n in fitting if n.name == name), None)
-        if number is None:
-            raise ScheduleError(
-                unknown_name(f"number of a {kind} on a {root}", name,
-                             [n.name for n in fitting], line)
-            )  # fmt: skip
+        fitting = {n.name: n for n in NUMBERS.values() if kind in n.kinds.get(root, ())}
+        what = f"number of a {kind} on a {root}"
+        number = find_named(what, name, fitting, line, error=ScheduleError)
         if name in draft.numbers:
             raise ScheduleError(f"'{name}' is given twice", line)
         try:

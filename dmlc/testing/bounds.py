@@ -21,6 +21,8 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 
@@ -51,9 +53,10 @@ from dmlc.oracle import find_expected
 from dmlc.parameters import expect, expect_mapping
 from dmlc.reference import evaluate
 from dmlc.runtime.floats import CORRECT, LEAST, FloatPromises
-from dmlc.scalars import Array, DataType, Error, Keeps, Operation, held_type
+from dmlc.scalars import Array, DataType, Error, Keeps, Operation, Value, held_type
 from dmlc.sizes import Shapes
 from dmlc.testing.online import write_online
+from dmlc.testing.plain import EMPTY, PlainBuilder
 from dmlc.transform.factor import take_out_factors
 from dmlc.transform.online import may_be_online
 from dmlc.transform.simplify import simplify
@@ -233,7 +236,7 @@ def make_error_function(function: Function, rules: Rules = Rules(LEAST)) -> Func
                 sources[delay.name] = _Source(before, delay.dtype)
             loops.append(opened[stage.name])
         stages.append(stage)
-        maker = _Maker(stage.body, sources, rules)
+        maker = _Maker(rules, stage.body, sources)
         made, source = _fold(stage, maker, _free(f"{stage.name}_error", taken))
         stages += made
         settles = stage.reduction is None and maker.settles[stage.body.result]
@@ -313,29 +316,30 @@ class _Source:
     """Whether elements may be whole numbers, as sums of saturated functions."""
 
 
-class _Maker:
+class _Maker(PlainBuilder):
     """Emitter of the errors of a body's values."""
 
-    def __init__(self, body: Body, sources: Mapping[str, _Source], rules: Rules) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        body: Body = EMPTY,
+        sources: Mapping[str, _Source] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(body)
         self.rules = rules
-        self.instructions: list[Instruction] = list(body.instructions)
         self._sources = sources
-        self._numbers: dict[Instruction, int] = {}
-        self.errors: list[int | None] = []
-        self.signless: list[bool] = []
+        self.signless = body.interpret(self._is_signless)
         """Whether each value of the body is at least 0, or NaN, however its operands are
         rounded."""
-        self.whole: list[bool] = []
+        self.whole = body.interpret(self._is_whole)
         """Whether each value of the body is a whole number, infinite or NaN, however its operands
         are rounded."""
-        self.settles: list[bool] = []
+        self.settles = body.interpret(self._settles)
         """Whether each value of the body is whole where transcendental functions in it are
         saturated: it combines their limits, which are whole, with whole numbers."""
+        self.errors: list[Value | None] = []
         index_only = find_index_only(body)
         for number, instruction in enumerate(body.instructions):
-            self.signless.append(self._is_signless(instruction))
-            self.whole.append(self._is_whole(instruction))
-            self.settles.append(self._settles(instruction))
             exact = index_only[number] and not self._differs(instruction)
             self.errors.append(None if exact else self._find(number, instruction))
 
@@ -353,110 +357,80 @@ class _Maker:
                 return True
         return any(self.errors[operand] is not None for operand in operands(instruction))
 
-    def _is_signless(self, instruction: Instruction) -> bool:
+    def _is_signless(self, instruction: Instruction, given: list[bool]) -> bool:
         match instruction:
             case Constant(value=value):
                 return value >= 0
             case Load(tensor=tensor):
                 return tensor in self._sources and self._sources[tensor].signless
-            case Select(then=then, otherwise=otherwise):
-                return self.signless[then] and self.signless[otherwise]
-            case Cast(operand=operand):
-                return self.signless[operand]
-            case Apply(operation=operation, operands=given):
+            case Select():
+                return all(given[1:])
+            case Cast():
+                return given[0]
+            case Apply(operation=operation, operands=numbers):
                 if operation.name == "mul":
-                    one, other = (self.instructions[g] for g in given)
-                    if given[0] == given[1] or one == other:
+                    one, other = (self.instructions[number] for number in numbers)
+                    if numbers[0] == numbers[1] or one == other:
                         return True
                 if operation.name == "max":
-                    return any(self.signless[g] for g in given)
+                    return any(given)
                 keeps = IR_OPERATIONS[operation.name].never_negative
-                if keeps is Keeps.OPERANDS:
-                    return all(self.signless[g] for g in given)
-                return keeps is not Keeps.NEVER
+                return all(given) if keeps is Keeps.OPERANDS else keeps is not Keeps.NEVER
             case _:
                 return False
 
-    def _is_whole(self, instruction: Instruction) -> bool:
+    def _is_whole(self, instruction: Instruction, given: list[bool]) -> bool:
         if not value_type(instruction).is_float:
             return True
         match instruction:
             case Constant(value=value):
                 return float(value).is_integer()
-            case Select(then=then, otherwise=otherwise):
-                return self.whole[then] and self.whole[otherwise]
-            case Cast(operand=operand):
-                return self.whole[operand]
-            case Apply(operation=operation, operands=given):
+            case Select():
+                return all(given[1:])
+            case Cast():
+                return given[0]
+            case Apply(operation=operation):
                 keeps = IR_OPERATIONS[operation.name].whole
-                every = keeps is Keeps.OPERANDS and all(self.whole[g] for g in given)
-                return every or keeps is Keeps.ALWAYS
+                return keeps is Keeps.ALWAYS or (keeps is Keeps.OPERANDS and all(given))
             case _:
                 return False
 
-    def _settles(self, instruction: Instruction) -> bool:
+    def _settles(self, instruction: Instruction, given: list[bool]) -> bool:
         match instruction:
             case Load(tensor=tensor):
                 return tensor in self._sources and self._sources[tensor].settles
-            case Select(then=then, otherwise=otherwise):
-                return self.settles[then] or self.settles[otherwise]
-            case Cast(operand=operand):
-                return self.settles[operand]
-            case Apply(operation=operation, operands=given):
+            case Select():
+                return any(given[1:])
+            case Cast():
+                return given[0]
+            case Apply(operation=operation, operands=numbers):
                 if IR_OPERATIONS[operation.name].limits:
                     return True
                 keeps = operation.name in ("add", "sub", "mul", "neg", "abs")
-                some = any(self.settles[g] for g in given)
-                return keeps and some and all(self.settles[g] or self.whole[g] for g in given)
+                pairs = zip(given, numbers, strict=True)
+                return keeps and any(given) and all(g or self.whole[n] for g, n in pairs)
             case _:
                 return False
 
-    # Instructions -------------------------------------------------------------------------
+    # Values in float64 --------------------------------------------------------------------
 
-    def add(self, instruction: Instruction) -> int:
-        if instruction not in self._numbers:
-            self._numbers[instruction] = len(self.instructions)
-            self.instructions.append(instruction)
-        return self._numbers[instruction]
+    def double(self, given: int | float | Value) -> Value:
+        """Value as float64, by its number in the body, or a literal."""
+        if isinstance(given, float):
+            return self.wrap(self.literal(given, _DOUBLE))
+        value = given if isinstance(given, Value) else self.wrap(given)
+        return value.cast(_DOUBLE)
 
-    def constant(self, value: float) -> int:
-        return self.add(Constant(_DOUBLE, value))
-
-    def apply(self, name: str, *numbers: int) -> int:
-        """Operation on float64 values."""
-        operation = IR_OPERATIONS[name]
-        return self.add(Apply(operation, numbers, operation.result_type(_DOUBLE)))
-
-    def choose(self, condition: int, then: int, otherwise: int) -> int:
-        return self.add(Select(condition, then, otherwise, _DOUBLE))
-
-    def double(self, number: int) -> int:
-        """Value as float64."""
-        if value_type(self.instructions[number]) is _DOUBLE:
-            return number
-        return self.add(Cast(number, _DOUBLE))
-
-    def total(self, terms: Sequence[int]) -> int | None:
-        """Sum of errors; None if there are none."""
-        return None if not terms else self.fold("add", terms)
-
-    def fold(self, name: str, terms: Sequence[int]) -> int:
-        whole = terms[0]
-        for term in terms[1:]:
-            whole = self.apply(name, whole, term)
-        return whole
-
-    def scaled(self, number: int, factor: float) -> int:
+    def scaled(self, number: int, factor: float) -> Value:
         """Fraction of a value's magnitude; 0 for infinity and NaN."""
-        part = self.apply("mul", self.constant(factor), self.apply("abs", self.double(number)))
-        return self.where_finite(number, part)
+        return self.where_finite(number, factor * abs(self.double(number)))
 
-    def rounded(self, number: int, dtype: DataType, ulps: float = 1.0) -> list[int]:
+    def rounded(self, number: int, dtype: DataType, ulps: float = 1.0) -> list[Value]:
         """Errors of rounding a value to a type."""
-        smallest = self.where_finite(number, self.constant(self.rules.find_loss(dtype, ulps)))
+        smallest = self.where_finite(number, self.rules.find_loss(dtype, ulps))
         return [self.scaled(number, ulps * _EPSILON[dtype]), smallest]
 
-    def flushed(self, number: int, dtype: DataType) -> int | None:
+    def flushed(self, number: int, dtype: DataType) -> Value | None:
         """Error of reading a denormal as zero; None for a type whose denormals are kept, and if
         there are none."""
         if not self.rules.may_flush(dtype):
@@ -466,55 +440,41 @@ class _Maker:
             return None
         return self.where_small(number, dtype)
 
-    def where_small(self, number: int, dtype: DataType) -> int:
+    def where_small(self, number: int, dtype: DataType) -> Value:
         """Magnitude of a value that may be a denormal, and 0 for any other."""
-        size, smallest = self.apply("abs", self.double(number)), self.rules.find_smallest(dtype)
-        small = self.apply("lt", size, self.constant(smallest))
-        return self.choose(small, size, self.constant(0.0))
+        size = abs(self.double(number))
+        return (size < self.rules.find_smallest(dtype)).select(size, 0.0)
 
-    def finite(self, number: int) -> int:
-        return self.apply("lt", self.apply("abs", self.double(number)), self.constant(math.inf))
+    def finite(self, value: int | Value) -> Value:
+        return abs(self.double(value)) < math.inf
 
-    def where_finite(self, number: int, error: int) -> int:
+    def where_finite(self, value: int | Value, error: float | Value) -> Value:
         """Error of a finite value; 0 for infinity and NaN, which are exact."""
-        return self.choose(self.finite(number), error, self.constant(0.0))
+        return self.finite(value).select(self.double(error), 0.0)
 
-    def within_range(self, number: int, dtype: DataType, error: int) -> int:
+    def within_range(self, value: int | Value, dtype: DataType, error: Value) -> Value:
         """Error of a value, infinite if it may exceed the largest number of its type."""
-        size = self.apply("add", self.apply("abs", self.double(number)), error)
-        inside = self.apply("le", size, self.constant(_LARGEST[dtype]))
-        unknown = self.choose(self.finite(number), self.constant(math.inf), error)
-        return self.choose(inside, error, unknown)
+        inside = abs(self.double(value)) + error <= _LARGEST[dtype]
+        return inside.select(error, self.finite(value).select(math.inf, error))
 
-    def rounded_away(self, number: int, dtype: DataType, error: int) -> int:
+    def rounded_away(self, number: int, dtype: DataType, error: Value) -> Value:
         """Error of a value that is still to be rounded to a type, infinite if it may overflow or
         not."""
         largest = _LARGEST[dtype]
-        size = self.apply("abs", self.double(number))
-        distance = self.apply("abs", self.apply("sub", size, self.constant(largest)))
-        reach = self.apply("add", error, self.constant(largest * _EPSILON[dtype]))
-        close = self.apply("le", distance, reach)
-        return self.choose(close, self.constant(math.inf), error)
+        distance = abs(abs(self.double(number)) - largest)
+        close = distance <= error + largest * _EPSILON[dtype]
+        return close.select(math.inf, error)
 
-    def apart(self, one: int, other: int) -> int:
+    def apart(self, one: int | Value, other: int | Value) -> Value:
         """Distance of two values; 0 for equal infinities, and for two NaN."""
         one, other = self.double(one), self.double(other)
-        distance = self.apply("abs", self.apply("sub", one, other))
-        zero = self.constant(0.0)
-        both = self.choose(self.apply("isnan", one), self.number_nan(other, zero), distance)
-        return self.choose(self.apply("eq", one, other), zero, both)
-
-    def number_nan(self, number: int, error: int) -> int:
-        """Error where a value is NaN, and infinity elsewhere."""
-        return self.choose(self.apply("isnan", number), error, self.constant(math.inf))
-
-    def unless_nan(self, error: int) -> int:
-        """Error, infinite if it is NaN."""
-        return self.choose(self.apply("isnan", error), self.constant(math.inf), error)
+        both_nan = other.apply("isnan").select(self.double(0.0), math.inf)
+        distance = one.apply("isnan").select(both_nan, abs(one - other))
+        return one.equals(other).select(0.0, distance)
 
     # Errors -------------------------------------------------------------------------------
 
-    def _find(self, number: int, instruction: Instruction) -> int | None:
+    def _find(self, number: int, instruction: Instruction) -> Value | None:
         match instruction:
             case Load():
                 return self._find_load(number, instruction)
@@ -527,30 +487,28 @@ class _Maker:
             case _:
                 return None
 
-    def _find_load(self, number: int, load: Load) -> int | None:
+    def _find_load(self, number: int, load: Load) -> Value | None:
         source = self._sources.get(load.tensor)
         if source is None or source.stage is None:
             return None
-        error = self.add(Load(source.stage, load.indices, _DOUBLE))
+        error = self.value(Load(source.stage, load.indices, _DOUBLE))
         if source.dtype.is_storage_only:
             if not source.ranged:
                 # An inexact infinity comes from an overflow, or nearly one.
-                inexact = self.apply("gt", error, self.constant(0.0))
-                unknown = self.choose(inexact, self.constant(math.inf), error)
-                is_nan = self.apply("isnan", self.double(number))
-                odd = self.choose(is_nan, error, unknown)
-                error = self.choose(self.finite(number), error, odd)
+                unknown = (error > 0.0).select(math.inf, error)
+                odd = self.double(number).apply("isnan").select(error, unknown)
+                error = self.finite(number).select(error, odd)
             # A value that is read back was rounded, up or down.
-            error = self.fold("add", [error, *self.rounded(number, source.dtype)])
+            error = _join("add", [error, *self.rounded(number, source.dtype)])
             error = self.within_range(number, source.dtype, error)
         return error
 
-    def _find_operation(self, number: int, operation: Operation) -> int | None:
+    def _find_operation(self, number: int, operation: Operation) -> Value | None:
         given = operands(self.instructions[number])
         computed = value_type(self.instructions[given[0]])
         if not computed.is_float:
-            return self._find_whole(number, operation, given)
-        terms: list[int] = []
+            return self._find_whole(number, given)
+        terms: list[Value] = []
         ends = [self._ends(g, computed) for g in given]
         if any(len(some) > 1 for some in ends):
             spread = self._spread(number, operation, ends, given)
@@ -558,23 +516,21 @@ class _Maker:
                 spread = self._unless_across_zero(given[1], spread)
             terms.append(self._known(given, spread, 1.0 if operation.gives_bool else math.inf))
         if operation.gives_bool:
-            return self.total(terms)
+            return _add_up(terms)
         if operation.transcendental:
-            absolute = self.where_finite(number, self.constant(_ABSOLUTE))
-            own = self.apply("add", self.scaled(number, _RELATIVE), absolute)
+            own = self.scaled(number, _RELATIVE) + self.where_finite(number, _ABSOLUTE)
             terms.append(self._unless_at_limit(number, operation, ends, own))
         elif IR_OPERATIONS[operation.name].error is not Error.NONE:
             rounding = self.rounded(number, computed, self.rules.find_ulps(operation, computed))
             if self.whole[number]:
                 # A whole number that the type holds is not rounded.
-                size, held = self.apply("abs", self.double(number)), 1 / _EPSILON[computed]
-                short = self.apply("le", size, self.constant(held))
-                rounding = [self.choose(short, self.constant(0.0), self.fold("add", rounding))]
+                short = abs(self.double(number)) <= 1 / _EPSILON[computed]
+                rounding = [short.select(0.0, _join("add", rounding))]
             terms += rounding
         elif operation.name == "mod" and self.rules.find_smallest(computed):
             # It is the only exact operation with denormal results of normal operands.
             terms.append(self.where_small(number, computed))
-        total = self.total(terms)
+        total = _add_up(terms)
         if total is None or IR_OPERATIONS[operation.name].error is Error.NONE:
             return total
         if self.settles[number] and not operation.transcendental:
@@ -582,149 +538,117 @@ class _Maker:
         return self.within_range(number, computed, total)
 
     def _unless_at_limit(
-        self, number: int, operation: Operation, ends: Sequence[tuple[int, ...]], error: int
-    ) -> int:
+        self, number: int, operation: Operation, ends: Sequence[_Ends], error: Value
+    ) -> Value:
         """Error of a transcendental function itself: where it is saturated for the whole range of
         its operand, the distance to the limit and the error of flushing to zero."""
         computed = value_type(self.instructions[number])
         for limit in map(float, IR_OPERATIONS[operation.name].limits):
             # Half of the way to the number before it, or less.
-            near = self.constant(abs(limit) * _EPSILON[computed] / 4 or _SMALLEST[computed])
-            towards = self.constant(limit)
-            reached: list[int] = []
-            for end in ends[0]:
-                earlier = self.apply(
-                    operation.name, self.apply("mul", self.constant(_EARLIER), end)
-                )
-                reached.append(self.apply("le", self.apart(earlier, towards), near))
+            near = abs(limit) * _EPSILON[computed] / 4 or _SMALLEST[computed]
+            towards = self.double(limit)
+            earlier = [(_EARLIER * end).apply(operation.name) for end in ends[0]]
+            reached = [self.apart(each, towards) <= near for each in earlier]
             left = self.apart(number, towards)
             if limit == 0:
-                left = self.apply("add", left, near)
-            error = self.choose(self.fold("and", reached), left, error)
+                left = left + near
+            error = _join("and", reached).select(left, error)
         return error
 
     def _unless_settled(
-        self, number: int, operation: Operation, ends: Sequence[tuple[int, ...]], error: int
-    ) -> int:
+        self, number: int, operation: Operation, ends: Sequence[_Ends], error: Value
+    ) -> Value:
         """Error of a sum or a product, without rounding if its operands are whole numbers. An
         operand is whole where no other number of its type is as close."""
-        computed = value_type(self.instructions[number])
-        part = self.constant(_EPSILON[computed] / 4)
-        settled: list[int] = []
-        nearest: list[int] = []
+        epsilon = _EPSILON[value_type(self.instructions[number])]
+        settled: list[Value] = []
+        nearest: list[Value] = []
         for some in ends:
-            whole = self.apply("round", some[0])
-            near = self.apply("mul", part, self.apply("abs", whole))
-            settled += [self.apply("le", self.apart(end, whole), near) for end in some]
+            whole = some[0].apply("round")
+            near = epsilon / 4 * abs(whole)
+            settled += [self.apart(end, whole) <= near for end in some]
             nearest.append(whole)
-        exact = self.apply(operation.name, *nearest)
-        short = self.apply("le", self.apply("abs", exact), self.constant(1 / _EPSILON[computed]))
-        return self.choose(self.fold("and", [*settled, short]), self.apart(exact, number), error)
+        exact = nearest[0].apply(operation.name, *nearest[1:])
+        settled.append(abs(exact) <= 1 / epsilon)
+        return _join("and", settled).select(self.apart(exact, number), error)
 
     def _spread(
-        self,
-        number: int,
-        operation: Operation,
-        ends: Sequence[tuple[int, ...]],
-        given: tuple[int, ...],
-    ) -> int:
+        self, number: int, operation: Operation, ends: Sequence[_Ends], given: tuple[int, ...]
+    ) -> Value:
         """Largest change of the result when the operands change by their errors."""
-        center = number
         middles = [self.double(g) for g in given]
-        moved: list[int] = []
+        moved: list[Value] = []
         for corner in itertools.product(*ends):
-            value = self.apply(operation.name, *corner)
+            value = corner[0].apply(operation.name, *corner[1:])
             if operation.gives_bool:
-                moved.append(self._flips(value, center))
+                moved.append(self._flips(value, number))
                 continue
-            apart = self.apart(value, center)
+            apart = self.apart(value, number)
             if operation.name == "mod":
                 # Where the quotient passes a whole number, any remainder is near.
-                jumps = self.apply("ne", self._quotient(corner), self._quotient(middles))
-                all_of_it = self.apply("abs", corner[1])
-                jump = self.choose(jumps, all_of_it, self.constant(0.0))
-                apart = self.apply("add", apart, jump)
+                jumps = _find_quotient(corner).differs(_find_quotient(middles))
+                apart = apart + jumps.select(abs(corner[1]), 0.0)
             moved.append(apart)
-        return self.unless_nan(self.fold("max", moved))
+        return _unless_nan(_join("max", moved))
 
-    def _unless_across_zero(self, divisor: int, error: int) -> int:
+    def _unless_across_zero(self, divisor: int, error: Value) -> Value:
         """Error of a quotient, infinite if the divisor may have either sign, since its ends then
         bound nothing."""
         own = self.errors[divisor]
-        if own is None or (divisor < len(self.signless) and self.signless[divisor]):
+        if own is None or self.signless[divisor]:
             return error
-        near = self.apply("le", self.apply("abs", self.double(divisor)), own)
-        inexact = self.apply("gt", own, self.constant(0.0))
-        across = self.apply("and", near, inexact)
-        return self.choose(across, self.constant(math.inf), error)
+        across = (abs(self.double(divisor)) <= own) & (own > 0.0)
+        return across.select(math.inf, error)
 
-    def _known(self, given: tuple[int, ...], error: int, most: float) -> int:
+    def _known(self, given: tuple[int, ...], error: Value, most: float) -> Value:
         """Error, or `most` if an operand has no bound: it may be NaN as well."""
-        for operand in given:
-            own = self.errors[operand]
+        for own in map(self.errors.__getitem__, given):
             if own is not None:
-                known = self.apply("lt", own, self.constant(math.inf))
-                error = self.choose(known, error, self.constant(most))
+                error = (own < math.inf).select(error, most)
         return error
 
-    def _quotient(self, terms: Sequence[int]) -> int:
-        return self.apply("trunc", self.apply("div", *terms))
-
-    def _flips(self, value: int, center: int) -> int:
+    def _flips(self, value: Value, center: int) -> Value:
         """1 if a comparison differs between a corner and the centre, else 0."""
-        one, zero = self.constant(1.0), self.constant(0.0)
-        at_corner, in_middle = (self.choose(v, one, zero) for v in (value, center))
-        return self.apply("abs", self.apply("sub", at_corner, in_middle))
+        one = self.double(1.0)
+        return abs(value.select(one, 0.0) - self.wrap(center).select(one, 0.0))
 
-    def _ends(self, number: int, dtype: DataType) -> tuple[int, ...]:
+    def _ends(self, number: int, dtype: DataType) -> _Ends:
         """Least and largest value of an operand, the operand itself, and zero if it may be
         flushed."""
         error = self.errors[number]
         middle = self.double(number)
         if error is not None:
-            least = self.apply("sub", middle, error)
-            if number < len(self.signless) and self.signless[number]:
-                least = self.apply("max", least, self.constant(0.0))
-            return (self.apply("add", middle, error), least)
+            least = middle - error
+            if self.signless[number]:
+                least = least.apply("max", 0.0)
+            return (middle + error, least)
         lost = self.flushed(number, dtype)
         if lost is None:
             return (middle,)
-        kept = self.apply("eq", lost, self.constant(0.0))
-        return (middle, self.choose(kept, middle, self.constant(0.0)))
+        return (middle, lost.equals(0.0).select(middle, 0.0))
 
-    def _find_whole(self, number: int, operation: Operation, given: tuple[int, ...]) -> int | None:
+    def _find_whole(self, number: int, given: tuple[int, ...]) -> Value | None:
         """Error of a whole number or boolean: 0, or no bound if an operand may be wrong."""
         terms = [e for g in given if (e := self.errors[g]) is not None]
         if not terms:
             return None
-        worst = self.fold("max", terms)
-        wrong = self.apply("gt", worst, self.constant(0.0))
         most = 1.0 if value_type(self.instructions[number]) is DataType.BOOL else math.inf
-        return self.choose(wrong, self.constant(most), self.constant(0.0))
+        return (_join("max", terms) > 0.0).select(self.double(most), 0.0)
 
-    def _find_choice(self, choice: Select) -> int | None:
-        condition, then, otherwise = (
-            self.errors[v] for v in (choice.condition, choice.then, choice.otherwise)
-        )
-        zero = self.constant(0.0)
-        terms: list[int] = []
-        if then is not None or otherwise is not None:
-            terms.append(
-                self.choose(
-                    choice.condition,
-                    zero if then is None else then,
-                    zero if otherwise is None else otherwise,
-                )
-            )
+    def _find_choice(self, choice: Select) -> Value | None:
+        condition, then, otherwise = (self.errors[v] for v in operands(choice))
+        terms: list[Value] = []
+        chosen = [error for error in (then, otherwise) if error is not None]
+        if chosen:
+            parts = (0.0 if error is None else error for error in (then, otherwise))
+            terms.append(self.wrap(choice.condition).select(*parts))
         if condition is not None:
-            apart = [self.apart(choice.then, choice.otherwise)]
-            apart += [e for e in (then, otherwise) if e is not None]
-            either = self.unless_nan(self.fold("add", apart))
-            close = self.apply("gt", condition, zero)
-            terms.append(self.choose(close, either, zero))
-        return self.total(terms)
+            distance = self.apart(choice.then, choice.otherwise)
+            either = _unless_nan(_join("add", [distance, *chosen]))
+            terms.append((condition > 0.0).select(either, 0.0))
+        return _add_up(terms)
 
-    def _find_cast(self, number: int, operand: int, dtype: DataType) -> int | None:
+    def _find_cast(self, number: int, operand: int, dtype: DataType) -> Value | None:
         source = value_type(self.instructions[operand])
         error = self.errors[operand]
         if error is None and source.is_float and not dtype.is_integer:
@@ -733,7 +657,7 @@ class _Maker:
             narrows = _EPSILON[dtype] > _EPSILON[source]
             terms = [] if error is None else [error]
             terms += self.rounded(number, dtype) if narrows else []
-            total = self.total(terms)
+            total = _add_up(terms)
             return self.within_range(number, dtype, total) if narrows and total else total
         if error is None:
             # A whole number too long for the float is rounded alike everywhere.
@@ -742,26 +666,43 @@ class _Maker:
             return error
         if source.is_float and dtype.is_integer:
             return self._find_cut(operand, error, dtype)
-        return self.choose(
-            self.apply("gt", error, self.constant(0.0)),
-            self.constant(1.0 if dtype is DataType.BOOL else math.inf),
-            self.constant(0.0),
-        )
+        most = 1.0 if dtype is DataType.BOOL else math.inf
+        return (error > 0.0).select(self.double(most), 0.0)
 
-    def _find_cut(self, number: int, error: int, dtype: DataType) -> int:
+    def _find_cut(self, number: int, error: Value, dtype: DataType) -> Value:
         """Largest change of a float's truncation to an integer when the float changes by its error.
         NaN and exact values are truncated alike everywhere."""
-        limits = np.iinfo(dtype.dtype)
-        low, high = self.constant(float(limits.min)), self.constant(float(limits.max))
-        middle = self.double(number)
-        given = (middle, self.apply("sub", middle, error), self.apply("add", middle, error))
+        limits, middle = np.iinfo(dtype.dtype), self.double(number)
+        low, high = float(limits.min), float(limits.max)
         center, *ends = (
-            self.apply("min", self.apply("max", self.apply("trunc", g), low), high) for g in given
+            given.apply("trunc").apply("max", low).apply("min", high)
+            for given in (middle, middle - error, middle + error)
         )
-        moved = self.fold("max", [self.apart(end, center) for end in ends])
-        zero, unknown = self.constant(0.0), self.constant(math.inf)
-        known = self.choose(self.apply("lt", error, unknown), self.unless_nan(moved), unknown)
-        return self.choose(self.apply("gt", error, zero), known, zero)
+        moved = _join("max", [self.apart(end, center) for end in ends])
+        known = (error < math.inf).select(_unless_nan(moved), math.inf)
+        return (error > 0.0).select(known, 0.0)
+
+
+_Ends: TypeAlias = tuple[Value, ...]
+"""Values that an operand may have."""
+
+
+def _join(name: str, terms: Sequence[Value]) -> Value:
+    return functools.reduce(lambda one, other: one.apply(name, other), terms)
+
+
+def _add_up(terms: Sequence[Value]) -> Value | None:
+    """Sum of errors; None if there are none."""
+    return _join("add", terms) if terms else None
+
+
+def _unless_nan(error: Value) -> Value:
+    """Error, infinite if it is NaN."""
+    return error.apply("isnan").select(math.inf, error)
+
+
+def _find_quotient(terms: Sequence[Value]) -> Value:
+    return (terms[0] / terms[1]).apply("trunc")
 
 
 def _is_signless(stage: Stage, maker: _Maker) -> bool:
@@ -791,8 +732,7 @@ def _fold(stage: Stage, maker: _Maker, name: str) -> tuple[list[Stage], _Source]
     if reduction.is_positional or not dtype.is_float:
         if error is None:
             return [], _Source(None, stage.dtype)
-        wrong = maker.apply("gt", error, maker.constant(0.0))
-        error = maker.choose(wrong, maker.constant(math.inf), maker.constant(0.0))
+        error = (error > 0.0).select(maker.double(math.inf), 0.0)
         return [_over(stage, name, maker, error, "max")], _Source(name, stage.dtype)
     if reduction.record.beats and error is not None:
         return [_over(stage, name, maker, error, "max")], _Source(name, stage.dtype)
@@ -802,74 +742,56 @@ def _fold(stage: Stage, maker: _Maker, name: str) -> tuple[list[Stage], _Source]
         part = _EPSILON[dtype] * min(count, _MOST_IN_ROW)
         terms += [maker.scaled(value, part)]
         # A partial sum may be as large as the sum of all terms of one sign.
-        many = maker.constant(max(count, 1.0) if math.isfinite(count) else 1.0)
-        size = maker.apply("mul", many, maker.double(value))
-        whole = maker.within_range(size, dtype, maker.fold("add", terms))
+        size = (max(count, 1.0) if math.isfinite(count) else 1.0) * maker.double(value)
+        whole = maker.within_range(size, dtype, _join("add", terms))
         return [_over(stage, name, maker, whole, "sum")], _Source(name, stage.dtype)
     return _multiply(stage, maker, name, error, count)
 
 
-def _choose_flushed(stage: Stage, maker: _Maker, name: str, lost: int) -> list[Stage]:
+def _choose_flushed(stage: Stage, maker: _Maker, name: str, lost: Value) -> list[Stage]:
     """Errors of a reduction that selects among exact values, if denormals may be flushed: denormals
     then compare as equal. That shows only if no larger value is selected."""
     assert stage.reduction is not None
-    value, dtype = stage.body.result, stage.body.dtype
     combiner = stage.reduction.record.operation.name
     made = [
         _over(stage, f"{name}_lost", maker, lost, "max"),
-        _over(stage, f"{name}_chosen", maker, maker.double(value), combiner),
+        _over(stage, f"{name}_chosen", maker, maker.double(stage.body.result), combiner),
     ]
-    places = tuple(range(len(stage.extents)))
-    loads = (Load(each.name, places, _DOUBLE) for each in made)
-    body = Body((*(Index(axis) for axis in places), *loads), len(places))
-    last = _Maker(body, {}, maker.rules)
-    most, chosen = len(places), len(places) + 1
-    size, smallest = last.apply("abs", chosen), maker.rules.find_smallest(dtype)
-    zero, small = last.constant(0.0), last.apply("lt", size, last.constant(smallest))
-    unknown = last.constant(math.inf) if stage.is_positional else most
-    some = last.choose(last.apply("gt", most, zero), unknown, zero)
-    whole = Body.make(last.instructions, last.choose(small, some, zero))
-    return [*made, Stage(name, _DOUBLE, stage.extents, whole)]
+    last = _Maker(maker.rules)
+    most, chosen = (last.wrap(last.read(each)) for each in made)
+    unknown = math.inf if stage.is_positional else most
+    some = (most > 0.0).select(unknown, most.like(0.0))
+    small = abs(chosen) < maker.rules.find_smallest(stage.body.dtype)
+    return [*made, _over(stage, name, last, small.select(some, 0.0), None)]
 
 
 def _multiply(
-    stage: Stage, maker: _Maker, name: str, error: int | None, count: float
+    stage: Stage, maker: _Maker, name: str, error: Value | None, count: float
 ) -> tuple[list[Stage], _Source]:
     """Errors of a product: the growth of the product of factors at their largest."""
     value, dtype = stage.body.result, stage.body.dtype
     # NaN is exact, and is left out.
-    size = maker.apply("abs", maker.double(value))
-    size = maker.choose(maker.finite(value), size, maker.constant(1.0))
-    large = size if error is None else maker.apply("add", size, error)
+    size = maker.finite(value).select(abs(maker.double(value)), 1.0)
+    large = size if error is None else size + error
     # A partial product may overflow, or underflow, although the whole does not.
     most = _LARGEST[dtype] ** (1 / count) if 1 <= count < math.inf else _LARGEST[dtype]
     least = _SMALLEST[dtype] ** (1 / max(count, 1.0))
-    unknown = maker.constant(math.inf)
-    small = maker.apply("lt", size, maker.constant(least))
-    nothing = maker.apply("eq", size, maker.constant(0.0))
-    whole = maker.choose(maker.apply("le", large, maker.constant(most)), large, unknown)
-    whole = maker.choose(nothing, whole, maker.choose(small, unknown, whole))
+    whole = (large <= most).select(large, math.inf)
+    whole = size.equals(0.0).select(whole, (size < least).select(math.inf, whole))
     ends = {"least": size, "most": whole, "each": large, "top": large}
     made = [_over(stage, f"{name}_{end}", maker, factor, "max" if end == "top" else "product")
             for end, factor in ends.items()]  # fmt: skip
-    places = tuple(range(len(stage.extents)))
-    loads = [Load(factor.name, places, _DOUBLE) for factor in made]
-    loads.append(Load(stage.name, places, stage.dtype.compute))
-    exact, larger, plain, top, product = range(len(places), len(places) + 5)
-    last = _Maker(Body((*(Index(axis) for axis in places), *loads), product), {}, maker.rules)
+    last = _Maker(maker.rules)
+    exact, larger, plain, top = (last.wrap(last.read(factor)) for factor in made)
+    product = last.wrap(last.read(stage))
     part = (count if math.isfinite(count) else _MOST_IN_ROW) * _EPSILON[dtype]
     # Of factors up to about 1 all come to less than 3, however many they are. So no part is too
     # large, and where one vanishes, so does all but that.
-    below = last.apply("le", top, last.constant(1.0 + 1.0 / max(count, 1.0)))
-    lost = last.constant(3 * _SMALLEST[dtype])
-    larger = last.choose(below, last.apply("add", plain, lost), larger)
-    grown = last.apply("sub", larger, exact)
-    total = last.apply("add", grown, last.apply("mul", exact, last.constant(part)))
-    total = last.where_finite(product, total)
-    known = last.apply("lt", larger, last.constant(math.inf))
-    total = last.choose(known, total, last.constant(math.inf))
-    body = Body.make(last.instructions, total)
-    return [*made, Stage(name, _DOUBLE, stage.extents, body)], _Source(name, stage.dtype)
+    below = top <= 1.0 + 1.0 / max(count, 1.0)
+    larger = below.select(plain + 3 * _SMALLEST[dtype], larger)
+    total = last.where_finite(product, larger - exact + exact * part)
+    total = (larger < math.inf).select(total, math.inf)
+    return [*made, _over(stage, name, last, total, None)], _Source(name, stage.dtype)
 
 
 def _count(reduction: Reduction) -> float:
@@ -877,13 +799,12 @@ def _count(reduction: Reduction) -> float:
     return float(math.prod(sizes)) if len(sizes) == len(reduction.axes) else math.inf
 
 
-def _over(stage: Stage, name: str, maker: _Maker, error: int, combiner: str | None) -> Stage:
-    """Stage of errors over a stage's domain and its reduction axes."""
-    reduction = None
+def _over(stage: Stage, name: str, maker: _Maker, error: Value, combiner: str | None) -> Stage:
+    """Stage of errors over a stage's domain and, with a combiner, its reduction axes."""
+    reduction, guard = None, None
     if combiner is not None and stage.reduction is not None:
-        reduction = Reduction(combiner, stage.reduction.axes)
-    body = Body.make(maker.instructions, error, stage.body.guard)
-    return Stage(name, _DOUBLE, stage.extents, body, reduction)
+        reduction, guard = Reduction(combiner, stage.reduction.axes), stage.body.guard
+    return Stage(name, _DOUBLE, stage.extents, maker.finish(error, guard), reduction)
 
 
 def _close(stage: Stage, sources: Mapping[str, _Source], rules: Rules, name: str) -> Stage:
@@ -891,18 +812,15 @@ def _close(stage: Stage, sources: Mapping[str, _Source], rules: Rules, name: str
     indices = tuple(range(len(stage.extents)))
     load = Load(stage.name, indices, stage.dtype.compute)
     value = len(indices)
-    maker = _Maker(Body((*(Index(axis) for axis in indices), load), value), sources, rules)
+    body = Body((*(Index(axis) for axis in indices), load), value)
+    maker = _Maker(rules, body, sources)
     error = maker.errors[value]
-    zero = maker.constant(0.0)
-    if error is None:
-        whole = zero
-    else:
+    whole = maker.double(0.0)
+    if error is not None:
         # No error is below 0, which is the maximum of an empty set.
-        terms = [maker.apply("max", error, zero)]
+        whole = error.apply("max", 0.0)
         # A load of 16 bits has the rounding in it.
         if stage.dtype.is_float and not stage.dtype.is_storage_only:
-            positive = maker.apply("gt", terms[0], zero)
-            rounding = maker.fold("add", maker.rounded(value, stage.dtype))
-            terms.append(maker.choose(positive, rounding, zero))
-        whole = maker.fold("add", terms)
-    return Stage(name, _DOUBLE, stage.extents, Body.make(maker.instructions, whole))
+            rounding = _join("add", maker.rounded(value, stage.dtype))
+            whole = whole + (whole > 0.0).select(rounding, 0.0)
+    return _over(stage, name, maker, whole, None)

@@ -34,7 +34,7 @@ from dmlc.runtime.fences import as_bits, run_between_guards
 from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.interface import AnyDevice, AnyExecutable
 from dmlc.scalars import Array
-from dmlc.source import DmlcError, UnsupportedError, counted, join_words, unknown_name
+from dmlc.source import DmlcError, UnsupportedError, check_known, counted, find_named, join_words
 from dmlc.testing.case import Call, Case, make_output
 from dmlc.testing.declared import (
     SHADER_MODEL,
@@ -164,9 +164,7 @@ def read_options(path: str | Path) -> Options:
     known = {f"--{f.name.replace('_', '-')}": f.name for f in dataclasses.fields(Options)}
     found: dict[str, str] = {}
     for option, value in zip(words[::2], [*words[1::2], ""], strict=False):
-        if option not in known:
-            raise DmlcError([unknown_name("option in '// dmlc:'", option, known)])
-        found[known[option]] = value
+        found[find_named("option in '// dmlc:'", option, known)] = value
     return Options(**found)
 
 
@@ -193,10 +191,7 @@ class Kernel:
             raise UnsupportedError(f"{operator.name} takes arrays of tensors: no kernel binds them")
         named = read_named(options.bindings, "--bindings") if options.bindings else {}
         declared = {b.name for b in self.declared.buffers} | {s.name for s in self.declared.scalars}
-        for name in named:
-            if name not in declared:
-                known = sorted(declared)
-                raise DmlcError([unknown_name("argument in --bindings", name, known)])
+        check_known("argument in --bindings", sorted(declared), *named)
         self._tensors = _bind_buffers(self.declared, operator, named)
         self._scalars = _bind_scalars(self.declared, operator, named, self._tensors)
         first = next(row.name for row in rows if row.output)
@@ -427,8 +422,7 @@ def _bind_buffers(
     for buffer in declared.buffers:
         if buffer.name in named:
             name = named[buffer.name].text
-            if name not in known:
-                raise DmlcError([unknown_name(f"tensor for {buffer.name}", name, known)])
+            check_known(f"tensor for {buffer.name}", known, name)
             found[buffer.name] = name
             continue
         alike = [n for n in known if n == buffer.name] or [

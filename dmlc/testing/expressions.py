@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any, cast
 
 from dmlc.binding.values import EnumValue
-from dmlc.source import DmlcError, unknown_name
+from dmlc.source import DmlcError, check_known
 from dmlc.testing.case import Call
 
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -81,9 +81,8 @@ class Formula:
 
     def check(self, what: str, known: Collection[str]) -> None:
         """Raises `DmlcError` for an unknown name."""
-        for name in sorted(self.names - set(known) - {*_FUNCTIONS, "present"}):
-            said = unknown_name(f"name in {what}", name, sorted(known))
-            raise DmlcError([said])
+        given = sorted(self.names - {*_FUNCTIONS, "present"})
+        check_known(f"name in {what}", sorted(known), *given)
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         """Value for a call. Raises `OutsideError` if it has none."""

@@ -29,7 +29,7 @@ from dmlc.ir import (
 from dmlc.parameters import expect, expect_mapping, expect_text
 from dmlc.reference import evaluate
 from dmlc.scalars import Array, DataType
-from dmlc.source import UnknownNameError, unknown_name
+from dmlc.source import check_known
 
 _Tensor = TypeVar("_Tensor", Parameter, Stage)
 
@@ -140,9 +140,7 @@ class _Moving:
             ("input", inputs, [moved]),
             ("result", [r.name for r in function.results], list(weights)),
         ):
-            for name in names:
-                if name not in known:
-                    raise UnknownNameError(unknown_name(what, name, known))
+            check_known(what, known, *names)
         floats = {p.name for p in function.parameters if p.dtype.is_float}
         self.given = {n: np.array(a, np.float64) if n in floats else a for n, a in inputs.items()}
         self.weights = weights

@@ -18,14 +18,14 @@ from dmlc.ir import (
     Constant,
     Function,
     Index,
-    Instruction,
     Load,
     Reduction,
     Select,
     Stage,
 )
 from dmlc.ir.naming import take_name
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import DataType, Value
+from dmlc.testing.plain import PlainBuilder
 from dmlc.transform.cost import Budget
 from dmlc.transform.inline import inline_producers
 from dmlc.transform.online import KEYS, Online, find_online, list_stages, may_be_online
@@ -33,7 +33,7 @@ from dmlc.transform.passes import Member
 from dmlc.transform.recompute import recompute
 
 _BUDGET = Budget(least_rows=1, cached_bytes=0)
-_INDEX, _FLOAT, _BOOL = DataType.INDEX, DataType.FLOAT32, DataType.BOOL
+_FLOAT = DataType.FLOAT32
 
 
 def write_online(function: Function) -> Function | None:
@@ -57,34 +57,6 @@ def write_online(function: Function) -> Function | None:
         made |= {member.stage: writer.write_sum(member) for member in each.sums}
     stages = [s for stage in drawn.stages for s in made.get(stage.name, [stage])]
     return drawn_function.with_stages(stages)
-
-
-class _Body:
-    """Body under construction from the instructions of another."""
-
-    def __init__(self, instructions: tuple[Instruction, ...] = ()) -> None:
-        self.made = list(instructions)
-
-    def add(self, instruction: Instruction) -> int:
-        self.made.append(instruction)
-        return len(self.made) - 1
-
-    def number(self, value: int) -> int:
-        return self.add(Constant(_INDEX, value))
-
-    def apply(self, name: str, *operands: int, dtype: DataType = _INDEX) -> int:
-        return self.add(Apply(OPERATIONS[name], operands, dtype))
-
-    def keep(self, body: Body, inside: int) -> int:
-        """Value masked to `inside`: a kernel may or may not read masked keys."""
-        for condition, holds in _list_masks(body):
-            kept = condition if holds else self.apply("not", condition, dtype=_BOOL)
-            inside = self.apply("and", inside, kept, dtype=_BOOL)
-        return inside
-
-    def choose(self, condition: int, value: float, otherwise: int) -> int:
-        """Number where a condition holds, and `otherwise` elsewhere."""
-        return self.add(Select(condition, self.add(Constant(_FLOAT, value)), otherwise, _FLOAT))
 
 
 class _Writer:
@@ -112,22 +84,17 @@ class _Writer:
         whole = self._largest
         reduction = whole.reduction or Reduction("max", ())
         ((label, _),) = reduction.axes
-        made = _Body(whole.body.instructions)
-        end = made.apply(
-            "mul", made.number(KEYS), made.apply("add", made.number(1), made.add(self._block))
-        )
-        before = made.apply("lt", made.add(Index(label, reduced=True)), end, dtype=_BOOL)
-        body = Body.make(made.made, whole.body.result, before)
+        made = PlainBuilder(whole.body)
+        before = made.value(Index(label, reduced=True)) < KEYS * (1 + made.value(self._block))
+        body = made.finish(whole.body.result, before)
         running = Stage(self._top, _FLOAT, self._extents, body, reduction)
-        made = _Body()
-        rows = [made.add(Index(axis)) for axis in range(len(whole.extents))]
-        later = made.add(Index(0, reduced=True))
-        earlier = made.apply("add", later, made.number(-1))
-        old, new = (made.add(Load(self._top, (*rows, at), _FLOAT)) for at in (earlier, later))
-        grown = made.apply("exp", made.apply("sub", old, new, dtype=_FLOAT), dtype=_FLOAT)
-        scale = made.choose(made.apply("eq", old, new, dtype=_BOOL), 1.0, grown)
-        after = made.apply("gt", later, made.add(self._block), dtype=_BOOL)
-        body = Body.make(made.made, scale, after)
+        made = PlainBuilder()
+        rows = [made.index(axis) for axis in range(len(whole.extents))]
+        later = made.value(Index(0, reduced=True))
+        places = (made.unwrap(place) for place in (later + -1, later))
+        old, new = (made.value(Load(self._top, (*rows, at), _FLOAT)) for at in places)
+        scale = old.equals(new).select(1.0, (old - new).apply("exp"))
+        body = made.finish(scale, later > made.value(self._block))
         axes = ((0, self._blocks),)
         scales = Stage(self._scale, _FLOAT, self._extents, body, Reduction("product", axes))
         return [whole, running, scales]
@@ -138,55 +105,50 @@ class _Writer:
         reduction = whole.reduction or Reduction("sum", ())
         ((label, _),) = reduction.axes
         key, block = Index(label, reduced=True), Index(len(whole.extents))
-        made = _Body(whole.body.instructions)
-        at_block = made.add(block)
-        place = made.apply("mul", at_block, made.number(KEYS))
-        position = made.apply("add", place, made.add(key))
+        made = PlainBuilder(whole.body)
+        at_block = made.value(block)
+        position = at_block * KEYS + made.value(key)
         for number, instruction in enumerate(whole.body.instructions):
             if instruction == key:
-                made.made[number] = made.made[position]
+                made.instructions[number] = made.instructions[made.unwrap(position)]
             if isinstance(instruction, Load) and instruction.tensor == self._largest.name:
-                top = made.add(Load(self._top, (*instruction.indices, at_block), _FLOAT))
-                none = made.add(Constant(_FLOAT, -math.inf))
-                is_none = made.apply("eq", top, none, dtype=_BOOL)
-                chosen = made.choose(is_none, 0.0, top)
-                made.made[number] = made.made[chosen]
-        inside = made.apply("lt", position, made.number(self._keys), dtype=_BOOL)
-        inside = made.keep(whole.body, inside)
-        body = Body.make(made.made, whole.body.result, inside)
+                places = (*instruction.indices, made.unwrap(at_block))
+                top = made.value(Load(self._top, places, _FLOAT))
+                chosen = top.equals(-math.inf).select(0.0, top)
+                made.instructions[number] = made.instructions[made.unwrap(chosen)]
+        inside = _keep(made, whole.body, position < self._keys)
+        body = made.finish(whole.body.result, inside)
         part = Stage(
             take_name(f"{whole.name}_part", self._names), _FLOAT, (*whole.extents, self._blocks),
             body, Reduction("sum", ((label, KEYS),)),
         )  # fmt: skip
-        made = _Body()
-        own = [made.add(Index(axis)) for axis in range(len(whole.extents))]
-        at = made.add(Index(0, reduced=True))
+        made = PlainBuilder()
+        own = [made.index(axis) for axis in range(len(whole.extents))]
+        at = made.reduced(0)
         rows = self._place_rows(made, own, axes)
-        parts = made.add(Load(part.name, (*own, at), _FLOAT))
-        scales = made.add(Load(self._scale, (*rows, at), _FLOAT))
-        body = Body.make(made.made, made.apply("mul", parts, scales, dtype=_FLOAT))
+        parts = made.value(Load(part.name, (*own, at), _FLOAT))
+        scales = made.value(Load(self._scale, (*rows, at), _FLOAT))
+        body = made.finish(parts * scales)
         total = Stage(
             take_name(f"{whole.name}_total", self._names), _FLOAT, whole.extents, body,
             Reduction("sum", ((0, self._blocks),)),
         )  # fmt: skip
-        made = _Body()
-        own = [made.add(Index(axis)) for axis in range(len(whole.extents))]
+        made = PlainBuilder()
+        own = [made.index(axis) for axis in range(len(whole.extents))]
         rows = self._place_rows(made, own, axes)
-        largest = made.add(Load(self._largest.name, tuple(rows), _FLOAT))
-        none = made.add(Constant(_FLOAT, -math.inf))
-        is_none = made.apply("eq", largest, none, dtype=_BOOL)
-        summed = made.add(Load(total.name, tuple(own), _FLOAT))
-        body = Body.make(made.made, made.choose(is_none, math.nan, summed))
+        largest = made.value(Load(self._largest.name, tuple(rows), _FLOAT))
+        summed = made.value(Load(total.name, tuple(own), _FLOAT))
+        body = made.finish(largest.equals(-math.inf).select(math.nan, summed))
         return [part, total, Stage(whole.name, whole.dtype, whole.extents, body, span=whole.span)]
 
-    def _place_rows(self, made: _Body, own: list[int], axes: dict[Index, int]) -> list[int]:
+    def _place_rows(self, made: PlainBuilder, own: list[int], axes: dict[Index, int]) -> list[int]:
         """Index of a row in the indices of a sum."""
         places = {
             dimension: own[index.axis] for index, dimension in axes.items() if not index.reduced
         }
         rows = self._rows
         return [
-            places[rows[Index(axis)]] if Index(axis) in rows else made.number(0)
+            places[rows[Index(axis)]] if Index(axis) in rows else made.constant(0)
             for axis in range(len(self._largest.extents))
         ]
 
@@ -195,9 +157,18 @@ def _leave_out(stage: Stage) -> Stage:
     """Sum with known weights, without masked keys."""
     if not any(_list_masks(stage.body)):
         return stage
-    made = _Body(stage.body.instructions)
-    inside = made.keep(stage.body, made.add(Constant(_BOOL, value=True)))
-    return dataclasses.replace(stage, body=Body.make(made.made, stage.body.result, inside))
+    made = PlainBuilder(stage.body)
+    inside = _keep(made, stage.body, made.value(Constant(DataType.BOOL, value=True)))
+    return dataclasses.replace(stage, body=made.finish(stage.body.result, inside))
+
+
+def _keep(made: PlainBuilder, body: Body, inside: Value) -> Value:
+    """Condition `inside`, and that a key is not masked: a kernel may or may not read masked
+    ones."""
+    for number, holds in _list_masks(body):
+        condition = made.wrap(number)
+        inside = inside & (condition if holds else ~condition)
+    return inside
 
 
 def _list_masks(body: Body) -> Iterator[tuple[int, bool]]:

@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_leaves
 
 from dmlc.devices import DEFAULT
 from dmlc.parameters import expect_flag, expect_text
-from dmlc.source import DmlcError, unknown_name
+from dmlc.source import DmlcError, check_known
 from dmlc.torch.call import GPU, Call, find_device, make_calls
 from dmlc.torch.copying import Copier
 from dmlc.torch.decompositions import list_decompositions, list_definitions
@@ -352,13 +352,11 @@ def compile_module(
     computed on a GPU, with `options={"device": text}` on the device that a text means.
     `options={"measure": False}` keeps groups that eager is faster at.
     Raises `DmlcError` for other modes and options, and `UnavailableError` without such a device."""
-    if mode not in ("default", GPU):
-        raise DmlcError(unknown_name("mode of the backend dmlc", mode, ("default", GPU)))
+    check_known("mode of the backend dmlc", ("default", GPU), mode)
     given = dict(options or {})
     device = given.pop("device", GPU if mode == GPU else DEFAULT)
     measure = given.pop("measure", True)
-    for name in given:
-        raise DmlcError(unknown_name("option of the backend dmlc", name, ("device", "measure")))
+    check_known("option of the backend dmlc", ("device", "measure"), *given)
     usual = _usual(expect_text("device", device), expect_flag("measure", measure))
     return usual(module, inputs)
 

@@ -22,7 +22,7 @@ from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition, TensorDefinition
 from dmlc.scalars import DataType
 from dmlc.sizes import evaluate_size, holds
-from dmlc.source import DmlcError, UnsupportedError, unknown_name
+from dmlc.source import DmlcError, UnsupportedError, check_known
 from dmlc.transform.differentiate import differentiate
 
 Sizes: TypeAlias = tuple[int, ...]
@@ -141,10 +141,7 @@ class OperatorSubject:
     def __post_init__(self) -> None:
         rows = {t.name: t for t in self.operator.definition.newest.outputs}
         optional = [name for name, row in rows.items() if row.optional]
-        for name in self.computed:
-            if name not in optional:
-                what = f"optional output of {self.operator.name}"
-                raise DmlcError(unknown_name(what, name, optional))
+        check_known(f"optional output of {self.operator.name}", optional, *self.computed)
         counts = dict(self.entries)
         for name, row in rows.items():
             if row.array and name not in counts:

@@ -10,16 +10,13 @@ from collections.abc import Iterable, Sequence
 from dmlc.ir import (
     Apply,
     Body,
-    Cast,
     Constant,
     Extent,
     Instruction,
     Load,
     Reduction,
-    Select,
     Stage,
     Tensor,
-    operands,
     value_type,
 )
 from dmlc.ir.below import Proof
@@ -29,39 +26,39 @@ from dmlc.source import Span
 from dmlc.transform.derivatives import Adjoint, Condition, list_leading
 
 
-def find_moving(body: Body, moving: Iterable[str], span: Span | None = None) -> list[bool]:
+def find_moving(body: Body, moving: Iterable[str], span: Span | None = None) -> tuple[bool, ...]:
     """Whether each value of a body depends differentiably on tensors in `moving`. `span` is the
     body's source. Raises `DmlcError` if a value depends on them through an operation without a
     derivative."""
-    tensors, found = set(moving), list[bool]()
-    for instruction in body.instructions:
+    tensors = set(moving)
+
+    def find(instruction: Instruction, given: list[bool]) -> bool:
+        moves = any(given)
         match instruction:
             case Load(tensor=tensor):
                 moves = tensor in tensors
-            case Apply(operands=given):
-                moves = any(found[o] for o in given)
-                moves = moves and any(found[o] for o in list_leading(instruction, span))
-            case Select(then=then, otherwise=otherwise):
-                moves = found[then] or found[otherwise]
-            case Cast(operand=operand):
-                moves = found[operand]
+            case Apply() if moves:
+                # The operands with a derivative come first.
+                moves = any(given[: len(list_leading(instruction, span))])
             case _:
-                moves = False
-        found.append(moves and value_type(instruction).is_float)
-    return found
+                pass
+        return moves and value_type(instruction).is_float
+
+    return body.interpret(find)
 
 
 def is_stopped(stages: Iterable[Stage], tensor: str) -> bool:
     """Whether an operand of `stop_gradient` depends on a tensor, directly or not."""
     reached = {tensor}
+
+    def find(value: Instruction, given: list[bool]) -> bool:
+        return any(given) or (isinstance(value, Load) and value.tensor in reached)
+
     for stage in stages:
-        values = stage.body.instructions
-        found = list[bool]()
-        for value in values:
-            own = isinstance(value, Load) and value.tensor in reached
-            found.append(own or any(found[operand] for operand in operands(value)))
+        found = stage.body.interpret(find)
+        for value, depends in zip(stage.body.instructions, found, strict=True):
             stops = isinstance(value, Apply) and value.operation.name == "stop_gradient"
-            if stops and found[-1]:
+            if stops and depends:
                 return True
         if any(found):
             reached.add(stage.name)

@@ -228,10 +228,10 @@ class _Parting:
         dtype, count = self._stage.body.dtype, cut.count(extents)
         if cut.split is None or not cut.ends_early(extents):
             return builder.constant(float(count), dtype)
-        first = builder.apply("mul", self._outer[cut.split], builder.constant(cut.length))
-        left = builder.apply("sub", builder.size(extents[cut.split]), first)
-        length = builder.cast(builder.apply("min", left, builder.constant(cut.length)), dtype)
-        return builder.apply("mul", length, builder.constant(float(count // cut.length), dtype))
+        first = builder.wrap(self._outer[cut.split]) * cut.length
+        left = builder.wrap(builder.size(extents[cut.split])) - first
+        length = left.apply("min", cut.length).cast(dtype)
+        return builder.unwrap(length * (count // cut.length))
 
     def _reduce(self, combiner: str, kept: int) -> int:
         """Reduction of a value over a piece, as a value of this body."""
@@ -245,10 +245,8 @@ class _Parting:
         moved |= {self._axes[axis]: builder.reduced(axis) for axis in cut.inner}
         guard = None
         if cut.split is not None:
-            first = builder.apply(
-                "mul", moved[self._outer[cut.split]], builder.constant(cut.length)
-            )
-            inside = builder.apply("add", first, builder.reduced(cut.split))
+            first = builder.wrap(moved[self._outer[cut.split]]) * cut.length
+            inside = builder.unwrap(first + builder.wrap(builder.reduced(cut.split)))
             moved[self._axes[cut.split]] = inside
             if cut.ends_early(self._pieces.extents):
                 guard = builder.apply("lt", inside, builder.size(self._pieces.extents[cut.split]))

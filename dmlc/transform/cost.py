@@ -119,8 +119,8 @@ def count_operations(body: Body) -> int:
     return count
 
 
-def is_product(stage: Stage) -> bool:
-    """Whether a stage is a matrix product: a sum of products of two factors, with at least `_MANY`
+def is_product(stage: Stage, least: int = _MANY) -> bool:
+    """Whether a stage is a matrix product: a sum of products of two factors, with at least `least`
     rows on which only one factor depends, and columns on which only the other does."""
     value = stage.body.instructions[stage.body.result]
     if isinstance(value, Cast):
@@ -130,7 +130,7 @@ def is_product(stage: Stage) -> bool:
     needs = find_dependencies(stage.body)
     rows, columns = ({i for i in needs[n] if not i.reduced} for n in value.operands)
     return all(
-        math.prod(estimate(stage.extent(index) or 1) for index in own) >= _MANY
+        math.prod(estimate(stage.extent(index) or 1) for index in own) >= least
         for own in (rows - columns, columns - rows)
     )
 

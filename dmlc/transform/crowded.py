@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from dmlc.ir import Function, Index, Load, Stage
+from dmlc.ir import Function, Index, Instruction, Load, Stage
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_dependencies
 from dmlc.ir.naming import take_name
-from dmlc.ir.nodes import operands, value_type
+from dmlc.ir.nodes import value_type
 from dmlc.scalars import DataType
 from dmlc.transform.inline import clamp_reads
 
@@ -52,15 +52,16 @@ def _split(stage: Stage, most: int, name: str) -> tuple[Stage, Stage] | None:
     part reduces the number."""
     body = stage.body
     bits: dict[str, int] = {}
-    read: list[int] = []
-    for instruction in body.instructions:
+
+    def read(instruction: Instruction, given: list[int]) -> int:
         own = 0
         if isinstance(instruction, Load):
             own = 1 << bits.setdefault(instruction.tensor, len(bits))
-        for given in operands(instruction):
-            own |= read[given]
-        read.append(own)
-    counts = [tensors.bit_count() for tensors in read]
+        for tensors in given:
+            own |= tensors
+        return own
+
+    counts = [tensors.bit_count() for tensors in body.interpret(read)]
     parts = [
         number
         for number, instruction in enumerate(body.instructions)

@@ -15,10 +15,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from dmlc.ir import Apply, Constant, value_type
+from dmlc.ir import Apply
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.nodes import IR_OPERATIONS
-from dmlc.scalars import Domain, Part, Point, Value
+from dmlc.scalars import Part, Point, Value
 from dmlc.scalars.operation import Unsupported
 from dmlc.source import DmlcError, InternalError, Span
 
@@ -40,24 +40,6 @@ class Adjoint:
         return Adjoint(self.value, (*self.conditions, *new))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Body(Domain[int]):
-    """Evaluation domain of derivative rules whose values are those of a body builder."""
-
-    builder: BodyBuilder
-
-    def apply(self, name: str, given: Sequence[int]) -> int:
-        return self.builder.apply(name, *given)
-
-    def select(self, condition: int, then: int, otherwise: int) -> int:
-        return self.builder.select(condition, then, otherwise)
-
-    def number(self, value: int | float, like: int) -> int:
-        """Literal of the type of `like`, rounded to nearest."""
-        dtype = value_type(self.builder.instructions[like])
-        return self.builder.add(Constant(dtype, float(dtype.dtype.type(value))))
-
-
 def spread(
     builder: BodyBuilder, made: int, adjoint: int, moving: Sequence[bool], ending: bool
 ) -> list[tuple[int, Adjoint]]:
@@ -69,17 +51,16 @@ def spread(
     rule = IR_OPERATIONS[instruction.operation.name].derivative
     if rule is None or isinstance(rule, Unsupported):
         raise InternalError(f"'{instruction.operation.name}' does not move with its operands")
-    body = _Body(builder)
     # An operand that occurs twice is one value, as rules for squares require.
-    values = {number: body.wrap(number) for number in instruction.operands}
+    values = {number: builder.wrap(number) for number in instruction.operands}
     operands = tuple(values[number] for number in instruction.operands)
-    point = Point(body.wrap(adjoint), body.wrap(made), operands, tuple(moving), ending)
+    point = Point(builder.wrap(adjoint), builder.wrap(made), operands, tuple(moving), ending)
     found = rule(point)
     parts: list[tuple[int, Adjoint]] = []
     for place, each in enumerate([found] if isinstance(found, Value) else found):
         part = each if isinstance(each, Part) else Part(place, each)
-        conditions = tuple((body.unwrap(value), holds) for value, holds in part.conditions)
-        got = Adjoint(body.unwrap(part.value), conditions)
+        conditions = tuple((builder.unwrap(value), holds) for value, holds in part.conditions)
+        got = Adjoint(builder.unwrap(part.value), conditions)
         parts.append((instruction.operands[part.operand], got))
     return parts
 

@@ -41,7 +41,7 @@ from dmlc.ir.index import find_index_only, part_conditions, reach_back
 from dmlc.ir.naming import take_name
 from dmlc.scalars import AdjointRule, DataType
 from dmlc.sizes import find_symbols
-from dmlc.source import DmlcError, Span, UnknownNameError, unknown_name
+from dmlc.source import DmlcError, Span, check_known
 from dmlc.transform.adjoints import (
     add_adjoints,
     choose,
@@ -98,9 +98,7 @@ def differentiate(
     tensors that do not exist, or hold no floats.
     """
     tensors = function.tensors()
-    for name in (*wrt, *given, *(kept or {})):
-        if name not in tensors:
-            raise UnknownNameError(unknown_name("tensor", name, tensors))
+    check_known("tensor", tensors, *wrt, *given, *(kept or {}))
     for name in (*wrt, *given):
         dtype = tensors[name].dtype
         if not dtype.is_float:

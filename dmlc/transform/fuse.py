@@ -16,7 +16,7 @@ from dmlc.ir import Extent, Function, Parameter, Result, Stage, Table
 from dmlc.parameters import expect
 from dmlc.sizes import find_symbols
 from dmlc.transform.cost import Budget, decide_stored
-from dmlc.transform.grouping import Grouping, Ordered, Plain, group_apart, group_stages
+from dmlc.transform.grouping import Grouping, Plain, group_apart, group_stages
 from dmlc.transform.inline import Attempts, Drawn, inline_producers
 from dmlc.transform.online import (
     Online,
@@ -26,6 +26,7 @@ from dmlc.transform.online import (
     free_weights,
     may_be_online,
 )
+from dmlc.transform.orders import Order, find_orders
 from dmlc.transform.passes import Crossed, Draft, Pass, list_read_back
 from dmlc.transform.recentre import reduce_in_pieces
 from dmlc.transform.recompute import recompute
@@ -65,8 +66,9 @@ class Group:
     kernel then keeps one row of it at a time."""
     crossed: Crossed | None = None
     """Group of the reductions that some of its passes do `across`."""
-    ranks: str | None = None
-    """Stage of the ranks by which the kernel sorts rows, if it does."""
+    orders: tuple[Order, ...] = ()
+    """Orders of its reductions that are not plain: that of a kernel which scans or sorts rows, or
+    of any that a work item adds point by point."""
     online: Online | None = None
     """Softmax-weighted sums that the kernel computes online, if it does."""
     pieces: Fusion | None = None
@@ -76,6 +78,11 @@ class Group:
     @property
     def reason(self) -> str:
         return "; ".join(self.reasons)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether loops over the points of each element are all that its kernels have."""
+        return self.row is None and self.crossed is None and not self.orders
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -134,11 +141,10 @@ def add_pieces(fusion: Fusion, budget: Budget) -> Fusion:
 
 def _add_pieces(function: Function, group: Group, budget: Budget) -> Group:
     """Group with a form in pieces, if it has one."""
-    plain = group.row is None and group.crossed is None and group.ranks is None
     reducing = [each.inner for each in group.passes if each.reduces]
     few = find_symbols(group.parallel)
     many = [symbol for symbol in find_symbols(sum(reducing, ())) if symbol not in few]
-    if not plain or group.online is not None or len(reducing) < 2 or not many:
+    if not group.is_plain or group.online is not None or len(reducing) < 2 or not many:
         return group
     taken = (*((symbol, _FEW) for symbol in few), *((symbol, _LONG) for symbol in many))
     own = _extract(function, group)
@@ -182,7 +188,16 @@ def _put_together(function: Function, drawn: Drawn, grouping: Grouping, budget: 
     homes = grouping.find_homes()
     fused = read_results(left, homes)
     groups = _describe_groups(fused, drawn, grouping, homes)
-    return Fusion(_store(fused, homes, groups, budget), groups, function)
+    stored = _store(fused, homes, groups, budget)
+    orders = find_orders(stored, budget)
+    return Fusion(stored, tuple(_add_orders(group, orders) for group in groups), function)
+
+
+def _add_orders(group: Group, orders: Sequence[Order]) -> Group:
+    """Group with the orders of its reductions, which are among its reasons."""
+    own = tuple(order for order in orders if {*order.names} <= {*group.stages})
+    first, *others = group.reasons
+    return dataclasses.replace(group, reasons=(first, *map(str, own), *others), orders=own)
 
 
 _Homes: TypeAlias = Mapping[str, tuple[int, int]]
@@ -262,9 +277,8 @@ def _describe_groups(
             passes = (*Draft(stages[row]).passes(), *passes)
             reasons = (*reasons, f"a row of %{row} at a time is kept for it in a line buffer")
         parallel, crossed = ((), None) if draft is None else (draft.parallel, draft.crossed)
-        ranks = found[0].name if isinstance(made_of, Ordered) else None
         groups.append(
-            Group(whole, reasons, parallel, passes, inlined, local, row, crossed, ranks, online)
+            Group(whole, reasons, parallel, passes, inlined, local, row, crossed, (), online)
         )
     return tuple(groups)
 

@@ -19,9 +19,9 @@ from dmlc.scalars import DataType
 from dmlc.transform.cost import Budget, is_product
 from dmlc.transform.crossing import cross
 from dmlc.transform.online import Online, OnlineGroup, find_online
+from dmlc.transform.orders import find_orders
 from dmlc.transform.passes import Draft, Streams
-from dmlc.transform.ranked import list_rows
-from dmlc.transform.scans import list_prefixes
+from dmlc.transform.scatter import Keyed
 
 _MOST_TRIED = 16
 """Largest number of candidate groups tried for one stage."""
@@ -113,12 +113,11 @@ def group_stages(function: Function, longest_row: int, budget: Budget) -> Groupi
     """Grouping of a function's remaining stages. A stage joins the first group that accepts it and
     runs no earlier than all its operands. A reduction that is needed one row at a time joins its
     reader, whose kernel has no other reduction."""
-    listed = list_rows(function, walks=budget.walks)
-    ordered = {ranks: rows.readers for ranks, rows in listed.items()}
-    ordered |= list_prefixes(function, budget.paired_types, walks=budget.walks)
+    orders = find_orders(function, budget)
+    ordered = {o.names[0]: o.names for o in orders if not isinstance(o, Keyed)}
     found = _find_rows(function, longest_row, budget)
     online = find_online(function, budget)
-    taken = {name for ranks, readers in ordered.items() for name in (ranks, *readers)}
+    taken = {name for stages in ordered.values() for name in stages}
     taken |= {member.stage for each in online for member in each.members}
     kept = {row: reader for row, reader in found.items() if row not in taken}
     grouping = Grouping(function, kept, budget, ordered, online)
@@ -196,7 +195,7 @@ class Grouping:
         online: Sequence[Online] = (),
     ) -> None:
         self._ordered = ordered
-        """Stages of kernels made from text: ranks, with the stages that read them, or a scan."""
+        """Stages of kernels made from text: those of ranks or of a scan, by its first."""
         self._online = {member.stage: each for each in online for member in each.members}
         """Patterns that kernels compute online, by each of their stages."""
         self._seen: set[str] = set()
@@ -222,7 +221,7 @@ class Grouping:
         """Adds a stage to a group, or to a new one."""
         if stage.name in self._ordered:
             # A group of ranks and their readers, which read the same tensors as the ranks.
-            readers = map(self._function.stage, self._ordered[stage.name])
+            readers = map(self._function.stage, self._ordered[stage.name][1:])
             group = Ordered(stage, [reader for reader in readers if reader is not None])
             place = self.start(stage)
             self.members[place] = group

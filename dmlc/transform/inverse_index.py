@@ -8,13 +8,8 @@ among them. The sum then visits the points of its element alone, `start[e] <= k 
 reads the point `order[k]`.
 
 The sort is stable, so that each element reduces the same values in the same order on every device,
-and no two points write to one place. A kernel sums the points of an element sequentially, many of
-them in strips (`narrow_loops`). Points whose data are out of bounds, or which another condition
-excludes, have the largest key and belong to no element. Several conditions, one for each axis of
-the element, make one key. If a condition depends on further axes of the result, there is one index
-for each position along these (`batch`).
-
-Sizes alone decide whether it is worth it. Compiled kernels warn about long sums that are not.
+and no two points write to one place. If a condition depends on further axes of the result, there is
+one index for each position along these (`batch`). `docs/explanation/inverse-index.md` has the rest.
 """
 
 from __future__ import annotations
@@ -26,22 +21,13 @@ from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
-from dmlc.ir import (
-    Cast,
-    Function,
-    Index,
-    Load,
-    Reduction,
-    Select,
-    Stage,
-    packed_strides,
-)
+from dmlc.ir import Cast, Function, Index, Load, Reduction, Select, Stage, packed_strides
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
-from dmlc.ir.verify import are_sound
 from dmlc.scalars import Array, DataType
 from dmlc.transform.keys import Key, add_places, find_point_keys, guard_choices
+from dmlc.transform.simplify import replace_soundly
 from dmlc.transform.sort import LEAST_ROW, NUMBER, find_starts, rank_rows
 
 _MOST_ELEMENTS = int(np.iinfo(NUMBER.dtype).max)
@@ -67,17 +53,13 @@ def index_inverses(
     """Function with an inverse index for each long reduction over points selected by keys, or for
     any such reduction with `always`, except those in `walked`; the same object if there is none."""
     names, tables = dict.fromkeys(function.tensors()), function.arrays()
-    stages: list[Stage] = []
-    for stage in function.stages:
-        choice = find_choice(stage, tables)
-        short = choice is not None and not (always or choice.is_worth_it)
-        if choice is None or not choice.suits or short or stage.name in walked:
-            stages.append(stage)
-            continue
-        made = _index(choice, names)
-        # Loads that only a condition keeps in bounds rule out an index.
-        stages += made if are_sound(function, stages, made) else [stage]
-    return function.with_stages(stages)
+
+    def make(stage: Stage) -> list[Stage]:
+        choice = None if stage.name in walked else find_choice(stage, tables)
+        long = choice is not None and choice.suits and (always or choice.is_worth_it)
+        return _index(choice, names) if choice and long else []
+
+    return replace_soundly(function, make)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,7 +83,12 @@ class Choice:
     @property
     def elements(self) -> int:
         """Number of keys, without the key for excluded points."""
-        return math.prod(key.places for key in self.keys)
+        return math.prod(self.sizes)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of the keys' axes."""
+        return tuple(self.stage.size(key.index) for key in self.keys)
 
     @property
     def dense_steps(self) -> int:
@@ -147,7 +134,7 @@ def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
     keys: list[Key] = []
     for condition in facts.conditions:
         made = [*keys, *itertools.islice(find_point_keys(facts, condition), 1)]
-        few = math.prod(key.places for key in made) < _MOST_ELEMENTS
+        few = math.prod(stage.size(key.index) for key in made) < _MOST_ELEMENTS
         # Each key has its own axis, on which no key depends.
         axes, own = [key.index for key in made], facts.depends_on(key.value for key in made)
         apart = len(set(axes)) == len(axes) and set(axes).isdisjoint(own)
@@ -182,7 +169,7 @@ def _make_keys(choice: Choice, name: str) -> Stage:
     moved = {index: builder.add(Index(axis)) for axis, index in enumerate(choice.batch)}
     moved |= _part(choice, builder, number)
     numbers = builder.copy(body, places=moved)
-    strides = packed_strides(tuple(key.places for key in choice.keys))
+    strides = packed_strides(choice.sizes)
     total, conditions = add_places(builder, choice.keys, numbers, strides)
     conditions += (numbers[condition] for condition in choice.conditions)
     outside = builder.constant(choice.elements, NUMBER)
@@ -205,7 +192,7 @@ def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
     point = builder.apply("max", builder.apply("min", place, last), builder.constant(0))
     numbers = builder.copy(body, places=_part(choice, builder, point))
     element = builder.constant(0)
-    strides = packed_strides(tuple(key.places for key in choice.keys))
+    strides = packed_strides(choice.sizes)
     for key, stride in zip(choice.keys, strides, strict=True):
         step = builder.apply("mul", builder.add(key.index), builder.constant(stride))
         element = builder.apply("add", element, step)

@@ -8,11 +8,13 @@ from typing import Any, cast
 
 from dmlc.ir import Function, find_fault
 from dmlc.ir.json import NOUNS, SHAPES, TUPLES
-from dmlc.ir.records import Records, Shape, find_fields
+from dmlc.ir.records import Form, Records, Shape, find_fields
 from dmlc.ir.schema import describe
 from dmlc.parameters import expect, expect_text
-from dmlc.source import DmlcError, unknown_name
+from dmlc.source import DmlcError, check_known
+from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group
+from dmlc.transform.orders import find_orders
 from dmlc.transform.traffic import Move
 
 
@@ -38,11 +40,15 @@ def fusion_from_json(text: str) -> Fusion:
         if fault is not None:
             raise DmlcError(f"'{name}' breaks a rule of the IR at {fault.node}: {fault.why}")
     stages = [stage.name for stage in fusion.function.stages]
+    budgets = (Budget(walks=walks) for walks in (False, True))
+    found = (order for budget in budgets for order in find_orders(fusion.function, budget))
+    known, groups = {str(order): order for order in found}, list[Group]()
     for number, group in enumerate(fusion.groups):
-        for name in group.stages:
-            if name not in stages:
-                raise DmlcError(unknown_name(f"stage of kernel {number}", name, stages))
-    return fusion
+        texts = cast("tuple[str, ...]", group.orders)
+        check_known(f"stage of kernel {number}", stages, *group.stages)
+        check_known(f"order of kernel {number}", known, *texts)
+        groups.append(dataclasses.replace(group, orders=tuple(known[text] for text in texts)))
+    return dataclasses.replace(fusion, groups=tuple(groups))
 
 
 def fusion_schema() -> dict[str, Any]:
@@ -62,7 +68,7 @@ def _make(fields: dict[str, Any], _: str) -> Fusion:
 
 def _take_kernel(kernel: Kernel) -> dict[str, Any]:
     own = {name: getattr(kernel.group, name) for name in find_fields(Group)}
-    return {**own, "moves": kernel.moves}
+    return {**own, "orders": tuple(map(str, kernel.group.orders)), "moves": kernel.moves}
 
 
 def _make_kernel(fields: dict[str, Any], _: str) -> Kernel:
@@ -71,7 +77,7 @@ def _make_kernel(fields: dict[str, Any], _: str) -> Kernel:
 
 
 _FUSION = {"function": Function, "kernels": tuple[Kernel, ...], "unfused": Function}
-_KERNEL = {**find_fields(Group), "moves": tuple[Move, ...]}
+_KERNEL = {**find_fields(Group), "orders": tuple[str, ...], "moves": tuple[Move, ...]}
 _RECORDS = Records(
     {
         **SHAPES,
@@ -81,4 +87,5 @@ _RECORDS = Records(
     {},
     NOUNS,
     {**TUPLES, "axes": "pairs of an axis, and its extent or the dimension that it is"},
+    Form("a fusion's JSON form", (3, 0)),
 )

@@ -16,7 +16,6 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, list_conjuncts, read_comparison
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.sizes import as_extent, measure
-from dmlc.source import InternalError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,13 +27,6 @@ class Key:
     index: Index
     first: int | float
     extent: Extent
-
-    @property
-    def places(self) -> int:
-        """Number of indices along its axis, which is known."""
-        if isinstance(self.extent, str):
-            raise InternalError(f"an axis of run-time size {self.extent} has no known places")
-        return self.extent
 
 
 def guard_choices(stage: Stage, known: Sequence[bool] | None = None) -> Stage:
@@ -144,10 +136,7 @@ def find_place(builder: BodyBuilder, value: int, key: Key) -> tuple[int, list[in
     else:
         last = builder.add(Constant(dtype, key.first + key.extent - 1))
         end = builder.constant(int(key.first + key.extent - 1))
-    ends = (first, last)
-    conditions = [
-        builder.apply(name, value, end) for name, end in zip(("ge", "le"), ends, strict=True)
-    ]
+    conditions = [builder.apply("ge", value, first), builder.apply("le", value, last)]
     if dtype.is_float:
         conditions.append(builder.apply("eq", value, builder.apply("floor", value)))
     position = value if dtype is DataType.INDEX else builder.add(Cast(value, DataType.INDEX))

@@ -403,19 +403,19 @@ def _place_sum(
 
 def _number(
     stage: Stage, axes: Mapping[Index, int], table: dict[Instruction | Index | int, int]
-) -> list[int]:
+) -> tuple[int, ...]:
     """Value numbering of a stage's body over dimensions: equal numbers mean equal values."""
-    numbers: list[int] = []
-    for instruction in stage.body.instructions:
+
+    def find(instruction: Instruction, given: list[int]) -> int:
         if isinstance(instruction, Index) and stage.extent(instruction) == 1:
             instruction = Constant(DataType.INDEX, 0)
         elif isinstance(instruction, Index):
             # Dimensions are reduced indices of negative labels.
             wanted = axes.get(instruction)
             instruction = Index(-1 if wanted is None else wanted, reduced=True)
-        key = with_operands(instruction, tuple(numbers[o] for o in operands(instruction)))
-        numbers.append(table.setdefault(key, len(table)))
-    return numbers
+        return table.setdefault(with_operands(instruction, tuple(given)), len(table))
+
+    return stage.body.interpret(find)
 
 
 def _is_weighted(

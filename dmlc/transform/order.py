@@ -1,15 +1,10 @@
 """Sorts rows whose order is expressed by ranks.
 
-The rank of an element is the number of elements that come before it: those less than it, and equal
-ones at smaller indices. The order is the inverse of the ranks:
-
-    rank[i]  = sum[k : n where x[k] < x[i] || x[k] == x[i] && k < i](1)
-    order[p] = sum[k : n where rank[k] == p](k)
-
-Both visit the whole row for each element. Where `ranks` recognizes such an order of long rows, they
-are brought into the form that kernels recognize (`ranked`): ranks of contiguous rows that only the
-sorted values and their indices read. Loads of `x` at the indices in `order` become loads of the
-sorted values, so that `order` itself may become unused.
+The rank of an element is the number of elements that come before it, and the order of a row is the
+inverse of its ranks. Both visit the whole row for each element. Where `ranks` recognizes such an
+order of long rows, they are brought into the form that kernels recognize (`ranked`): ranks of
+contiguous rows that only the sorted values and their indices read. Loads of the row at the indices
+in the order become loads of the sorted values, so that the order itself may become unused.
 
 Ranks that are read in any other way are unchanged.
 """
@@ -68,7 +63,7 @@ def sort_by_ranks(function: Function, *, walks: bool = False) -> Function:
     placed: dict[str, _Placed] = {}
     sorted_rows: list[Sorted] = []
     for name, found in readers.items():
-        most = max(reader.first + reader.extent for reader in found)
+        most = max(int(reader.key.first) + reader.stage.size(reader.key.index) for reader in found)
         ranking = rankings[name]
         keys = _write_keys(function, ranking, take_name(f"{name}_keys", names), walks=walks)
         first = None if walks or most > MOST_KEPT else most
@@ -122,7 +117,9 @@ def _read(reader: Reader, rows: Sorted) -> Stage:
         if axis != reader.ranking.own.axis:
             part = Body.make(body.instructions, number)
             row.append(builder.copy(part)[part.result])
-    rank = builder.apply("add", builder.add(reader.key.index), builder.constant(reader.first))
+    rank = builder.apply(
+        "add", builder.add(reader.key.index), builder.constant(int(reader.key.first))
+    )
     found = builder.load(rows.places, *row, rank)
     place = builder.add(Cast(found, DataType.INDEX))
     place = builder.apply("min", place, builder.constant(reader.ranking.count - 1))

@@ -17,16 +17,7 @@ from __future__ import annotations
 
 import math
 
-from dmlc.ir import (
-    Apply,
-    Constant,
-    Function,
-    Instruction,
-    Load,
-    Stage,
-    operands,
-    value_type,
-)
+from dmlc.ir import Apply, Constant, Function, Instruction, Load, Stage, operands, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_index_only
 

@@ -6,7 +6,7 @@ Ranks and their readers express sorted rows:
     order[p]   = sum[k : n where rank[k] == p](k)
     numbers[p] = max[k : n where rank[k] == p](x[k])
 
-`find_rows` recognizes them if nothing else reads the ranks, and `lowering.ranked` has the kernels.
+`find_sorted` recognizes them if nothing else reads the ranks; `lowering.ranked` has the kernels.
 Kernels for whole rows are radix sorts. Kernels for the first few elements of each row, which GPUs
 have, keep these sorted. As ranks are a permutation, no two elements have the same position.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 
 from dmlc.ir import Cast, Function, Index, Stage
+from dmlc.transform.cost import Budget
 from dmlc.transform.ranks import Ranking, find_ranking, find_reader, find_values
 from dmlc.transform.sort import LEAST_ROW, NUMBER
 
@@ -24,8 +25,8 @@ MOST_KEPT = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Rows:
-    """Stages of sorted rows, along the last axis."""
+class Sorted:
+    """Order of ranks: stages of sorted rows, along the last axis."""
 
     ranking: Ranking
     places: str | None
@@ -43,22 +44,18 @@ class Rows:
         """The stages other than the ranks."""
         return tuple(name for name in (self.places, self.numbers) if name is not None)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.ranking.stage.name, *self.readers)
 
-def list_rows(function: Function, *, walks: bool) -> dict[str, Rows]:
-    """All sorted rows of a function, by the ranks' names; `walks` as in `find_rows`."""
-    found = ((stage.name, find_rows(function, stage, walks=walks)) for stage in function.stages)
-    return {name: rows for name, rows in found if rows is not None}
-
-
-def list_ordered(function: Function, *, walks: bool) -> list[str]:
-    """Stages that read ranks of such rows."""
-    return [name for rows in list_rows(function, walks=walks).values() for name in rows.readers]
+    def __str__(self) -> str:
+        way = "descending" if self.ranking.descends else "ascending"
+        return f"%{self.names[0]} puts the first {self.count:,} elements of rows in {way} order"
 
 
-def find_rows(function: Function, stage: Stage, *, walks: bool) -> Rows | None:
-    """Rows sorted by a stage of ranks; None if it is none of long rows, or has other readers. With
-    `walks`, a work item processes whole rows, and all elements must be wanted; otherwise it may be
-    the first few."""
+def find_sorted(function: Function, stage: Stage, budget: Budget) -> Sorted | None:
+    """Rows sorted by a stage of ranks; None if it is none of long rows, or has other readers. Where
+    work items walk whole rows, all elements must be wanted; otherwise it may be the first few."""
     if stage.reduction is None or function.result(stage.name) is not None:
         return None
     ranking = find_ranking(stage)
@@ -76,9 +73,9 @@ def find_rows(function: Function, stage: Stage, *, walks: bool) -> Rows | None:
         names[kind] = name
         counts.update(extent for extent in reader.extents[-1:] if isinstance(extent, int))
     count = max(counts, default=0)
-    if len(counts) != 1 or (count < ranking.count and (walks or count > MOST_KEPT)):
+    if len(counts) != 1 or (count < ranking.count and (budget.walks or count > MOST_KEPT)):
         return None
-    return Rows(ranking, names.get("places"), names.get("numbers"), count)
+    return Sorted(ranking, names.get("places"), names.get("numbers"), count)
 
 
 def _find_kind(stage: Stage, ranking: Ranking) -> str | None:
@@ -86,7 +83,7 @@ def _find_kind(stage: Stage, ranking: Ranking) -> str | None:
     all rows."""
     reader = find_reader(stage, {ranking.stage.name: ranking})
     body = stage.body
-    if reader is None or reader.first or body.guard != reader.key.condition:
+    if reader is None or reader.key.first or body.guard != reader.key.condition:
         return None
     *outer, _ = (body.instructions[number] for number in reader.load.indices)
     same = stage.extents[:-1] == ranking.stage.extents[:-1] and reader.key.index == ranking.own

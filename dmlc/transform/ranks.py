@@ -120,15 +120,12 @@ def _descends(body: Body, point: Index, own: Index, there: int, here: int) -> bo
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reader:
-    """A stage that reduces the one point of a rank, which is `first` at index 0 along an axis and
-    increases by one."""
+    """A stage that reduces the one point of a rank, which a key gives."""
 
     stage: Stage
     ranking: Ranking
     key: Key
     load: Load
-    first: int
-    extent: int
 
 
 def find_reader(stage: Stage, rankings: Mapping[str, Ranking]) -> Reader | None:
@@ -141,19 +138,15 @@ def find_reader(stage: Stage, rankings: Mapping[str, Ranking]) -> Reader | None:
     for condition in facts.conditions:
         for key in find_point_keys(facts, condition):
             load = stage.body.instructions[key.value]
-            extent = key.extent
             if not isinstance(load, Load) or load.tensor not in rankings:
                 continue
-            if isinstance(extent, str):
-                continue
-            ranking, first = rankings[load.tensor], int(key.first)
-            axis = ranking.own.axis
+            ranking, axis = rankings[load.tensor], rankings[load.tensor].own.axis
             places = [n for n in load.indices if stage.body.instructions[n] == point]
             moved = [n for n in load.indices if point in facts.dependencies[n]]
             whole = stage.extent(point) == ranking.count
-            inside = first >= 0 and first + extent <= ranking.count
+            inside = 0 <= key.first <= ranking.count - stage.size(key.index)
             if places == moved == [load.indices[axis]] and whole and inside:
-                return Reader(stage, ranking, key, load, first, extent)
+                return Reader(stage, ranking, key, load)
     return None
 
 

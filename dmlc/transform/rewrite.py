@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dmlc.ir import Function, verify
 from dmlc.parameters import expect
 from dmlc.scalars import Array
+from dmlc.transform.cost import Budget
 from dmlc.transform.factor import factor_separable, take_out_factors
 from dmlc.transform.inverse_index import index_inverses
 from dmlc.transform.one_place import read_one_place
 from dmlc.transform.open_sizes import settle_sizes
 from dmlc.transform.order import sort_by_ranks
-from dmlc.transform.ranked import list_ordered
+from dmlc.transform.orders import find_orders
 from dmlc.transform.rising import bisect_counts
 from dmlc.transform.saturate import saturate_positions
 from dmlc.transform.scans import scan_in_blocks
-from dmlc.transform.scatter import list_walked, split_walks
+from dmlc.transform.scatter import split_walks
 from dmlc.transform.simplify import simplify
 from dmlc.transform.tabulate import Settled, settle
 from dmlc.transform.tighten import tighten_bounds
@@ -58,8 +59,8 @@ def run_passes(
         return settled.function
 
     def index(function: Function) -> Function:
-        walked = list_walked(function) if walks else list_ordered(function, walks=False)
-        return index_inverses(function, walked)
+        orders = find_orders(function, Budget(walks=walks))
+        return index_inverses(function, {name for order in orders for name in order.names})
 
     passes: tuple[Callable[[Function], Function], ...] = (
         simplify,

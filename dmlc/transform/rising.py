@@ -1,12 +1,8 @@
 """Counts elements of a monotone tensor below a value by bisection.
 
-The indices of the elements that pass a condition are expressed by a running count of these:
-
-    seen[i]  = sum[k : n where k <= i && c(k)](1)
-    place[p] = sum[k : n where seen[k] <= p](1)
-
-The second stage visits all points for each element. As a running count never decreases, the points
-at which `seen` is at most `p` are the first ones, and their number is found in `log2(n)` steps.
+The indices of the elements that pass a condition are the numbers of points at which a running count
+of these is at most `p` (`docs/explanation/scans.md`). As a running count never decreases, those are
+the first points, and their number is found in `log2(n)` steps.
 """
 
 from __future__ import annotations
@@ -19,6 +15,7 @@ from dmlc.ir import Cast, Constant, Function, Load, Stage, Tensor
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, read_comparison
 from dmlc.scalars import DataType
+from dmlc.sizes import find_symbols
 from dmlc.transform.keys import find_counted
 from dmlc.transform.scans import find_scan
 from dmlc.transform.sort import bisect
@@ -52,7 +49,7 @@ def bisect_counts(function: Function, *, always: bool = False) -> Function:
 
 def _find_rising(stage: Stage) -> int | None:
     """Axis along which a running count never decreases; None for other stages."""
-    scan = find_scan(stage)
+    scan = None if find_symbols(stage.sizes) else find_scan(stage)
     if scan is None or scan.goes_back or scan.element_conditions or len(scan.terms) != 1:
         return None
     term = scan.terms[0]

@@ -3,16 +3,9 @@
 A prefix sum is written by its definition, `Y[i] = sum[k : n where k <= i](X[k])`, which visits all
 points for each element. It is replaced by stages: within blocks of few points, each element reduces
 the points of its block up to its own; the blocks' totals are scanned likewise, in blocks again; and
-the total before its block is added to each element. That takes about 16 steps per point instead of
-the row length, in a few kernels that each compute all elements in parallel.
-
-This covers every combiner that gives a value, and every condition that compares the reduced index
-with an affine form of domain indices on which nothing else depends: inclusive or exclusive,
-backwards (`k >= i`, as in gradients of prefix sums), or strided. In a sum, factors that do not
-depend on the point are moved out of the scan.
-
-Where kernels scan `whole` rows (`lowering.scans`), as those of GPUs do, one stage stays a scan by
-definition, and others read its elements. `find_prefix` recognizes it.
+the total before its block is added to each element. `docs/explanation/scans.md` has the formulas
+that are scans. Where kernels scan `whole` rows (`lowering.scans`), as those of GPUs do, one stage
+stays a scan by definition, and others read its elements.
 
 Sizes alone determine the blocks, and a block is reduced sequentially: results are bit-identical in
 every run and on every device. Windows, with two moving ends, are not scans.
@@ -22,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc.index.affine import Affine, solve
@@ -42,11 +35,12 @@ from dmlc.ir import (
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, part_conditions
 from dmlc.ir.naming import take_name
-from dmlc.ir.verify import are_sound
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.sizes import find_symbols
+from dmlc.transform.cost import Budget
 from dmlc.transform.keys import guard_choices
 from dmlc.transform.loops import find_before
+from dmlc.transform.simplify import replace_soundly
 
 _BLOCK = 16
 """Points of a block, of which an element reduces half on average."""
@@ -62,16 +56,13 @@ def scan_in_blocks(function: Function, *, whole: bool = False, always: bool = Fa
     """Function with each long scan in blocks (short ones too with `always`); the same object if it
     has none. With `whole`, kernels scan whole rows."""
     names = dict.fromkeys(function.tensors())
-    stages: list[Stage] = []
-    for stage in function.stages:
-        scan = find_scan(stage)
-        if scan is None or not (always or scan.is_worth_it) or (whole and scan.has_rows):
-            stages.append(stage)
-            continue
-        made = _write(scan, names, whole)
-        # Loads that the condition may keep in bounds would be executed at every point.
-        stages += made if are_sound(function, stages, made) else [stage]
-    return function.with_stages(stages)
+
+    def make(stage: Stage) -> list[Stage]:
+        scan = None if find_symbols(stage.sizes) else find_scan(stage)
+        left = scan is None or not (always or scan.is_worth_it) or (whole and scan.has_rows)
+        return [] if scan is None or left else _write(scan, names, whole)
+
+    return replace_soundly(function, make)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,6 +98,16 @@ class Scan:
     """Further conditions on the points."""
     element_conditions: tuple[int, ...]
     """Conditions on the element alone."""
+    stored: str | None = None
+    """Stage that stores a scan of rows in another type."""
+
+    def __str__(self) -> str:
+        reach = (("before", "up to"), ("after", "from"))[self.goes_back][self.is_inclusive]
+        return f"%{self.stage.name} scans rows along i{self.axis}: the points {reach} each element"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.stage.name,) if self.stored is None else (self.stage.name, self.stored)
 
     @property
     def axis(self) -> int:
@@ -136,7 +137,7 @@ class Scan:
         is_plain = self.terms == (read,) and not (self.conditions or self.element_conditions)
         match self.last.factors:
             case ((index, 1),) if self.last.constant in (0, 1 if self.goes_back else -1):
-                same = stage.size(index) == stage.size(self.point)
+                same = stage.extent(index) == stage.extent(self.point)
             case _:
                 return False
         rest = len(stage.indices) - 2
@@ -145,45 +146,34 @@ class Scan:
     @property
     def is_worth_it(self) -> bool:
         """Whether the reduction is long, and much shorter in blocks."""
-        elements = math.prod(self.stage.size(i) for i in self.stage.indices if not i.reduced)
-        scans = math.prod(self.stage.size(index) for index in self.outer)
-        dense = elements * self.stage.size(self.point)
+        elements = _count(self.stage, (i for i in self.stage.indices if not i.reduced))
+        scans = _count(self.stage, self.outer)
+        dense = elements * _count(self.stage, [self.point])
         short = elements + len(self.terms) * scans * self.count * _BLOCK
         return dense >= max(_LEAST_STEPS, _GAIN * short)
 
 
 def find_scan(stage: Stage) -> Scan | None:
-    """Scan of a stage; None if it is none, or has open sizes."""
+    """Scan of a stage; None if it is none. Axes of open size count as long."""
     if stage.reduction is None or stage.is_positional:
         return None
-    if not all(stage.size(index, 0) for index in stage.indices) or stage.body.guard is None:
+    if 0 in stage.sizes or stage.body.guard is None:
         return None
     stage = guard_choices(stage)
     if not stage.body.loads():
         return None
     facts = IndexFacts(stage)
-    lasts = ((condition, _find_last(facts, condition)) for condition in facts.conditions)
+    lasts = ((condition, find_last(facts, condition)) for condition in facts.conditions)
     scans = (_find_points(facts, condition, *last) for condition, last in lasts if last is not None)
     return next((scan for scan in scans if scan is not None), None)
 
 
-def _settle_extents(stage: Stage) -> Stage:
-    """Stage with numbers, taken as large, for its open sizes."""
-    if not find_symbols(stage.sizes):
-        return stage
-
-    def settle(extent: Extent) -> Extent:
-        return extent if isinstance(extent, int) else _LEAST_STEPS
-
-    reduction = stage.reduction
-    if reduction is not None:
-        axes = tuple((number, settle(extent)) for number, extent in reduction.axes)
-        reduction = dataclasses.replace(reduction, axes=axes)
-    extents = tuple(map(settle, stage.extents))
-    return dataclasses.replace(stage, extents=extents, reduction=reduction)
+def _count(stage: Stage, indices: Iterable[Index]) -> int:
+    """Number of points that indices range over."""
+    return math.prod(stage.size(index, _LEAST_STEPS) for index in indices)
 
 
-def _find_last(facts: IndexFacts, condition: int) -> tuple[Index, Affine[Index], bool] | None:
+def find_last(facts: IndexFacts, condition: int) -> tuple[Index, Affine[Index], bool] | None:
     """Reduced index that a condition compares with an affine form of domain indices, the last index
     for which it is true (the first for a lower bound), and whether it is the first."""
     match facts.stage.body.instructions[condition]:
@@ -219,9 +209,7 @@ def _find_points(
     if not terms:
         return None
     read = facts.depends_on([*points, *(v for t in terms for v in (t.value, *t.conditions))])
-    reach = stage.extent(point)
-    if not isinstance(reach, int):
-        return None
+    reach = _count(stage, [point])
     # If the largest last index is before the end of the axis, no element reduces further points.
     count = reach if goes_back else max(1, min(reach, _find_ends(stage, last)[1] + 1))
     outer = tuple(i for i in stage.indices if not i.reduced and (i in read or i not in own))
@@ -230,7 +218,7 @@ def _find_points(
 
 def _find_ends(stage: Stage, form: Affine[Index]) -> tuple[int, int]:
     """Smallest and largest value of an affine form."""
-    return form.interval(lambda index: (0, stage.size(index) - 1))
+    return form.interval(lambda index: (0, _count(stage, [index]) - 1))
 
 
 # Terms --------------------------------------------------------------------------------------
@@ -460,37 +448,19 @@ def _scan_blocks(
 # Whole rows ---------------------------------------------------------------------------------
 
 
-def find_prefix(stage: Stage) -> Scan | None:
-    """Scan of whole rows that a stage is, which has kernels of its own; None if it is none, or
-    computes more. Rows of open size count as long."""
-    reduction, body = stage.reduction, stage.body
-    if reduction is None or len(reduction.axes) != 1 or body.dtype is DataType.BOOL:
+def find_rows(function: Function, stage: Stage, budget: Budget) -> Scan | None:
+    """Scan of whole rows, contiguous in memory, that a stage is; None if it is none, or computes
+    more. Where work items walk rows, those of known size are scanned in blocks instead."""
+    result, is_open = function.result(stage.name), bool(find_symbols(stage.sizes))
+    plain = len(stage.axes) == 1 and stage.body.dtype is not DataType.BOOL
+    if not plain or (budget.walks and not is_open) or (result is not None and result.strides):
         return None
-    settled = _settle_extents(stage)
-    scan = find_scan(settled)
-    if scan is None or scan.stage is not settled or not (scan.has_rows and scan.is_worth_it):
+    scan = find_scan(stage)
+    if scan is None or scan.stage is not stage or not (scan.has_rows and scan.is_worth_it):
         return None
-    is_row = stage.extent(Index(scan.axis)) == stage.extent(scan.point)
-    return dataclasses.replace(scan, stage=stage) if is_row else None
-
-
-def list_prefixes(
-    function: Function, paired: Container[DataType] = (), *, walks: bool = False
-) -> dict[str, tuple[str, ...]]:
-    """Stages that scan their rows and are contiguous in memory; each with the stage that stores the
-    scan in another type, unless that type is in `paired`. With `walks`, only those of open sizes:
-    others are scanned in blocks."""
-    found: dict[str, tuple[str, ...]] = {}
-    for stage in function.stages:
-        if (walks and not find_symbols(stage.sizes)) or find_prefix(stage) is None:
-            continue
-        if (result := function.result(stage.name)) is None:
-            stored = _find_stored(function, stage)
-            kept = stored is not None and stored.dtype not in paired
-            found[stage.name] = (stored.name,) if stored is not None and kept else ()
-        elif result.strides is None:
-            found[stage.name] = ()
-    return found
+    stored = None if result is not None else _find_stored(function, stage)
+    kept = stored is not None and stored.dtype not in budget.paired_types
+    return dataclasses.replace(scan, stored=stored.name) if stored and kept else scan
 
 
 def _find_stored(function: Function, stage: Stage) -> Stage | None:

@@ -2,12 +2,10 @@
 do much work each.
 
 A work item visits its points in order, and adds each to the element that its key selects. That
-takes a step per point and one per element, and no index. Nothing is shared and nothing atomic: a
-work item owns the elements it writes, so that an element's points are combined in order. If a
-result has too few rows to distribute, its points are cut into chunks, each of which makes a whole
-partial result, and these are combined in order. Float sums are made in FLOAT64, since one element
-may have all points. `inverse_index` recognizes the keys, and serves other devices and reductions
-that do not suit.
+takes a step per point and one per element, and no index. A work item owns the elements it writes,
+so that an element's points are combined in order. If a result has too few rows to distribute,
+chunks of its points make partial results, which are combined in order. Float sums are made in
+FLOAT64, since one element may have all points. `inverse_index` serves all other reductions by keys.
 """
 
 from __future__ import annotations
@@ -22,9 +20,10 @@ from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import are_sound
 from dmlc.scalars import DataType
+from dmlc.transform.cost import Budget
 from dmlc.transform.inverse_index import Choice, find_choice
 from dmlc.transform.keys import add_places
-from dmlc.transform.ranked import list_ordered
+from dmlc.transform.ranked import find_sorted
 
 PLACE = DataType.INT32
 """Type of an element's index in a row of results; negative if a point belongs to none."""
@@ -40,14 +39,14 @@ _MOST_BEHIND = 4
 and share cache lines."""
 _ROWS = 4
 """Number of rows of results that is enough to distribute."""
+_WALKING = Budget(walks=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Walk:
-    """A reduction by sequential scatter, row by row of its results."""
+class Keyed:
+    """Order of a reduction by sequential scatter, row by row of its results."""
 
     stage: Stage
-    combiner: str
     rows: tuple[Index, ...]
     """Domain indices that no key selects."""
     place: Stage
@@ -55,27 +54,36 @@ class Walk:
     value: Stage
     """Stage of the value added there."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.stage.name,)
+
+    def __str__(self) -> str:
+        return f"%{self.stage.name} adds each point to the element that its key names"
+
 
 def split_walks(function: Function) -> Function:
     """Function whose sequential scatters have accumulator types that hold a sum of all points, and
     enough chunks to distribute."""
     names, tables = dict.fromkeys(function.tensors()), function.arrays()
-    ordered, stages = list_ordered(function, walks=True), list[Stage]()
+    ranked, stages = set[str](), list[Stage]()
     for stage in function.stages:
-        choice = None if stage.name in ordered else find_choice(stage, tables)
+        order = find_sorted(function, stage, _WALKING)
+        ranked.update(() if order is None else order.readers)
+        choice = None if stage.name in ranked else find_choice(stage, tables)
         made = [stage] if choice is None or not _pays(choice) else _split(choice, names)
         if made != [stage]:
             known = dataclasses.replace(function, stages=(*stages, *made))
-            sound = are_sound(function, stages, made) and find_walk(known, made[0]) is not None
+            sound = are_sound(function, stages, made) and find_keyed(known, made[0], _WALKING)
             made = made if sound else [stage]
         stages += made
     return function.with_stages(stages)
 
 
-def find_walk(function: Function, stage: Stage) -> Walk | None:
-    """Sequential scatter of a stage; None if it does not suit, or does not pay."""
-    tables = function.arrays()
-    choice = find_choice(stage, tables)
+def find_keyed(function: Function, stage: Stage, budget: Budget) -> Keyed | None:
+    """Sequential scatter of a stage; None if it does not suit, or does not pay, or if no work items
+    walk points."""
+    choice = find_choice(stage, function.arrays()) if budget.walks else None
     if choice is None or not _pays(choice) or _find_total_type(stage) is not stage.dtype:
         return None
     steps = tuple(step for step in function.strides(stage.name) if isinstance(step, int))
@@ -84,13 +92,6 @@ def find_walk(function: Function, stage: Stage) -> Walk | None:
         return None
     # Loads that a condition may keep in bounds would be executed for every point.
     return walk if are_sound(function, function.stages, (walk.place, walk.value)) else None
-
-
-def list_walked(function: Function) -> list[str]:
-    """Stages with sequential scatters, and those of rows that are sorted sequentially."""
-    ordered = list_ordered(function, walks=True)
-    walked = (stage for stage in function.stages if stage.name not in ordered)
-    return [*ordered, *(s.name for s in walked if find_walk(function, s) is not None)]
 
 
 def _pays(choice: Choice) -> bool:
@@ -191,7 +192,7 @@ def _make_parts(
 # Points ----------------------------------------------------------------------------------------
 
 
-def _make_walk(choice: Choice, steps: Sequence[int]) -> Walk | None:
+def _make_walk(choice: Choice, steps: Sequence[int]) -> Keyed | None:
     """Sequential scatter of a stage with these strides; None if the element affects more than the
     indices that keys determine."""
     stage, reduction = choice.stage, choice.stage.reduction
@@ -221,4 +222,4 @@ def _make_walk(choice: Choice, steps: Sequence[int]) -> Walk | None:
     place = Stage(f"{stage.name}#place", PLACE, domain, builder.make(found))
     builder, numbers = begin()
     value = Stage(f"{stage.name}#value", stage.dtype, domain, builder.make(numbers[body.result]))
-    return Walk(stage, reduction.combiner, rows, place, value)
+    return Keyed(stage, rows, place, value)

@@ -39,35 +39,27 @@ class Signs:
         exact = reduction is None and stage.dtype is stage.dtype.compute
         return found if exact else min(found, Sign.NOT_NEGATIVE)
 
-    def find(self, body: Body) -> list[Sign]:
+    def find(self, body: Body) -> tuple[Sign, ...]:
         """Sign of each value of a body that reads the stages."""
-        found: list[Sign] = []
-        for instruction in body.instructions:
-            found.append(self._find_value(instruction, body.instructions, found))
-        return found
+        return body.interpret(lambda value, given: self._find_value(value, body, given))
 
-    def _find_value(
-        self, value: Instruction, before: Sequence[Instruction], found: Sequence[Sign]
-    ) -> Sign:
+    def _find_value(self, value: Instruction, body: Body, given: Sequence[Sign]) -> Sign:
         match value:
             case Constant(dtype=dtype, value=number) if dtype.is_float:
                 return Sign(int(number >= 0) + int(number > 0))
             case Load(tensor=tensor):
                 return self._known.get(tensor, Sign.UNKNOWN)
-            case Select(then=then, otherwise=otherwise):
-                return min(found[then], found[otherwise])
-            case Cast(operand=operand):
-                return min(found[operand], Sign.NOT_NEGATIVE)
+            case Select():
+                return min(given[1:])
+            case Cast():
+                return min(given[0], Sign.NOT_NEGATIVE)
             case Apply(operation=operation, operands=operands):
-                return _find_made(operation.name, operands, before, found)
+                return _find_made(operation.name, operands, body, given)
             case _:
                 return Sign.UNKNOWN
 
 
-def _find_made(
-    name: str, operands: Sequence[int], before: Sequence[Instruction], found: Sequence[Sign]
-) -> Sign:
-    signs = [found[operand] for operand in operands]
+def _find_made(name: str, operands: Sequence[int], body: Body, signs: Sequence[Sign]) -> Sign:
     match name:
         case "add":
             return max(signs) if all(signs) else Sign.UNKNOWN
@@ -78,7 +70,7 @@ def _find_made(
         case "mul" if operands[0] == operands[1]:
             return Sign.NOT_NEGATIVE
         case "pow":
-            power = before[operands[1]]
+            power = body.instructions[operands[1]]
             even = isinstance(power, Constant) and power.value % 2 == 0
             return Sign.NOT_NEGATIVE if signs[0] or even else Sign.UNKNOWN
         case "sqrt":

@@ -7,7 +7,7 @@ match. Then stages that copy another, duplicate another, or are never read are r
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from dmlc.ir import (
@@ -26,7 +26,7 @@ from dmlc.ir import (
 )
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_dependencies
-from dmlc.ir.verify import find_unsound_pairs
+from dmlc.ir.verify import are_sound, find_unsound_pairs
 from dmlc.parameters import expect
 from dmlc.scalars import GRADIENT_MARKS, Combiner, DataType
 from dmlc.source import Span
@@ -228,6 +228,16 @@ def list_live(
             kept.append(stage)
             needed.update(load.tensor for load in stage.body.loads())
     return tuple(reversed(kept))
+
+
+def replace_soundly(function: Function, make: Callable[[Stage], Sequence[Stage]]) -> Function:
+    """Function with stages replaced by those that `make` gives, if any. They must be well formed:
+    loads that a condition may keep in bounds would be executed at every point."""
+    stages: list[Stage] = []
+    for stage in function.stages:
+        made = make(stage)
+        stages += made if made and are_sound(function, stages, made) else [stage]
+    return function.with_stages(stages)
 
 
 def replace_stages(function: Function, stages: Iterable[Stage]) -> Function:

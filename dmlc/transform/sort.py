@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dmlc.ir import Cast, Extent, Index, Reduction, Stage, Tensor
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.naming import take_name
-from dmlc.scalars import DataType
+from dmlc.scalars import DataType, Value
 from dmlc.source import InternalError
 
 LEAST_ROW = 128
@@ -52,9 +52,9 @@ def rank_rows(
         return Stage(name, dtype, body.domain, body.make(value, guard), reduction)
 
     point = body.add(_POINT)
-    own, other = body.read(keys, body.place), body.read(keys, point)
-    stands_before = body.apply("lt", point, body.place)
-    comes = _comes_before(body, other, own, stands_before, descends=descends)
+    own, other = (body.wrap(body.read(keys, place)) for place in (body.place, point))
+    stands_before = body.wrap(point) < body.wrap(body.place)
+    comes = body.unwrap(_comes_before(other, own, stands_before, descends=descends))
     ranks = reduce("rank", "sum", body, body.constant(1, NUMBER), comes)
     body = _Body(extents)
     point = body.add(_POINT)
@@ -64,21 +64,14 @@ def rank_rows(
     return Sorted(ranks, places, numbers)
 
 
-def _comes_before(
-    body: BodyBuilder, other: int, own: int, stands_before: int, *, descends: bool
-) -> int:
+def _comes_before(other: Value, own: Value, stands_before: Value, *, descends: bool) -> Value:
     """Whether another number comes before one's own, given whether its index does."""
     less, at_most = ("gt", "ge") if descends else ("lt", "le")
-    in_order = body.apply(at_most, other, own)
-    if body.type_of(own).is_float:
-        in_order = body.apply("or", in_order, body.apply("ne", own, own))
-        reversed_order = body.apply(
-            "or", body.apply(at_most, own, other), body.apply("ne", other, other)
-        )
-        is_less = body.apply("not", reversed_order)
-    else:
-        is_less = body.apply(less, other, own)
-    return body.apply("or", is_less, body.apply("and", stands_before, in_order))
+    is_less, in_order = other.apply(less, own), other.apply(at_most, own)
+    if own.dtype.is_float:
+        in_order = in_order | own.differs(own)
+        is_less = ~(own.apply(at_most, other) | other.differs(other))
+    return is_less | (stands_before & in_order)
 
 
 def find_starts(numbers: Stage, most: int, name: str) -> Stage:
@@ -97,13 +90,11 @@ def find_starts(numbers: Stage, most: int, name: str) -> Stage:
 def bisect(body: BodyBuilder, count: int, is_less: Callable[[int], int]) -> int:
     """Number of the `count` points before the first at which `is_less` is false, given that it is
     false at all later ones. It takes as many steps as the count has bits."""
-    found = body.constant(0)
+    found = body.wrap(body.constant(0))
     for bit in reversed(range(count.bit_length())):
-        further = body.apply("add", found, body.constant(1 << bit))
-        further = body.apply("min", further, body.constant(count))
-        less = is_less(body.apply("sub", further, body.constant(1)))
-        found = body.select(less, further, found)
-    return found
+        further = (found + (1 << bit)).apply("min", count)
+        found = body.wrap(is_less(body.unwrap(further - 1))).select(further, found)
+    return body.unwrap(found)
 
 
 def _count(stage: Stage) -> int:

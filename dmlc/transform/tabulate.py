@@ -131,7 +131,7 @@ def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
     found = zip(facts.known, body.instructions, strict=True)
     if is_empty(stage) or not any(known and operands(each) for known, each in found):
         return stage
-    costs = _count_costs(body.instructions, tables.known)
+    costs = _count_costs(body, tables.known)
     roots = _list_worthwhile(facts, tables.known, costs)
     if not roots:
         return stage
@@ -191,19 +191,20 @@ def list_roots(body: Body, chosen: Sequence[bool]) -> list[int]:
     return list(used)
 
 
-def _count_costs(instructions: Sequence[Instruction], known: Container[str]) -> list[float]:
+def _count_costs(body: Body, known: Container[str]) -> tuple[float, ...]:
     """Estimated number of float operations for each value, those for elements of index-only stages
     included."""
-    costs: list[float] = []
-    for instruction in instructions:
+
+    def find(instruction: Instruction, given: list[float]) -> float:
         own = _LEAST_COST if _is_known(instruction, known) else 0.0
         if isinstance(instruction, Select) and instruction.dtype is not DataType.INDEX:
             own = _CHOICE_COST
         if isinstance(instruction, Apply) and instruction.dtype.is_float:
             dear = instruction.operation.transcendental or instruction.operation.name == "div"
             own = _LEAST_COST if dear else 1
-        costs.append(min(1 << 20, own + sum(costs[o] for o in operands(instruction))))
-    return costs
+        return min(1 << 20, own + sum(given))
+
+    return body.interpret(find)
 
 
 # Values ------------------------------------------------------------------------------------

@@ -175,9 +175,12 @@ def _shorten(plan: Plan) -> Plan | None:
     count = int(((last - first)[filled] // step).max()) + 1
     steps = step * np.arange(count)
     if count <= 2 * most and count < plan.size:
+        # A start that an output shifts makes both factors of a product depend on that.
+        stays = is_product(plan.facts.stage, 2) and 2 * count > plan.size
         plans = [
             dataclasses.replace(plan, places=starts[:, None] + steps, step=step, form=form)
             for form, starts in _list_firsts(first, last, filled, steps)
+            if not (stays and form.scale)
         ]
         if plans:
             return min(plans, key=lambda p: p.rank)
@@ -336,25 +339,24 @@ def _write_number(
     walked = zip(short.axes, counts, packed_strides(counts), strict=True)
     steps = {label: (count, step) for (label, _), count, step in walked}
     by_label = {plan.label: plan for plan in plans}
-    total = builder.constant(0)
+    total = builder.wrap(builder.constant(0))
     for (label, _), size, stride in zip(stage.axes, sizes, packed_strides(sizes), strict=True):
-        part = builder.constant(0)
+        part = total.like(0)
         if label in steps:
             count, step = steps[label]
-            part = builder.apply("div", number, builder.constant(step))
+            part = builder.wrap(number) / step
             if label != next(iter(steps)):
-                part = builder.apply("mod", part, builder.constant(count))
+                part = part % count
         if label in by_label:
             plan = by_label[label]
-            part, _ = write_place(plan, tables, builder, part)
+            part = builder.wrap(write_place(plan, tables, builder, builder.unwrap(part))[0])
             held = plan.holds_back or not is_bounded
             if not held and int(plan.places.min()) < 0:
-                part = builder.apply("max", part, builder.constant(0))
+                part = part.apply("max", 0)
             if not held and int(plan.places.max()) >= size:
-                part = builder.apply("min", part, builder.constant(size - 1))
-        part = builder.apply("mul", part, builder.constant(stride))
-        total = builder.apply("add", total, part)
-    return total
+                part = part.apply("min", size - 1)
+        total = total + part * stride
+    return builder.unwrap(total)
 
 
 def _list_sizes(stage: Stage) -> tuple[int, ...]:

@@ -173,14 +173,14 @@ def read_twice(at: Point) -> Scalar:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda b, x: b.compute("y", (3,), read_twice), "of one type, and these are INT32, F"),
+        (lambda b, x: b.compute("y", (3,), read_twice), "add differ in type: INT32, FLOAT32"),
         (lambda b, x: b.compute("y", (3,), lambda at: at.read(x)), "1 axis, and 0 positions"),
         (lambda b, x: b.compute("y", (3,), lambda at: at.indices[0]), "is to hold INDEX"),
         (lambda b, x: b.compute("y", (3,), lambda at: at.read(x, 0).apply("exq")), "exq"),
         (lambda b, x: b.compute("y", (3,), lambda at: at.read(x, 0).apply("exp", 1)),
-         "exp takes 1 operand, and 2 are given"),
+         "exp takes 1 operand, not 2"),
         (lambda b, x: b.compute("y", (3,), lambda at: at.read(x, 0).cast(DataType.FLOAT16)),
-         "never FLOAT16"),
+         "the storage type FLOAT16"),
         (lambda b, x: b.compute("y", (3,), lambda at: at.indices[0] + 0.5), "0.5 is no INDEX"),
         (lambda b, x: b.reduce("y", "argmax", (), (3,), lambda at: at.read(x, at.reduced[0])),
          "say which type"),

@@ -258,6 +258,24 @@ def test_ir_after_passes(dmlc: Dmlc) -> None:
     assert [kernel_from_json(json.dumps(each)) for each in json.loads(shown.out)] == [made]
 
 
+def test_ir_shows_the_order_of_a_reduction(dmlc: Dmlc) -> None:
+    Path("s.dml").write_text("""operator TOTAL {
+    tensors {
+        | Tensor | Kind   | Dimensions | Ranks | Types   |
+        | x      | Input  | { N }      | 1     | FLOAT32 |
+        | y      | Output | { N }      | 1     | FLOAT32 |
+    }
+    compute {
+        y[i] = sum[k : N where k <= i] (x[k])
+    }
+}""")
+    given = ("ir", "s.dml", "--after", "fuse", "--profile", "gpu", "--tensor")
+    long = dmlc(*given, "x=f32[100000]").out.splitlines()[-1]
+    assert "; %y scans rows along i0: the points up to each element; " in long
+    short = dmlc(*given, "x=f32[100]").out.splitlines()[-1]
+    assert short.startswith("//   %y is no scan along r0: an element has 100 points or fewer")
+
+
 def test_a_broken_constraint_is_quoted(dmlc: Dmlc) -> None:
     write(NEGATE)
     found = dmlc("ir", "a.dml", "--tensor", "x=f32[2,3]", "--tensor", "y=f32[3,2]")

@@ -19,7 +19,7 @@ from dmlc.kernel.rewrite import list_operands, walk
 from dmlc.kernel.verify import verify_kernel
 from dmlc.scalars import DataType
 from dmlc.scalars.angles import sin
-from dmlc.scalars.expression import Value, bits, convert, define, equal, let, select
+from dmlc.scalars.expression import Value, bits, define, let, select
 from dmlc.scalars.two_floats import at_most, div_nearest, div_nearest_double
 from dmlc.source import InternalError
 from tests.functions import TRANSCENDENTAL, error_in_ulp, make_arguments, reference
@@ -189,11 +189,11 @@ def test_names_that_are_taken_get_a_number() -> None:
     [
         (lambda x: x + bits(x), "u32 stands where f32 must"),
         (lambda x: bits(x), "u32 stands where f32 must"),
-        (lambda x: select(equal(x, 0.0), x, bits(x)), "u32 stands where f32 must"),
+        (lambda x: select(x.equals(0.0), x, bits(x)), "u32 stands where f32 must"),
         (lambda x: x << 3, "shift_left takes no 2 f32"),
         (lambda x: ~x, "bit_not takes no 1 f32"),
         (lambda x: at_most(x), "at_most takes no 1 f32"),
-        (lambda x: convert(sin(bits(x)), DataType.FLOAT32), "sin takes no 1 u32"),
+        (lambda x: sin(bits(x)).cast(DataType.FLOAT32), "sin takes no 1 u32"),
     ],
 )
 def test_what_has_no_type_is_refused(function: Callable[[Value], Value], message: str) -> None:

@@ -467,7 +467,7 @@ def test_padding_meets_no_infinity(kind: str, stride: int) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "columns", "points", "packed"),
-    [(18, 96, 512, 18), (18, 96, 16, 96), (96, 18, 512, 18)],
+    [(18, 96, 512, 18), (18, 96, 16, 32), (96, 18, 512, 18)],
     ids=["deep", "shallow", "few columns"],
 )
 def test_the_smaller_factor_is_packed_transposed(
@@ -479,6 +479,35 @@ def test_the_smaller_factor_is_packed_transposed(
         %y: f32[i0 < {rows}, i1 < {columns}] = sum[r0 < {points}]
             mul(%A[i0, r0], %B[i1, r0]) }}"""), "opencl", "cpu")  # fmt: skip
     assert f"by {packed} outputs" in kernels[0].walk
+    run(fused, kernels)
+
+
+@pytest.mark.parametrize(
+    ("height", "depth", "tile", "is_cut"),
+    [(40, 64, (64, 240), True), (14, 128, (64, 98), True), (14, 8, (32, 56), False)],
+    ids=["large", "small", "shallow"],
+)
+def test_windows_are_packed_for_many_rows(
+    height: int, depth: int, tile: tuple[int, int], is_cut: bool
+) -> None:
+    """Tiles of few rows would pack the same windows as often as there are tiles of rows."""
+    function = Windows(1, depth, height, height, 64, 3, 1, 1).make("forward")
+    _, (kernel, *_) = make_kernels(function, "opencl", "cpu")
+    rows, columns = tile
+    assert f"a tile of {rows} by {columns} outputs" in kernel.walk
+    assert bool(kernel.cut) == is_cut
+
+
+def test_short_rows_of_windows_are_computed_in_vectors() -> None:
+    """A row of 14 outputs has two vectors of eight, one of which overlaps the other."""
+    fused, kernels = make_kernels(ir.parse("""func @f(
+        %x: f32[3, 14, 14], %w: f32[3, 5, 5]) -> (%y) {
+        %y: f32[i0 < 3, i1 < 14, i2 < 14] = sum[r0 < 5, r1 < 5] {
+            v0 = sub(add(i1, r0), 2)
+            v1 = sub(add(i2, r1), 2)
+            where and(and(ge(v0, 0), lt(v0, 14)), and(ge(v1, 0), lt(v1, 14)))
+            mul(%x[i0, v0, v1], %w[i0, r0, r1]) } }"""), "opencl", "cpu")  # fmt: skip
+    assert any(line.startswith("vectorize i2 8 gather") for line in kernels[0].script)
     run(fused, kernels)
 
 

@@ -79,6 +79,9 @@ def apply(name: str, *operands: k.Expression) -> k.Operate:
     return k.Operate(operation, operands, result)
 
 
+WRAPPING = apply("mul", LANE, number(2**32 - 1))
+
+
 def plus(place: k.Expression, step: int) -> k.Expression:
     return apply("add", place, number(step))
 
@@ -129,6 +132,11 @@ def test_positions_wrap_as_on_a_device() -> None:
     before = apply("sub", LANE, number(1))
     got = run(k.Store("y", LANE, load(plus(before, 1))))
     np.testing.assert_array_equal(got, np.arange(8))
+
+
+def test_a_quotient_by_what_may_be_zero_is_zero_there() -> None:
+    got = run(k.Store("y", LANE, load(apply("div", number(7), LANE))))
+    np.testing.assert_array_equal(got, [0, 7, 3, 2, 1, 1, 1, 1])
 
 
 def test_an_arm_that_is_not_taken_is_not_read() -> None:
@@ -197,6 +205,12 @@ def test_an_arm_that_is_not_taken_is_not_read() -> None:
             (k.For(k.Local("i", k.INDEX), number(2**32 - 6), number(2**32 - 1), 4, ()),),
             (),
             "a loop counts past the largest position",
+        ),
+        (
+            # Nothing known of it says that the divisor of item 1 wraps to 0.
+            (k.Store("y", LANE, load(apply("div", LANE, apply("add", number(1), WRAPPING)))),),
+            (),
+            "item 1 of group 0: division by zero in div(lane, add(1, mul(lane, 4294967295)))",
         ),
         (
             (

@@ -37,7 +37,7 @@ from dmlc.progress import track
 from dmlc.runtime.foreign import as_array
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.sizes import Measure, as_extent, list_measured, measure, replace_symbols
-from dmlc.source import DmlcError, UnsupportedError, list_names, unknown_name
+from dmlc.source import DmlcError, UnsupportedError, check_known, list_names
 
 Subject: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | onnx.FunctionProto"
 
@@ -254,9 +254,7 @@ class _Model:
             values[name] = tensor
         for name in self.fixed:
             values.setdefault(name, self.fixed[name])
-        for symbol in self.dims:
-            if symbol not in self.known:
-                raise DmlcError(unknown_name("symbol", symbol, self.known))
+        check_known("symbol", self.known, *self.dims)
         return inputs
 
     def _describe(

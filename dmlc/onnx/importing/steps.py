@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from dmlc.building.functions import Point, Scalar, Tensor
-from dmlc.building.recurrences import State, View, load, repeat_stages
+from dmlc.building.recurrences import State, View, repeat_stages
 from dmlc.building.tensors import normalize_axes
 from dmlc.ir import Extent
 from dmlc.onnx.importing.nodes import Value
@@ -39,18 +39,21 @@ class Scanned:
         """Sizes of a slice."""
         return [e for axis, e in enumerate(self.tensor.extents) if axis != self.axis]
 
-    def read(self, step: Scalar, places: Sequence[Scalar]) -> Scalar:
-        """Element of a step's slice."""
-        if self.backwards:
-            step = Scalar(step.body, step.body.size(self.steps)) - 1 - step
-        return load(step.body, self.tensor, (*places[: self.axis], step, *places[self.axis :]))
+    def read(self, at: Point, places: Sequence[Scalar]) -> Scalar:
+        """Element of a slice at a point whose first index is the number of the step."""
+        return self.read_step(at, at.indices[0], places)
+
+    def read_step(self, at: Point, step: Scalar, places: Sequence[Scalar]) -> Scalar:
+        """Element of the slice of a step."""
+        step = at.size(self.steps) - 1 - step if self.backwards else step
+        return at.read(self.tensor, *places[: self.axis], step, *places[self.axis :])
 
 
 def take_slice(values: Values, scanned: Scanned, step: int, name: str) -> Tensor:
     """The slice of a step."""
 
     def element(at: Point) -> Scalar:
-        return scanned.read(at.size(step), at.indices)
+        return scanned.read_step(at, at.size(step), at.indices)
 
     made = values.builder.compute(name, scanned.extents, element, scanned.tensor.dtype)
     values.derive(made, [scanned.tensor])

@@ -9,7 +9,7 @@ from dmlc.freedoms import Freedom, Taken
 from dmlc.program import FLOAT_WIDTHS, VERSION
 from dmlc.runtime.floats import CORRECT, LEAST, Division, FloatPromises
 from dmlc.runtime.interface import CompileOptions, part_of_selector
-from dmlc.source import DmlcError, UnknownNameError, join_words, unknown_name
+from dmlc.source import DmlcError, check_known, join_words
 
 RUNTIME = "strict"
 _EXACT = Division(CORRECT, CORRECT)
@@ -94,8 +94,6 @@ def choose_device(selector: str | None) -> StrictDevice:
             notes=["write `strict`, `strict:SEED`, or `strict:SEED,FREEDOM`"],
         )
     known = {str(freedom): freedom for freedom in Freedom}
-    for name in names:
-        if name != "none" and name not in known:
-            raise UnknownNameError(unknown_name("freedom", name, (*known, "none")))
+    check_known("freedom", (*known, "none"), *names)
     chosen = frozenset(known[name] for name in names if name in known)
     return StrictDevice(int(seed), chosen if names else frozenset(Freedom))

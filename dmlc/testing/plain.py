@@ -1,0 +1,34 @@
+"""Builder of bodies that applies no rule, since compilers are judged by what it makes."""
+
+from __future__ import annotations
+
+from dmlc.ir import Body, Instruction
+from dmlc.ir.builder import BodyBuilder
+from dmlc.scalars import Value
+
+EMPTY = Body((), 0)
+
+
+class PlainBuilder(BodyBuilder):
+    """A body under construction whose first values are those of another. New values are shared with
+    one another, and not with those."""
+
+    def __init__(self, body: Body = EMPTY) -> None:
+        super().__init__()
+        self.instructions += body.instructions
+
+    def add(self, instruction: Instruction) -> int:
+        if instruction not in self._numbers:
+            self._numbers[instruction] = len(self.instructions)
+            self.instructions.append(instruction)
+        return self._numbers[instruction]
+
+    def value(self, instruction: Instruction) -> Value:
+        """Value of an instruction."""
+        return self.wrap(self.add(instruction))
+
+    def finish(self, result: int | Value, guard: int | Value | None = None) -> Body:
+        """Body whose result is a value."""
+        if isinstance(guard, Value):
+            guard = self.unwrap(guard)
+        return self.make(self.unwrap(result) if isinstance(result, Value) else result, guard)
