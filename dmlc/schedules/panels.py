@@ -17,7 +17,7 @@ _LEAST, _MOST = 16, 16
 rows."""
 _PRODUCTS, _COLUMNS = 1 << 15, 64
 """Products of a work item, at least, and columns, for which it packs the rows once."""
-_PACKED = 1 << 17
+_MOST_ROWS_PACKED = 1 << 17
 """Elements of all rows, at most: they stay in the L2 cache."""
 _LANES = 8
 """Lanes of vectors along the points: a register's."""
@@ -52,7 +52,7 @@ def suits_dots(phases: Sequence[Phase]) -> Contraction | None:
     found = None if is_open else find_dots(part_axes(phases))
     if found is None or min(found.columns, found.depth) < _LEAST or found.rows > _MOST:
         return None
-    return found if found.rows * found.depth <= _PACKED else None
+    return found if found.rows * found.depth <= _MOST_ROWS_PACKED else None
 
 
 def choose_dots(work: Work) -> Nest | None:
