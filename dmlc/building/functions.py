@@ -8,12 +8,13 @@ their common operations on whole tensors, such as broadcasting.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from dmlc.binding.stages import keep_loops, list_counted, list_least
+from dmlc.building.open_reads import hold_reads
 from dmlc.ir import (
     Extent,
     Function,
@@ -27,9 +28,7 @@ from dmlc.ir import (
     Table,
 )
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
-from dmlc.ir.ranges import number_ranges, table_ranges
 from dmlc.ir.verify import accept
 from dmlc.scalars import (
     COMBINERS,
@@ -297,6 +296,31 @@ class FunctionBuilder:
         self._checks += [check for check in function.checks if check not in self._checks]
         return {result.name: found[result.name] for result in function.results}
 
+    def take_name(self, wanted: str) -> str:
+        """Name that no tensor has, made of the one that is wanted."""
+        return take_name(wanted, self._taken)
+
+    def count_stages(self) -> int:
+        """Number of stages so far."""
+        return len(self._stages)
+
+    def list_stages(self, start: int) -> list[Stage]:
+        """Stages from number `start` on."""
+        return self._stages[start:]
+
+    def cut_stages(self, start: int) -> None:
+        """Removes the stages from number `start` on. Raises `UnsupportedError`, with nothing
+        removed, if some are of a loop."""
+        names = {stage.name for stage in self._stages[start:]}
+        if any(not names.isdisjoint(loop.stages) for loop in self._loops):
+            raise UnsupportedError("a loop in a step of a loop")
+        del self._stages[start:]
+
+    def add_stages(self, stages: Iterable[Stage], loop: Loop | None = None) -> None:
+        """Adds stages whose names are taken, which form a loop if one is given."""
+        self._stages += stages
+        self._loops += [] if loop is None else [loop]
+
     def _add_stage(self, stage: Stage) -> None:
         if self._count is not None:
             self._count(len(stage.body.instructions))
@@ -366,7 +390,7 @@ class FunctionBuilder:
             checks=tuple(dict.fromkeys((*self._checks, *implied))),
             loops=tuple(rename_loop(loop, names) for loop in loops),
         )
-        return accept(_hold_reads(function) if self.assumes else function)
+        return accept(hold_reads(function) if self.assumes else function)
 
     def _append(
         self,
@@ -412,35 +436,6 @@ def _read_views(stage: Stage, views: Mapping[str, View]) -> Stage:
         return builder.add(dataclasses.replace(moved, indices=tuple(places)))
 
     return builder.remake(stage, change)
-
-
-def _hold_reads(function: Function) -> Function:
-    """Function with every index into axes of open size clamped unless it is proved in bounds by the
-    checks or by the verifier's arithmetic."""
-    if not function.symbols():
-        return function
-    reach = table_ranges(function.tables) | number_ranges(function.stages)
-    known = function.tensors()
-
-    def hold(stage: Stage) -> Stage:
-        found, _ = find_open_reads(stage, known, reach)
-        builder = BodyBuilder()
-
-        def change(number: int, moved: Instruction) -> int | None:
-            if number not in found or not isinstance(moved, Load):
-                return None
-            places = list(moved.indices)
-            for axis in found[number]:
-                size = measure(known[moved.tensor].extents[axis])
-                end = builder.size(as_extent(size))
-                last = builder.apply("sub", end, builder.constant(1))
-                place = builder.apply("max", places[axis], builder.constant(0))
-                places[axis] = builder.apply("min", place, last)
-            return builder.add(dataclasses.replace(moved, indices=tuple(places)))
-
-        return builder.remake(stage, change) if found else stage
-
-    return function.with_stages(map(hold, function.stages))
 
 
 def _extent(extent: Extent) -> Extent:

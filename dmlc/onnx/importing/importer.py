@@ -38,6 +38,14 @@ from dmlc.onnx.importing.nodes import (
     need_number,
 )
 from dmlc.onnx.importing.rules import REFUSED, RULES
+from dmlc.onnx.importing.steps import (
+    FEW_STEPS,
+    Scanned,
+    move_steps,
+    repeat_step,
+    take_last,
+    take_slice,
+)
 from dmlc.onnx.importing.values import MISSING, Missing, Values
 from dmlc.scalars import Array
 from dmlc.sizes import find_symbols
@@ -120,7 +128,7 @@ class Importer:
         self.builder = FunctionBuilder(name, self.budget.work, assumes=True)
         self.values = Values(self.builder, self.budget)
         self._functions = {(spell_domain(f.domain), f.name, f.overload): f for f in model.functions}
-        self._refusals: list[_Refusal] = []
+        self.refusals: list[_Refusal] = []
 
     def run(self, nodes: Iterable[onnx.NodeProto], scope: Scope) -> None:
         """Adds what nodes give to a scope."""
@@ -133,7 +141,7 @@ class Importer:
             except BudgetError:
                 raise
             except DmlcError as error:
-                self._refusals.append(_Refusal(node.op_type, name, error))
+                self.refusals.append(_Refusal(node.op_type, name, error))
                 found = [MISSING] * len(node.output)
             for name, value in zip(node.output, found, strict=False):
                 if name:
@@ -144,20 +152,20 @@ class Importer:
     def check(self, name: str, subject: str) -> None:
         """Raises one error for all that is not supported. `subject` is the file of the model, empty
         where it has none."""
-        if not self._refusals:
+        if not self.refusals:
             return
         grouped: dict[tuple[str, str], list[str]] = {}
-        for refusal in self._refusals:
+        for refusal in self.refusals:
             reason = refusal.reason.diagnostics[0].message
             grouped.setdefault((refusal.op_type, reason), []).append(refusal.node or "unnamed")
         lines = [
             f"{len(nodes)} x {op_type} ({list_names(nodes, 4)}): {reason}"
             for (op_type, reason), nodes in grouped.items()
         ]
-        count = counted(len(self._refusals), "node")
+        count = counted(len(self.refusals), "node")
         message = f"{count} of {name} cannot be imported"
         diagnostic = Diagnostic(message, notes=tuple(Note(line) for line in lines))
-        reasons = [refusal.reason for refusal in self._refusals]
+        reasons = [refusal.reason for refusal in self.refusals]
         unknown = [reason for reason in reasons if isinstance(reason, UnknownValueError)]
         sizes = [reason for reason in reasons if isinstance(reason, OpenSizeError)]
         names = tuple(dict.fromkeys(name for error in unknown for name in error.names))
@@ -419,7 +427,7 @@ def _repeat(importer: Importer, call: Call) -> Sequence[Found]:
 
 
 def _scan(importer: Importer, call: Call) -> Sequence[Found]:
-    """A Scan over axes of known sizes, laid out step by step."""
+    """A Scan as a loop, or laid out step by step."""
     if call.scope.opsets[""] < 9:
         raise UnsupportedError("a Scan of the versions before 9 of ONNX")
     values, inputs = importer.values, [v for v in call.given() if v is not None]
@@ -440,34 +448,53 @@ def _scan(importer: Importer, call: Call) -> Sequence[Found]:
         _check_count(name, len(found), length)
         return found
 
-    axes = [
-        axis
-        for given, tensor in zip(listed("scan_input_axes", count), scanned, strict=True)
+    pairs = zip(scanned, listed("scan_input_axes", count), listed("scan_input_directions", count),
+                strict=True)  # fmt: skip
+    slices = [
+        Scanned(tensor, axis, bool(backwards))
+        for tensor, given, backwards in pairs
         for axis in normalize_axes([given], tensor.rank)
     ]
-    backward = listed("scan_input_directions", count)
-    steps = scanned[0].extents[axes[0]]
+    steps = slices[0].steps
+    if any(each.steps != steps for each in slices):
+        raise DmlcError("it goes over axes of several sizes")
+    turns, places = listed("scan_output_directions", results), listed("scan_output_axes", results)
+    prefix = f"{next((name for name in call.names if name), 'scan')}_"
+    names = [each.name for each in body.input]
+
+    def enter(given: Sequence[Tensor]) -> list[Value] | None:
+        refused = len(importer.refusals)
+        found = importer.enter(body, call, dict(zip(names, given, strict=True)), prefix, {})
+        del importer.refusals[refused:]
+        known = _all_there(found)
+        return known if len(known) == len(found) else None
+
+    if not isinstance(steps, int) or steps > FEW_STEPS:
+        held = [values.tensor(state) for state in _all_there(states)]
+        whole = repeat_step(values, prefix, held, slices, enter)
+        if whole is not None:
+            ends, rest = whole[: len(states)], whole[len(states) :]
+            return [
+                *(take_last(values, each) for each in ends),
+                *(
+                    move_steps(values, each, axis, bool(backwards))
+                    for each, axis, backwards in zip(rest, places, turns, strict=True)
+                ),
+            ]
     steps = need_number(steps, "the number of its steps")
     if not 0 < steps <= MOST_STEPS:
         raise UnsupportedError(f"a Scan of {steps} steps, and not of 1 to {MOST_STEPS}")
-    if any(tensor.extents[axis] != steps for tensor, axis in zip(scanned, axes, strict=True)):
-        raise DmlcError("it goes over axes of several sizes")
     kept: list[list[Found]] = [[] for _ in range(results)]
     for step in range(steps):
         prefix = f"{call.names[0]}_{step}_"
-        parts = [
-            _part(importer, tensor, axis, steps - 1 - step if turned else step, prefix)
-            for tensor, axis, turned in zip(scanned, axes, backward, strict=True)
-        ]
+        parts = [take_slice(values, each, step, f"{prefix}part") for each in slices]
         own = [*_all_there(states), *parts]
-        named = dict(zip((i.name for i in body.input), own, strict=True))
-        found = importer.enter(body, call, named, prefix, {})
+        found = importer.enter(body, call, dict(zip(names, own, strict=True)), prefix, {})
         if any(isinstance(value, Missing) for value in found):
             return call.miss()
         states = found[: len(states)]
         for values_kept, value in zip(kept, found[len(states) :], strict=True):
             values_kept.append(value)
-    turns, places = listed("scan_output_directions", results), listed("scan_output_axes", results)
     stacked = [
         _stack(importer, _all_there(each[::-1] if turned else each), axis)
         for each, turned, axis in zip(kept, turns, places, strict=True)
@@ -492,19 +519,6 @@ def _know_one(values: Values, value: Value | None, what: str) -> int:
 
 def _all_there(values: Sequence[Found]) -> list[Value]:
     return [value for value in values if not isinstance(value, Missing)]
-
-
-def _part(importer: Importer, tensor: Tensor, axis: int, step: int, prefix: str) -> Tensor:
-    """What a step of a Scan reads of a tensor."""
-    extents = [extent for place, extent in enumerate(tensor.extents) if place != axis]
-    made = importer.builder.compute(
-        f"{prefix}part",
-        extents,
-        lambda at: at.read(tensor, *at.indices[:axis], step, *at.indices[axis:]),
-        tensor.dtype,
-    )
-    importer.values.derive(made, [tensor])
-    return made
 
 
 def _stack(importer: Importer, values: Sequence[Value], axis: int) -> Value:

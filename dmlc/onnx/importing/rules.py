@@ -34,7 +34,7 @@ _KINDS: Mapping[str, Mapping[str, Rule]] = {
 }
 
 UNROLLED = ("If", "Loop", "Scan")
-"""The operators with graphs of their own, which are laid out."""
+"""The operators with graphs of their own."""
 
 RULES: Mapping[tuple[str, str], Rule] = {
     (domain, op_type): rule
@@ -71,7 +71,7 @@ def list_operators() -> dict[str, list[str]]:
     found = {kind: sorted(rules) for kind, rules in _KINDS.items()}
     found["of ai.onnx.ml"] = sorted(indexing.MACHINE_LEARNING)
     found[f"of {contributed.DOMAIN}"] = sorted((*contributed.RULES, *contributed.list_functions()))
-    found["laid out, where what decides is known"] = list(UNROLLED)
+    found["with graphs of their own"] = list(UNROLLED)
     schemas: Sequence[Any] = onnx.defs.get_all_schemas()
     taken_apart = [
         schema.name
