@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc.index.intervals import Interval
@@ -159,10 +159,11 @@ class _Inlined:
 
 @dataclasses.dataclass(slots=True)
 class _BodyCopy:
-    """A body being copied at the indices of a load; for the reader itself, None and its own
-    indices."""
+    """A body being copied at the indices of a load, `key`; the reader itself has None."""
 
-    body: Body
+    rest: Iterator[Instruction]
+    """Instructions without numbers."""
+    result: int
     key: Load | None
     first: int = 0
     """Number of instructions before it."""
@@ -191,7 +192,7 @@ def _inline(
     places: dict[str, int] = {}
     loaded: dict[str, None] = {}
     left: dict[str, None] = {}
-    root = _BodyCopy(reader.body, None)
+    root = _BodyCopy(iter(reader.body.instructions), reader.body.result, None)
     frames = [root]
 
     def add(instruction: Instruction) -> int:
@@ -215,35 +216,38 @@ def _inline(
 
     while frames:
         frame = frames[-1]
-        if len(frame.numbers) == len(frame.body.instructions):
+        key, known = frame.key, frame.numbers
+        for instruction in frame.rest:
+            if isinstance(instruction, Index) and key is not None:
+                known.append(key.indices[instruction.axis])
+                continue
+            moved = with_operands(instruction, tuple([known[o] for o in operands(instruction)]))
+            if isinstance(moved, Load):
+                asked.add(moved.tensor)
+            if not isinstance(moved, Load) or moved.tensor not in inlined or moved.tensor in left:
+                known.append(add(moved))
+            elif moved in computed:
+                known.append(computed[moved])
+            else:
+                places[moved.tensor] = places.get(moved.tensor, 0) + 1
+                if places[moved.tensor] > MOST_PLACES:
+                    return moved.tensor
+                before = len(instructions), len(loaded), len(computed)
+                body = inlined[moved.tensor].body
+                frames.append(_BodyCopy(iter(body.instructions), body.result, moved, *before))
+                break
+        else:
             frames.pop()
-            if frame.key is None:
+            if key is None:
                 continue
             size, tensors = len(instructions) - frame.first, len(loaded) - frame.tensors
             if size < most_instructions and tensors < most_tensors:
-                computed[frame.key] = frame.numbers[frame.body.result]
-                continue
-            forget(frame)
-            left[frame.key.tensor] = None
-            computed[frame.key] = add(frame.key)
-            continue
-        instruction = frame.body.instructions[len(frame.numbers)]
-        moved = with_operands(instruction, tuple([frame.numbers[o] for o in operands(instruction)]))
-        if isinstance(moved, Index) and frame.key is not None:
-            frame.numbers.append(frame.key.indices[moved.axis])
-            continue
-        if isinstance(moved, Load):
-            asked.add(moved.tensor)
-        if not isinstance(moved, Load) or moved.tensor not in inlined or moved.tensor in left:
-            frame.numbers.append(add(moved))
-        elif moved in computed:
-            frame.numbers.append(computed[moved])
-        else:
-            places[moved.tensor] = places.get(moved.tensor, 0) + 1
-            if places[moved.tensor] > MOST_PLACES:
-                return moved.tensor
-            before = len(instructions), len(loaded), len(computed)
-            frames.append(_BodyCopy(inlined[moved.tensor].body, moved, *before))
+                computed[key] = known[frame.result]
+            else:
+                forget(frame)
+                left[key.tensor] = None
+                computed[key] = add(key)
+            frames[-1].numbers.append(computed[key])
     guard = None if reader.body.guard is None else root.numbers[reader.body.guard]
     body = Body.make(instructions, root.numbers[reader.body.result], guard)
     read = {load.tensor for load in body.loads()}
