@@ -97,7 +97,7 @@ def _vectorize_reads(
     function: ir.Function, work: Sequence[tuple[Phase, int]], *, aligned: bool
 ) -> Vectorization | None:
     size = min(_size(phase.space, axis) for phase, axis in work)
-    if size < 2 * LANES:
+    if size <= LANES:
         return None
     tables = function.arrays()
     analyses = [_Analysis(*each, tables) for each in work]

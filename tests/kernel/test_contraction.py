@@ -482,6 +482,19 @@ def test_the_smaller_factor_is_packed_transposed(
     run(fused, kernels)
 
 
+def test_short_rows_of_windows_are_computed_in_vectors() -> None:
+    """A row of 14 outputs has two vectors of eight, one of which overlaps the other."""
+    fused, kernels = make_kernels(ir.parse("""func @f(
+        %x: f32[3, 14, 14], %w: f32[3, 5, 5]) -> (%y) {
+        %y: f32[i0 < 3, i1 < 14, i2 < 14] = sum[r0 < 5, r1 < 5] {
+            v0 = sub(add(i1, r0), 2)
+            v1 = sub(add(i2, r1), 2)
+            where and(and(ge(v0, 0), lt(v0, 14)), and(ge(v1, 0), lt(v1, 14)))
+            mul(%x[i0, v0, v1], %w[i0, r0, r1]) } }"""), "opencl", "cpu")  # fmt: skip
+    assert any(line.startswith("vectorize i2 8 gather") for line in kernels[0].script)
+    run(fused, kernels)
+
+
 @pytest.mark.parametrize("a_transposed", [False, True])
 def test_what_is_packed_transposed_is_stored_in_vectors(a_transposed: bool) -> None:
     """Sizes are no whole number of the squares that go through registers."""
