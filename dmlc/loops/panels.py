@@ -152,6 +152,12 @@ class Panels:
         return self._found.batches * self._rows.count_tiles() * self._columns.count_tiles()
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of a tile, in whole blocks."""
+        rows, columns = self._rows.count, self._columns.count
+        return -(-rows // BLOCK) * BLOCK, -(-columns // self._lanes) * self._lanes
+
+    @property
     def words(self) -> str:
         """Work of a work item, for readers."""
         return f"each computes a tile of {self._rows.count} by {self._columns.count} outputs"
@@ -159,8 +165,7 @@ class Panels:
     def pack(self, after: Phase) -> Nest:
         """Nest of the contraction and its derived phases."""
         found, lanes = self._found, self._lanes
-        rows = -(-self._rows.count // BLOCK) * BLOCK
-        columns = -(-self._columns.count // lanes) * lanes
+        rows, columns = self.shape
         depth = self._points.count
         left = self._pack(0, found.left, self._rows, rows, "left")
         right = self._pack(1, found.right, self._columns, columns, "right")
@@ -235,24 +240,15 @@ class Panels:
         if number == 1:
             apart += self._lanes
         size = max(step * count, apart * points.count)
-        buffer = Buffer(
-            f"{name}#panel",
-            phase.elements.results[0][0].dtype,
-            size,
-            points.cut,
-            f"{name}_panel",
-            linear=True,
-        )
+        dtype, panel = phase.elements.results[0][0].dtype, f"{name}#panel"
+        buffer = Buffer(panel, dtype, size, points.cut, f"{name}_panel", linear=True)
         tile = (*own.list_steps(step), *points.list_steps(apart))
         order = (*own.dims, *points.dims) if is_along else (*points.dims, *own.dims)
         last = order[-1]
         into = Into(buffer, last, tile=tile, lane=dict(tile)[last], in_vectors=True)
         axis = self._own.index(last)
-        length = (
-            (points if is_along else own).step
-            if len((points if is_along else own).dims) == 1
-            else _count(last)
-        )
+        side = points if is_along else own
+        length = side.step if len(side.dims) == 1 else _count(last)
         lanes = phase.choose_lanes(axis, length, self._lanes)
         moving = phase.find_moving(axis)
         if any(moving[condition] for condition in conditions):

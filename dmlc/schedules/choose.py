@@ -22,7 +22,7 @@ from dmlc.schedules.crossing import choose_crossing
 from dmlc.schedules.line_buffer import choose_line_buffer
 from dmlc.schedules.matrices import choose_matrices
 from dmlc.schedules.online import choose_online
-from dmlc.schedules.panels import choose_panels, count_panels
+from dmlc.schedules.panels import LEAST_DEPTH, choose_panels, count_pieces
 from dmlc.schedules.rule import Work
 from dmlc.schedules.streaming import CACHE_LINE, Streaming
 from dmlc.schedules.tiles import choose_shape, choose_tiles, limit_shape
@@ -41,10 +41,6 @@ _LEAST_OF_WINDOWS = 8
 again comes from them."""
 _SHORT = 4
 """Size of a chunk, in reductions that are repeated for it."""
-_FILL = 4
-"""Tiles of a chunked contraction, as a multiple of those that keep a CPU busy."""
-_LEAST_DEPTH = 256
-"""Smallest number of points of a contraction's chunk."""
 _SECTOR = 8
 """Number that divides the contiguous points of a contraction's chunk: memory moves as many floats
 at once."""
@@ -53,8 +49,6 @@ _NEARLY = 4
 _STRIPS = {True: 2048, False: 64}
 """Number that divides the points of a chunk of open size, by whether they are contiguous: what a
 group of a GPU loads before it adds the first, so that less remains for the end."""
-_LEAST_PIECES = {False: 2, True: skinny.LEAST_PIECES}
-"""Smallest number of a contraction's chunks, by whether it is for a GPU."""
 
 
 def find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
@@ -94,13 +88,10 @@ def _choose_product(work: Work) -> Nest | None:
     found = None if work.is_open and not work.is_gpu else find_product(work.phases, p)
     if found is None:
         return None
-    if work.is_gpu:
-        made = choose_matrices(work, found)
-        if made is not None:
-            return made
-        shape = choose_shape(found.settle(p.taken), p)
-        return choose_tiles(work, found, shape)
-    return choose_panels(work, found)
+    if not work.is_gpu:
+        return choose_panels(work, found)
+    made = choose_matrices(work, found)
+    return made or choose_tiles(work, found, choose_shape(found.settle(p.taken), p))
 
 
 RULES: tuple[Callable[[Work], Nest | None], ...] = (
@@ -170,16 +161,14 @@ def _count_pieces(product: Contraction, p: Profile, limits: Limits) -> int:
     """Number of chunks of a contraction with too few tiles. On a GPU, small tiles are counted, as
     large tiles in chunks read less than these. Combining the chunks takes a fifth of the products'
     time at most, as each is deep."""
-    shape = skinny.find_shape(product, limits) if p.grouped else None
+    if not p.grouped:
+        return count_pieces(product, p)
+    shape = skinny.find_shape(product, limits)
     if shape is not None:
         return skinny.count_pieces(product, shape, p)
-    if p.grouped:
-        wanted, items = p.groups * p.group_size, limit_shape(product).count_items(product)
-    else:
-        wanted, items = _FILL * p.groups, count_panels(product, p)
-    enough = wanted // (2 if p.grouped else _FILL)
-    pieces = 1 if items >= enough else min(-(-wanted // items), product.depth // _LEAST_DEPTH)
-    return pieces if pieces >= _LEAST_PIECES[p.grouped] else 1
+    wanted, items = p.groups * p.group_size, limit_shape(product).count_items(product)
+    pieces = min(-(-wanted // items), product.depth // LEAST_DEPTH)
+    return pieces if items < wanted // 2 and pieces >= skinny.LEAST_PIECES else 1
 
 
 def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
@@ -224,7 +213,7 @@ def _cut_open(
     """Call that cuts an axis of open size, given its assumed size. A product has only as many
     chunks as it has enough points for, and a pass that applies reductions to contiguous rows as
     many as they have points for."""
-    if product is not None and pieces * _LEAST_DEPTH > size // 2:
+    if product is not None and pieces * LEAST_DEPTH > size // 2:
         return make_cut(written, axis, -(-size // pieces))
     is_beside = axis == len(written.space.extents) - 1 and product is None
     if is_beside and not written.accumulators and len(written.space.inner) == 1:

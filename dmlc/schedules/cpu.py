@@ -201,9 +201,8 @@ def _find_crossing_axis(phase: Phase) -> int | None:
 
 def _streams(phase: Phase) -> bool:
     """Whether some result's rows start at multiples of a cache line."""
-    views = (v for v, _ in phase.elements.results)
     strides = phase.space.known_strides
-    rows = ((v, strides[v]) for v in views)
+    rows = ((v, strides[v]) for v, _ in phase.elements.results)
     return any(
         s[-1] == 1 and not any(step * v.dtype.bytes % CACHE_LINE for step in s[:-1])
         for v, s in rows
@@ -248,8 +247,7 @@ def _choose_serial(work: Work) -> Nest:
         rule.do("vectorize", outputs[-1], LANES, "gather", name="i")
     each = math.prod(parallel[split:])
     run = _share_blocks(rule, outputs[:split], share // each)
-    count = run * each
-    return rule.finish(f"each computes {count:,} output{'' if count == 1 else 's'}")
+    return rule.finish(f"each computes {run * each:,} output{'s' if run * each > 1 else ''}")
 
 
 def share_columns(rule: Rule, outputs: Sequence[str], width: int, p: Profile, most: int) -> int:
@@ -271,8 +269,7 @@ def _choose_walk(work: Work) -> Nest:
     if rows:
         points = sum(phase.space.inner_count for phase in work.phases)
         run = _share_blocks(rule, rows, p.per_item // points)
-    many = "" if run == 1 else "s"
-    return rule.finish(f"each has {run:,} row{many}, and puts points into them in order")
+    return rule.finish(f"each has {run:,} row{'s' * (run > 1)}, and puts points into them in order")
 
 
 # What suits work items that reduce outputs of their own ---------------------------------------
@@ -307,9 +304,8 @@ def reduces_small_windows(function: ir.Function, phases: Sequence[Phase], p: Pro
         return False
     innermost = len(space.sizes) - 1
     short = innermost in space.inner and space.sizes[innermost] <= _SHORTEST_ROW
-    if not short or space.inner_count > _SMALL_WINDOW:
-        return False
-    return _find_together(function, phases, p) is not None
+    suits = short and space.inner_count <= _SMALL_WINDOW
+    return suits and _find_together(function, phases, p) is not None
 
 
 def _find_together(

@@ -2,34 +2,57 @@
 
 from __future__ import annotations
 
+import itertools
+
 from dmlc.kernel.target import Profile
 from dmlc.loops.contraction import Contraction
 from dmlc.loops.nodes import Nest
-from dmlc.loops.panels import BLOCK, Panels, orient
+from dmlc.loops.panels import Panels, orient
 from dmlc.schedules.rule import Work
 
-_LEAST_ROWS = 4 * BLOCK
-"""Smallest number of rows of a tile that is made smaller for more work items."""
+LEAST_DEPTH = 256
+"""Smallest number of points of a contraction's chunk."""
+_PACKED = {False: 6, True: 24}
+"""Time to pack an element, relative to a product, by whether it is of a window, and tested."""
+_BEGIN = 192
+"""Time in which the loop over a panel's row begins, relative to a product."""
+_PART = 32
+"""Time to store and load a partial sum, relative to a product."""
+_TAIL = 0.07
+"""Part of a tile's time that is lost at the end for each work item that would pay."""
+_PRODUCTS = 1 << 18
+"""Products for which one more work item pays."""
 
 
-def count_panels(found: Contraction, p: Profile) -> int:
-    """Number of work items that have tiles."""
-    return _choose(found, p)[1].count
+def count_pieces(found: Contraction, p: Profile) -> int:
+    """Number of chunks that the points of a contraction with few tiles are cut into."""
+    return _choose(found, p)[1]
 
 
 def choose_panels(work: Work, found: Contraction) -> Nest:
     """Nest of a contraction and its derived phases."""
-    rule, p = work.begin(), work.profile
-    numbers, panels = _choose(found, p)
-    rule.do("panel", *numbers, p.lanes)
-    return rule.finish(panels.words)
+    rule, (numbers, _, words) = work.begin(), _choose(found, work.profile)
+    rule.do("panel", *numbers, work.profile.lanes)
+    return rule.finish(words)
 
 
-def _choose(found: Contraction, p: Profile) -> tuple[tuple[int, int, int], Panels]:
-    """Largest rows, columns and points of a tile, and its packing."""
-    (most, columns, depth), found = p.panel, orient(found)
-    made = Panels(found, most, columns, depth, p.lanes)
-    while made.count < p.groups and most > _LEAST_ROWS:
-        most //= 2
-        made = Panels(found, most, columns, depth, p.lanes)
-    return (most, columns, depth), made
+def _choose(found: Contraction, p: Profile) -> tuple[tuple[int, int, int], int, str]:
+    """Largest rows, columns and points of a tile, chunks of points, and words for readers: what
+    takes the least time, among what keeps a device busy."""
+    (most, wide, depth), found = p.panel, orient(found)
+    most_pieces, is_window = max(1, found.depth // LEAST_DEPTH), len(found.inner) > 1
+    products = found.batches * found.rows * found.columns * found.depth
+    enough = max(1, min(p.groups // 2, products // _PRODUCTS))
+    part = _PART * found.rows * found.columns / found.depth
+    best: list[tuple[bool, float, tuple[int, int, int], int, str]] = []
+    for down, across in itertools.product(range(4), range(4)):
+        numbers = most >> down, wide >> across, depth
+        panels = Panels(found, *numbers, p.lanes)
+        (rows, columns), count = panels.shape, panels.count
+        pieces = 1 if count >= enough else min(most_pieces, -(-p.groups // count))
+        packed = _PACKED[is_window] * (rows + columns)
+        begin = _BEGIN * (1 + rows / min(depth, found.depth))
+        time = count * (rows * columns + packed + begin) + part * (pieces - 1)
+        is_idle, busy = count * pieces < enough, 1 + _TAIL * (enough - 1) / (count * pieces)
+        best.append((is_idle, time * busy, numbers, pieces, panels.words))
+    return min(best)[2:]

@@ -110,6 +110,4 @@ def choose_skinny(work: Work) -> Nest | None:
     """Nest of a skinny product and its derived phases; None if it is none."""
     found = find_contraction(part_axes(work.phases)) if work.is_gpu else None
     shape = find_shape(found.settle(work.profile.taken), work.limits) if found else None
-    if found is None or shape is None:
-        return None
-    return choose_tiles(work, found, shape)
+    return choose_tiles(work, found, shape) if found and shape else None

@@ -482,6 +482,22 @@ def test_the_smaller_factor_is_packed_transposed(
     run(fused, kernels)
 
 
+@pytest.mark.parametrize(
+    ("height", "depth", "tile", "is_cut"),
+    [(40, 64, (64, 240), True), (14, 128, (64, 98), True), (14, 8, (64, 56), False)],
+    ids=["large", "small", "shallow"],
+)
+def test_windows_are_packed_for_many_rows(
+    height: int, depth: int, tile: tuple[int, int], is_cut: bool
+) -> None:
+    """Tiles of few rows would pack the same windows as often as there are tiles of rows."""
+    function = Windows(1, depth, height, height, 64, 3, 1, 1).make("forward")
+    _, (kernel, *_) = make_kernels(function, "opencl", "cpu")
+    rows, columns = tile
+    assert f"a tile of {rows} by {columns} outputs" in kernel.walk
+    assert bool(kernel.cut) == is_cut
+
+
 def test_short_rows_of_windows_are_computed_in_vectors() -> None:
     """A row of 14 outputs has two vectors of eight, one of which overlaps the other."""
     fused, kernels = make_kernels(ir.parse("""func @f(
