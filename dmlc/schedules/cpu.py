@@ -269,8 +269,7 @@ def _choose_walk(work: Work) -> Nest:
     if rows:
         points = sum(phase.space.inner_count for phase in work.phases)
         run = _share_blocks(rule, rows, p.per_item // points)
-    many = "" if run == 1 else "s"
-    return rule.finish(f"each has {run:,} row{many}, and puts points into them in order")
+    return rule.finish(f"each has {run:,} row{'s' * (run > 1)}, and puts points into them in order")
 
 
 # What suits work items that reduce outputs of their own ---------------------------------------

@@ -90,5 +90,4 @@ def choose_crossing(work: Work) -> Nest | None:
     rule.do("cross", lanes, beside, find_unit(work.phases, work.limits))
     parts = work.phases[-1]
     rows = math.prod(parts.space.sizes[axis] for axis in part_rows(parts)[0])
-    words = f"a group takes {rows} rows, {beside} at a time, with {lanes} lanes on each"
-    return rule.finish(words)
+    return rule.finish(f"a group takes {rows} rows, {beside} at a time, with {lanes} lanes on each")

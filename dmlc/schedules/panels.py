@@ -21,14 +21,15 @@ a register."""
 LEAST_DEPTH = 256
 """Smallest number of points of a contraction's chunk."""
 _PACKED = {False: 6, True: 24}
-"""Time to pack an element, relative to a product, by whether points have several dimensions, as
-those of windows: these are packed one by one, and tested."""
-_BEGIN = 32
-"""Elements of a panel that are packed in the time that its loops take to begin."""
+"""Time to pack an element, relative to a product, by whether it is of a window, and tested."""
+_BEGIN = 192
+"""Time in which the loop over a panel's row begins, relative to a product."""
 _PART = 32
 """Time to store and load a partial sum, relative to a product."""
-_TAIL = 1
-"""Tiles' time in which some cores have none left."""
+_TAIL = 0.07
+"""Part of a tile's time that is lost at the end for each work item that would pay."""
+_PAYS = 1 << 18
+"""Products for which one more work item pays."""
 
 
 def count_pieces(found: Contraction, p: Profile) -> int:
@@ -69,15 +70,18 @@ def _choose(found: Contraction, p: Profile) -> tuple[tuple[int, int, int], int, 
     takes the least time, among what keeps a device busy."""
     (most, wide, depth), found = p.panel, orient(found)
     most_pieces, is_window = max(1, found.depth // LEAST_DEPTH), len(found.inner) > 1
+    products = found.batches * found.rows * found.columns * found.depth
+    enough = max(1, min(p.groups // 2, products // _PAYS))
     part = _PART * found.rows * found.columns / found.depth
     best: list[tuple[bool, float, tuple[int, int, int], int, str]] = []
     for down, across in itertools.product(range(4), range(4)):
         numbers = most >> down, wide >> across, depth
         panels = Panels(found, *numbers, p.lanes)
         (rows, columns), count = panels.shape, panels.count
-        pieces = 1 if 2 * count >= p.groups else min(most_pieces, -(-p.groups // count))
-        packed = _PACKED[is_window] * (rows + columns + _BEGIN)
-        time = count * (rows * columns + packed) + part * (pieces - 1)
-        is_idle, busy = 2 * count * pieces < p.groups, 1 + _TAIL / (count * pieces)
+        pieces = 1 if count >= enough else min(most_pieces, -(-p.groups // count))
+        packed = _PACKED[is_window] * (rows + columns)
+        begin = _BEGIN * (1 + rows / min(depth, found.depth))
+        time = count * (rows * columns + packed + begin) + part * (pieces - 1)
+        is_idle, busy = count * pieces < enough, 1 + _TAIL * (enough - 1) / (count * pieces)
         best.append((is_idle, time * busy, numbers, pieces, panels.words))
     return min(best)[2:]

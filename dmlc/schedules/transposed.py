@@ -110,10 +110,8 @@ def _find_crossing(phase: Phase) -> _Crossing | None:
     stored = [_in_bytes(strides[view], view.dtype.bytes) for view, _ in elements.results]
     stands = [_find_side(own, column) for own in stored]
     sides = [axis for axis in (*lies.values(), *stands) if axis is not None]
-    if not sides:
-        return None
-    row = max(sides, key=lambda axis: (sides.count(axis), axis))
-    if not _cut(phase, row, column):
+    row = max(sides, key=lambda axis: (sides.count(axis), axis), default=None)
+    if row is None or not _cut(phase, row, column):
         return None
     turned = tuple(n for n, axis in enumerate(stands) if axis == row)
     across = [n for n, axis in lies.items() if axis == row and _is_stageable(phase, n)]

@@ -484,7 +484,7 @@ def test_the_smaller_factor_is_packed_transposed(
 
 @pytest.mark.parametrize(
     ("height", "depth", "tile", "is_cut"),
-    [(40, 64, (64, 240), True), (14, 128, (64, 98), True), (14, 8, (32, 56), False)],
+    [(40, 64, (64, 240), True), (14, 128, (64, 98), True), (14, 8, (64, 56), False)],
     ids=["large", "small", "shallow"],
 )
 def test_windows_are_packed_for_many_rows(
