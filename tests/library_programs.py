@@ -11,11 +11,11 @@ from dmlc.binding import Operator
 from dmlc.kernel import nodes as k
 from dmlc.pipeline import compile_kernels
 from dmlc.program import KernelSource
-from dmlc.runtime import dxc
 from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
 from dmlc.runtime.spirv import list_instructions
 from dmlc.source import UnsupportedError
 from dmlc.testing.examples import read_cases
+from tests.runtime import dxil
 
 
 @functools.cache
@@ -48,4 +48,4 @@ def list_signed(shader: CompiledKernel) -> set[str]:
     """The signed divisions in the SPIR-V and the DXIL of a shader. DXC makes a remainder in DXIL of
     a quotient that is multiplied again."""
     found = {_SIGNED[code] for code, _ in list_instructions(shader.spirv) if code in _SIGNED}
-    return found | set(re.findall(r"= (s(?:rem|div)) ", dxc.disassemble(shader.dxil)))
+    return found | set(re.findall(r"= (s(?:rem|div)) ", dxil.disassemble(shader.dxil)))

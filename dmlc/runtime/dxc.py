@@ -42,17 +42,13 @@ _UTILITIES = Interface(
     uuid.UUID("4605c4cb-2019-492a-ada4-65f20bb7d67f"),
     uuid.UUID("6245d6af-66e0-48fd-80b4-4d271796748c"),
 )
-_VALIDATOR = Interface(
-    uuid.UUID("a6e82bd2-1fd7-4826-9811-2857e797f49a"),
-    uuid.UUID("8ca3e215-f728-4cf3-8cdd-88af917587a1"),
-)
 _RESULT = Interface(uuid.UUID("58346cda-dde7-4497-9461-6f87af5e0659"))
 _BLOB = Interface(uuid.UUID("8ba5fb08-5195-40e2-ac58-0d989c3a0102"))
 _TEXT = Interface(uuid.UUID("3da636c9-ba71-4024-a301-30cbf125305b"))
 _SHADER_REFLECTION = Interface(uuid.UUID("5a58797d-a72c-478d-8ba2-efc6b0efe88e"))
 
 _UTF8 = 65001
-_OBJECT, _ERRORS, _DISASSEMBLY = 1, 2, 5  # kinds of output
+_OBJECT, _ERRORS = 1, 2  # kinds of output
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -295,48 +291,6 @@ def _explain(source: str, name: str, said: str) -> str:
 
 
 # DXIL -----------------------------------------------------------------------------------------
-
-
-def disassemble(dxil: bytes, *, library: Library | None = None) -> str:
-    """Text form of a DXIL container."""
-    buffer = _Buffer(dxil, len(dxil), 0)
-    with (
-        (library or load_library()).create(_COMPILER) as compiler,
-        compiler.make(
-            "disassemble a shader",
-            4,
-            (ctypes.c_void_p, ctypes.addressof(buffer)),
-            *_wanted(_RESULT),
-        ) as result,
-    ):
-        if _status(result) < 0:
-            said = _output(result, _ERRORS, _TEXT).decode(errors="replace")
-            raise InternalError(f"DXC cannot disassemble what it was given: {said.strip()}")
-        return _output(result, _DISASSEMBLY, _TEXT).decode(errors="replace")
-
-
-def validate(dxil: bytes, *, library: Library | None = None) -> tuple[str, ...]:
-    """Errors of the validator for a DXIL container; empty if it is valid."""
-    library = library or load_library()
-    with (
-        library.create(_UTILITIES) as utilities,
-        utilities.make(
-            "copy a shader",
-            6,
-            (ctypes.c_char_p, dxil),
-            (ctypes.c_uint32, len(dxil)),
-            (ctypes.c_uint32, 0),
-        ) as blob,
-        library.create(_VALIDATOR) as validator,
-        validator.make(
-            "validate a shader", 3, (ctypes.c_void_p, blob.address), (ctypes.c_uint32, 0)
-        ) as result,
-    ):
-        if _status(result) >= 0:
-            return ()
-        with result.make("give its errors", 5) as errors:
-            said = _contents(errors).rstrip(b"\0").decode(errors="replace")
-        return tuple(said.splitlines()) or ("it gave no reason",)
 
 
 class _ShaderDescription(ctypes.Structure):

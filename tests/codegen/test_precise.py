@@ -20,6 +20,7 @@ from dmlc.scalars.operation import Unsupported
 from dmlc.source import UnsupportedError
 from tests.codegen.test_golden import CASES, read_case
 from tests.functions import TRANSCENDENTAL
+from tests.runtime import dxil
 
 F32, F64 = DataType.FLOAT32, DataType.FLOAT64
 
@@ -66,8 +67,8 @@ def find_loose(program: Program) -> list[str]:
             is_exact = words[3:4] == [_FMA] and words[1] in strict
             if opcode == _EXTENDED and words[3] not in _EXACT and not is_exact:
                 found.append(f"extended instruction {words[3]}")
-        dxil = dxc.compile_dxil(kernel.source, kernel.entry_point, shader_model=model).code
-        lines = dxc.disassemble(dxil).splitlines()
+        code = dxc.compile_dxil(kernel.source, kernel.entry_point, shader_model=model).code
+        lines = dxil.disassemble(code).splitlines()
         found += [line.strip() for line in lines if " = " in line and _FAST.search(line)]
     return found
 

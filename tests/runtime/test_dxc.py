@@ -24,6 +24,7 @@ from dmlc.runtime.dxc_library import (
 )
 from dmlc.shader_model import RegisterShifts
 from dmlc.source import InternalError, UnavailableError, UnsupportedError
+from tests.runtime import dxil
 from tests.runtime.handmade_hlsl import F16, relu_grad, square_then_double
 
 RELU = relu_grad().kernels[0].source
@@ -34,8 +35,8 @@ def test_dxil_is_valid_and_disassembles() -> None:
     assert shader.code[:4] == b"DXBC"
     assert shader.warnings == ()
     assert shader.is_signed == load_library().signs
-    assert dxc.validate(shader.code) == ()
-    text = dxc.disassemble(shader.code)
+    assert dxil.validate(shader.code) == ()
+    text = dxil.disassemble(shader.code)
     assert "define void @main()" in text
     assert "NumThreads=(64,1,1)" in text
 
@@ -43,12 +44,12 @@ def test_dxil_is_valid_and_disassembles() -> None:
 def test_a_damaged_shader_is_found_by_the_validator() -> None:
     code = bytearray(dxc.compile_dxil(RELU).code)
     code[-40] ^= 0xFF
-    assert dxc.validate(bytes(code)) != ()
+    assert dxil.validate(bytes(code)) != ()
 
 
 def test_what_is_no_shader_cannot_be_disassembled() -> None:
     with pytest.raises(InternalError, match=r"cannot disassemble|failed to disassemble"):
-        dxc.disassemble(b"no shader at all")
+        dxil.disassemble(b"no shader at all")
 
 
 def spirv_tool(tool: str, code: bytes, folder: pathlib.Path, *options: str) -> str:
@@ -82,8 +83,8 @@ def test_a_value_declared_precise_is_computed_as_written(tmp_path: pathlib.Path)
     strict = loose.replace(f"dX[i] = {formula}", f"precise const float y = {formula}; dX[i] = y")
     assert "NoContraction" not in spirv_tool("spirv-dis", dxc.compile_spirv(loose).code, tmp_path)
     assert "NoContraction" in spirv_tool("spirv-dis", dxc.compile_spirv(strict).code, tmp_path)
-    assert " fast " not in dxc.disassemble(dxc.compile_dxil(strict).code)
-    assert "fdiv" in dxc.disassemble(dxc.compile_dxil(strict).code)
+    assert " fast " not in dxil.disassemble(dxc.compile_dxil(strict).code)
+    assert "fdiv" in dxil.disassemble(dxc.compile_dxil(strict).code)
 
 
 def test_reflection() -> None:
@@ -108,7 +109,7 @@ def test_reflection() -> None:
 
 def test_native_16_bit_types_are_asked_for_only_where_they_are_used() -> None:
     def demands_native_types(source: str) -> bool:
-        text = dxc.disassemble(dxc.compile_dxil(source).code)
+        text = dxil.disassemble(dxc.compile_dxil(source).code)
         (flags,) = re.findall(r"!\{i32 0, i64 (\d+), i32 4, ", text)
         return bool(int(flags) & 0x800000)  # UseNativeLowPrecision
 
@@ -159,7 +160,7 @@ def test_too_much_group_shared_memory_is_refused_by_the_compiler() -> None:
 
 @pytest.mark.parametrize("model", ["6.0", "6.2", "6.6", "6.8"])
 def test_shader_models(model: str) -> None:
-    assert dxc.validate(dxc.compile_dxil(RELU, shader_model=model).code) == ()
+    assert dxil.validate(dxc.compile_dxil(RELU, shader_model=model).code) == ()
 
 
 @pytest.mark.parametrize("model", ["5.1", "6.9", "7.0", "6_2", "six"])
@@ -201,9 +202,9 @@ def test_every_object_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ComObject, "__init__", note)
     monkeypatch.setattr(ComObject, "release", forget)
     code = dxc.compile_dxil(RELU).code
-    dxc.disassemble(code)
+    dxil.disassemble(code)
     dxc.reflect(code)
-    dxc.validate(code)
+    dxil.validate(code)
     with pytest.raises(InternalError):
         dxc.compile_spirv("nonsense")
     gc.collect()

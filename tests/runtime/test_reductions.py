@@ -19,12 +19,13 @@ from dmlc import ir
 from dmlc.codegen.hlsl import HLSL_6_2
 from dmlc.pipeline import compile
 from dmlc.reference import evaluate
-from dmlc.runtime import dxc, opencl, vulkan
+from dmlc.runtime import opencl, vulkan
 from dmlc.runtime.hlsl import compile_kernel
 from dmlc.scalars import TENSOR_TYPES, Array, DataType
 from dmlc.scalars.operation import Unsupported
 from tests import reductions
 from tests.reductions import SHAPES, find_disagreements, make_inputs
+from tests.runtime import dxil
 
 Run: TypeAlias = Callable[[ir.Function, dict[str, Array]], dict[str, Array]]
 
@@ -200,7 +201,7 @@ def test_shaders_are_strict(case: str) -> None:
     for kernel in compile(function, "hlsl").kernels:
         made = compile_kernel(kernel)
         assert made.warnings == ()
-        assert " fast " not in dxc.disassemble(made.dxil)
+        assert " fast " not in dxil.disassemble(made.dxil)
 
 
 def test_more_groups_than_a_row_of_them() -> None:
