@@ -144,7 +144,7 @@ def _begin(
     phases = part_axes(on.nest.phases)
     found = None if any(phase.space.is_open for phase in phases) else find(phases)
     if found is None:
-        raise ScheduleError("there is no sum of such products of rows and columns, of known sizes")
+        raise ScheduleError("there is no sum of products of rows and columns, of known sizes")
     return phases, found
 
 

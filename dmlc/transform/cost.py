@@ -120,8 +120,8 @@ def count_operations(body: Body) -> int:
 
 
 def is_product(stage: Stage, least: int = _MANY) -> bool:
-    """Whether a stage is a matrix product: a sum of products of two factors, with at least `least`
-    rows on which only one factor depends, and columns on which only the other does."""
+    """Whether a stage is a matrix product: a sum of products of two factors, with rows on which only
+    one factor depends, and columns on which only the other does; at least `least` and `_MANY`."""
     value = stage.body.instructions[stage.body.result]
     if isinstance(value, Cast):
         value = stage.body.instructions[value.operand]
@@ -129,10 +129,11 @@ def is_product(stage: Stage, least: int = _MANY) -> bool:
         return False
     needs = find_dependencies(stage.body)
     rows, columns = ({i for i in needs[n] if not i.reduced} for n in value.operands)
-    return all(
-        math.prod(estimate(stage.extent(index) or 1) for index in own) >= least
+    fewer, more = sorted(
+        math.prod(estimate(stage.extent(index) or 1) for index in own)
         for own in (rows - columns, columns - rows)
     )
+    return fewer >= least and more >= _MANY
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

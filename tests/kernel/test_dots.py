@@ -100,7 +100,7 @@ def test_a_window_is_packed_once_for_all_columns_of_a_work_item() -> None:
         (16, "8 4", "vectors of 8 or 16 lanes"),
         (16, "0 8", "a tile has columns"),
         (16, "8 16", "fewer points than lanes"),
-        (0, "8 8", "no sum of such products"),
+        (0, "8 8", "no sum of products of rows and columns"),
     ],
 )
 def test_what_is_refused(columns: int, numbers: str, message: str) -> None:

@@ -39,7 +39,6 @@ checks has the right results. What has the same code says the same in another wa
 
 LATER = {
     "a part ends one early": "parts may go beyond the end of their dimension",
-    "a part is forgotten": "parts may go beyond the end of their dimension",
     "points beyond the end count": "points may be clamped where others are left out",
     "a read takes other lanes": "which lanes a read takes, its positions say",
     "a position takes other lanes": "which lanes a read takes, its positions say",
