@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from dmlc.ir import Function, find_fault
 from dmlc.ir.json import NOUNS, SHAPES, TUPLES
-from dmlc.ir.records import Form, Records, Shape, find_fields
+from dmlc.ir.records import Format, Records, Shape, find_fields
 from dmlc.ir.schema import describe
 from dmlc.parameters import expect, expect_text
 from dmlc.source import DmlcError, check_known
@@ -87,5 +87,5 @@ _RECORDS = Records(
     {},
     NOUNS,
     {**TUPLES, "axes": "pairs of an axis, and its extent or the dimension that it is"},
-    Form("a fusion's JSON form", (3, 0)),
+    Format("a fusion's JSON form", (3, 0)),
 )
