@@ -21,6 +21,7 @@ import numpy as np
 from dmlc.ir import Function, Index, Reduction, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, find_index_only
+from dmlc.ir.ranges import Ranges
 from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import Array, DataType
 from dmlc.transform.inline import clamp_reads, inline_stages
@@ -107,12 +108,12 @@ def _drop_certain(stage: Stage, known: Mapping[str, Array]) -> Stage:
     """Stage without the conditions of its guard that are true at every point."""
     if stage.body.guard is None:
         return stage
-    facts = IndexFacts(stage, known)
-    passing = {condition: facts.find_passing([condition]) for condition in facts.conditions}
-    left = [c for c, holds in passing.items() if holds is None or not holds.all()]
-    if len(left) == len(passing):
+    facts, ranges, builder = IndexFacts(stage, known), Ranges.of(stage), BodyBuilder()
+    unsure = [c for c in facts.conditions if ranges.truth(c) != (1, 1)]
+    passing = ((c, facts.find_passing([c])) for c in unsure)
+    left = [c for c, holds in passing if holds is None or not holds.all()]
+    if len(left) == len(facts.conditions):
         return stage
-    builder = BodyBuilder()
     numbers = builder.copy(stage.body)
     guard = builder.join(numbers[c] for c in left)
     return dataclasses.replace(stage, body=builder.make(numbers[stage.body.result], guard))

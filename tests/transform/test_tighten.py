@@ -121,6 +121,21 @@ def test_counts_are_evaluated_whole() -> None:
     assert [s.name for s in function.stages if s.reduction is not None] == ["sum"]
 
 
+@pytest.mark.parametrize(("size", "holds"), [(44098, True), (44097, False)])
+def test_a_guard_over_many_points_is_decided_by_intervals(size: int, holds: bool) -> None:
+    """More than can be evaluated one by one: 22,000 windows of 256 elements, the last of which ends
+    where the tensor does, or one beyond."""
+    function = ir.parse(f"""
+        func @f(%x: f32[{size}], %w: f32[256]) -> (%y) {{
+          %y: f32[i0 < 21922] = sum[r0 < 256] {{
+            v0 = add(mul(i0, 2), r0)
+            where lt(v0, {size})
+            mul(%x[min(v0, {size - 1})], %w[r0])
+          }}
+        }}""")
+    assert ("where" not in str(tighten_bounds(function))) == holds
+
+
 def test_a_guard_that_nothing_passes_stays() -> None:
     function = ir.parse(
         "func @f(%x: f32[4]) -> (%y) { %y: f32[] = sum[r0 < 4 where lt(r0, 0)] %x[r0] }"
