@@ -23,8 +23,9 @@ ORDER = (
     "collection", "source", "lazy", "diagnostics", "parameters", "resources", "templates", "files",
     "processes", "progress", "sizes", "scalars", "index", "npy", "freedoms", "matrices", "language",
     "summaries", "library", "ir", "transform", "binding", "catalog", "building", "reference",
-    "oracle", "kernel", "loops", "schedules", "lowering", "alike", "shader_model", "buffer_plan", "program",
-    "manifest", "report", "codegen", "pipeline", "compiler", "picture", "runtime",
+    "oracle", "kernel", "loops", "schedules", "lowering", "alike", "shader_model",
+    "buffer_plan", "program", "manifest", "report", "codegen", "pipeline", "compiler", "picture",
+    "runtime",
     "inspection", "devices", "known_answers", "api", "testing", "tuning", "listing", "interop",
     "datasheet", "qualify", "onnx", "cgc", "pages", "mlir", "torch", "editor", "cli", "__main__",
 )  # fmt: skip
