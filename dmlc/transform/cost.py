@@ -120,8 +120,8 @@ def count_operations(body: Body) -> int:
 
 
 def is_product(stage: Stage, least: int = _MANY) -> bool:
-    """Whether a stage is a matrix product: a sum of products of two factors, each of which depends on
-    outputs that the other does not, one on at least `least` and the other on `_MANY`."""
+    """Whether a stage is a matrix product: a sum of products of two factors, of which each depends
+    on outputs that the other does not, one on at least `least` and the other on `_MANY`."""
     value = stage.body.instructions[stage.body.result]
     if isinstance(value, Cast):
         value = stage.body.instructions[value.operand]
