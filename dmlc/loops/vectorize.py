@@ -108,7 +108,7 @@ def _vectorize_reads(
         return None
     again = not aligned and not function.in_place and not _overwrites_operand(work)
     best: Vectorization | None = None
-    for start in range(1 if aligned else LANES):
+    for start in range(1 if aligned else min(LANES, size - LANES + 1)):
         found = _find_stretch(analyses, start, size, cut, again)
         if found is None:
             continue

@@ -498,16 +498,18 @@ def test_windows_are_packed_for_many_rows(
     assert bool(kernel.cut) == is_cut
 
 
-def test_short_rows_of_windows_are_computed_in_vectors() -> None:
+@pytest.mark.parametrize("size", [9, 10, 14, 15])
+def test_short_rows_of_windows_are_computed_in_vectors(size: int) -> None:
     """A row of 14 outputs has two vectors of eight, one of which overlaps the other."""
-    fused, kernels = make_kernels(ir.parse("""func @f(
-        %x: f32[3, 14, 14], %w: f32[3, 5, 5]) -> (%y) {
-        %y: f32[i0 < 3, i1 < 14, i2 < 14] = sum[r0 < 5, r1 < 5] {
+    fused, kernels = make_kernels(ir.parse(f"""func @f(
+        %x: f32[3, {size}, {size}], %w: f32[3, 5, 5]) -> (%y) {{
+        %y: f32[i0 < 3, i1 < {size}, i2 < {size}] = sum[r0 < 5, r1 < 5] {{
             v0 = sub(add(i1, r0), 2)
             v1 = sub(add(i2, r1), 2)
-            where and(and(ge(v0, 0), lt(v0, 14)), and(ge(v1, 0), lt(v1, 14)))
-            mul(%x[i0, v0, v1], %w[i0, r0, r1]) } }"""), "opencl", "cpu")  # fmt: skip
-    assert any(line.startswith("vectorize i2 8 gather") for line in kernels[0].script)
+            where and(and(ge(v0, 0), lt(v0, {size})), and(ge(v1, 0), lt(v1, {size})))
+            mul(%x[i0, v0, v1], %w[i0, r0, r1]) }} }}"""), "opencl", "cpu")  # fmt: skip
+    vectors = any(line.startswith("vectorize i2 8 gather") for line in kernels[0].script)
+    assert vectors == (size > 12)
     run(fused, kernels)
 
 
