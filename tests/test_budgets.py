@@ -13,14 +13,14 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 
 BUDGETS = {
     "index": 305,
-    "ir": 5_200,
-    "kernel": 7_520,
-    "transform": 11_685,
-    "loops": 10_670,
-    "schedules": 3_015,
-    "lowering": 5_625,
+    "ir": 5_195,
+    "kernel": 7_530,
+    "transform": 11_650,
+    "loops": 10_810,
+    "schedules": 3_045,
+    "lowering": 5_655,
 }
-"""By folder, in lines; 44,020 in all."""
+"""By folder, in lines; 44,190 in all."""
 LONGEST = 600
 """Lines of a module."""
 
