@@ -1,10 +1,11 @@
-"""The primitive for matrix products on CPUs: panels of both factors are packed into private arrays,
-and register blocks of outputs iterate over them in vectors.
+"""Primitives for matrix products on CPUs: panels of factors are packed into private arrays, and
+register blocks of outputs iterate over them in vectors.
 
-A work item has a tile of outputs. For a strip of points, it packs the rows and columns of the tile,
-so that each element is read from memory once and stays in the caches. A block of a few rows by one
-vector of columns then processes all points of the strip, and adds to its previous sums. Every
-output is one sum, in order of the points.
+A work item has a tile of outputs. For a strip of points, `panel` packs the rows and columns of the
+tile, so that each element is read from memory once and stays in the caches. A block of a few rows
+by one vector of columns then processes all points of the strip, and adds to its previous sums.
+Every output is one sum, in order of the points. `dot` packs the rows alone, and its vectors run
+along the points, so that an output is the sum of a vector's lanes.
 """
 
 from __future__ import annotations
@@ -117,9 +118,7 @@ def _count(dim: Dim) -> int:
     return dim.size if isinstance(dim.size, int) else 0
 
 
-@primitive(
-    Argument.NUMBER, Argument.NUMBER, Argument.NUMBER, Argument.NUMBER, takes_loop=False
-)  # fmt: skip
+@primitive(*[Argument.NUMBER] * 4, takes_loop=False)
 def panel(on: On, rows: int, columns: int, depth: int, lanes: int) -> Nest:
     """Computes a product in tiles of at most `rows` and `columns`, one for each work group of one
     work item. For strips of `depth` points, it packs the rows and columns of its tile into private
@@ -242,13 +241,8 @@ class Panels:
         block = Reduce(2, (block,), array=True, resumes=True, tile=registers)
         block = Loop(row, Kind.LOOP, BLOCK, (block,), "row", output=columns)
         block = Loop(column, Kind.LOOP, lanes, (block,), "column", output=1)
-        strip: Node = Loop(
-            self._points.cut,
-            Kind.LOOP,
-            self._points.step,
-            (left.stage, right.stage, block),
-            "strip",
-        )
+        cut, filled = self._points.cut, (left.stage, right.stage, block)
+        strip: Node = Loop(cut, Kind.LOOP, self._points.step, filled, "strip")
         for dim in reversed(self._points.outer):
             strip = Loop(dim, Kind.LOOP, 1, (strip,), dim.wanted)
         sums = Tile(rows, columns, columns, lanes, registers=False)

@@ -175,8 +175,9 @@ def _shorten(plan: Plan) -> Plan | None:
     count = int(((last - first)[filled] // step).max()) + 1
     steps = step * np.arange(count)
     if count <= 2 * most and count < plan.size:
-        # A start that an output shifts makes both factors of a product depend on that.
-        stays = is_product(plan.facts.stage, 2) and 2 * count > plan.size
+        # A start that an output shifts makes both factors of a deep product depend on that.
+        is_deep = math.prod(_list_sizes(plan.facts.stage)) >= _DEEP
+        stays = is_deep and is_product(plan.facts.stage, 2) and 2 * count > plan.size
         plans = [
             dataclasses.replace(plan, places=starts[:, None] + steps, step=step, form=form)
             for form, starts in _list_firsts(first, last, filled, steps)
@@ -266,6 +267,8 @@ def write_place(
 # Places that are given -----------------------------------------------------------------------
 
 
+_DEEP = 16
+"""Smallest number of points of a sum of products that schedules of products are worth."""
 _MOST_POINTS = 2**31
 """Bound of the number of points, so that their numbers fit in 32 bits."""
 

@@ -2,15 +2,14 @@
 //
 //     dX_rows[i0, i1, i2, i3] = sum[r0 < 4 where i2 * 2 - 1 + r0 >= 0 && i2 * 2 - 1 + r0 <
 //         8](dX_rows_weights[r0] * dY[i0, i1, i2 * 2 - 1 + r0, i3])
-//     dX[i0, i1, i2, i3] = sum[r1 < 6 where max(1 - abs((float32(r1) - 0.5) / 2 - float32(i3)), 0)
-//         != 0](dX_rows[i0, i1, i2, r1] * dX_weights[i3, r1])
+//     dX[i0, i1, i2, i3] = sum[r1 < 4 where i3 * 2 - 1 + r1 >= 0 && i3 * 2 - 1 + r1 <
+//         6](dX_rows[i0, i1, i2, i3 * 2 - 1 + r1] * dX_rows_weights[r1])
 //
 // Launch 12 groups of 1 work item; each computes 2 rows of 3 outputs.
 //     line_buffer 2 1 16
 //   argument 0: dY, float32, read
 //   argument 1: dX_rows_weights, float32, read
-//   argument 2: dX_weights, float32, read
-//   argument 3: dX, float32, written
+//   argument 2: dX, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
 
@@ -34,17 +33,10 @@ static float fma_float(const float x, const float y, const float z)
 #endif
 }
 
-// The larger one; NaN where either is NaN, and the first of two equal ones.
-static float max_float(const float a, const float b)
-{
-    return ((a >= b) | isnan(a)) ? a : b;
-}
-
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void resample_grad_linear(
     __global const float *dY,
     __global const float *dX_rows_weights,
-    __global const float *dX_weights,
     __global float *dX
 )
 {
@@ -116,15 +108,14 @@ __kernel void resample_grad_linear(
             }
         }
         for (int x = 0; x < 3; ++x) {
-            const float value = (float)x;
+            const int position = x * 2 - 1;
             float d_x = 0.0f;
-            for (int k = 0; k < 6; ++k) {
-                const float value_1 = max_float(1.0f - fabs(((float)k - 0.5f) * 0.5f - value),
-                    0.0f);
-                if (value_1 != 0.0f) {
-                    const float d_x_rows = d_x_rows_row[k];
-                    const float d_x_weights = dX_weights[x * 6 + k];
-                    d_x = fma_float(d_x_rows, d_x_weights, d_x);
+            for (int k = 0; k < 4; ++k) {
+                const int position_1 = position + k;
+                if (position_1 >= 0 && position_1 < 6) {
+                    const float d_x_rows = d_x_rows_row[position_1];
+                    const float d_x_rows_weights_4 = dX_rows_weights[k];
+                    d_x = fma_float(d_x_rows, d_x_rows_weights_4, d_x);
                 }
             }
             d_x_row[x] = d_x;
