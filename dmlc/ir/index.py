@@ -404,8 +404,10 @@ def evaluate_instruction(
             if value_type(body.instructions[instruction.operand]) is instruction.dtype:
                 return given[0]
             return np.asarray(convert(given[0], instruction.dtype))
-        case Load() | Symbol() | Step():
-            raise InternalError(f"this depends on more than indices: {instruction}")
+        case Load(tensor=name):
+            raise InternalError(f"an element of %{name} is no index-only value")
+        case Symbol() | Step():
+            raise InternalError(f"this is known only when a program runs: {instruction}")
 
 
 # Affine forms -------------------------------------------------------------------------------

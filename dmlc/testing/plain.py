@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dmlc.ir import Body, Instruction
+from dmlc.ir import Apply, Body, Instruction
 from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.nodes import IR_OPERATIONS
 from dmlc.scalars import Value
 
 EMPTY = Body((), 0)
@@ -22,6 +23,11 @@ class PlainBuilder(BodyBuilder):
             self._numbers[instruction] = len(self.instructions)
             self.instructions.append(instruction)
         return self._numbers[instruction]
+
+    def apply(self, name: str, *given: int) -> int:
+        """Operation on values of any type: errors are FLOAT64, whatever the operation takes."""
+        operation = IR_OPERATIONS[name]
+        return self.add(Apply(operation, given, operation.result_type(self.type_of(given[0]))))
 
     def value(self, instruction: Instruction) -> Value:
         """Value of an instruction."""
