@@ -60,7 +60,10 @@ def choose_dots(work: Work) -> Nest | None:
     found = None if work.is_gpu else suits_dots(work.phases)
     if found is None:
         return None
-    rule, columns = work.begin(), max(_COLUMNS, _PRODUCTS // (found.rows * found.depth))
+    rule, size = work.begin(), found.rows * found.depth
+    # The points of windows are packed one by one, and others in vectors.
+    share = found.columns if len(found.inner) > 1 else -(-found.columns // work.profile.groups)
+    columns = max(_LEAST, _PRODUCTS // size, min(_COLUMNS, share))
     rule.do("dot", columns, _LANES)
     return rule.finish(f"each computes {found.rows} by at most {columns} outputs")
 

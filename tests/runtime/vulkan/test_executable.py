@@ -384,12 +384,12 @@ def test_a_child_process_makes_its_own_context() -> None:
 def test_an_executable_keeps_few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
-    class Counted(vulkan_executable.Frame):
+    class Counted(vulkan_executable.Recording):
         def __init__(self, *arguments: object, **options: object) -> None:
             made.append(1)
             super().__init__(*arguments, **options)  # pyright: ignore
 
-    monkeypatch.setattr(vulkan_executable, "Frame", Counted)
+    monkeypatch.setattr(vulkan_executable, "Recording", Counted)
     executable = vulkan.load(relu_grad())
     for _ in range(3):
         for count in range(1, 9):
