@@ -22,10 +22,9 @@ LEAST_DEPTH = 256
 """Smallest number of points of a contraction's chunk."""
 _PACKED = {False: 6, True: 24}
 """Time to pack an element, relative to a product, by whether it is of a window, and tested."""
-_BEGIN = 192
-"""Time in which the loop over a panel's row begins, relative to a product."""
-_PART = 32
-"""Time to store and load a partial sum, relative to a product."""
+_BEGIN, _PART = 192, 32
+"""Times to begin the loop over a panel's row, and to store and load a partial sum, relative to a
+product."""
 _TAIL = 0.07
 """Part of a tile's time that is lost at the end for each work item that would pay."""
 _PAYS = 1 << 18
