@@ -175,6 +175,8 @@ def fuse(on: On) -> Nest:
         tiled = bool(finer) and finer[0].dim.within is loop.dim
         demand(loop.step == 1 or not loop.dim.parts or tiled, "fused loops are fused again by ones")
         demand(loop.dim.within is None, "the points of a tile are a loop of their own")
+        packed = any(isinstance(n, Pack) and n.dim is loop.dim for n in walk(inner.body))
+        demand(not packed, "pairs of points are a loop of their own")
         demand_ranges(loop)
         whole = [(loop.dim, loop.step)]
         parts += loop.dim.parts or whole if loop.step == 1 else whole

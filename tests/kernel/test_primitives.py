@@ -111,6 +111,15 @@ def test_the_last_word_of_an_odd_number_of_halves_is_a_word(script: str) -> None
         np.testing.assert_array_equal(got[result], values)
 
 
+def test_a_loop_over_pairs_is_fused_with_no_other() -> None:
+    kernels = read("halves", (3, 5, 7), "sum", HALVES)
+    limits = dataclasses.replace(LIMITS, pair_types=(DataType.FLOAT16,))
+    (nest,) = start(kernels)
+    made = apply(nest, kernels.function, limits, *parse_script("pair i\nonce"))
+    with pytest.raises(ScheduleError, match="pairs of points are a loop of their own"):
+        apply(made, kernels.function, limits, *parse_script("fuse once as both"))
+
+
 SAMPLES = [(name, seed) for name in FUNCTIONS for seed in range(2)]
 """Two schedules of each function."""
 
