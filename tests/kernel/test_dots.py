@@ -41,6 +41,11 @@ def test_a_few_rows_of_any_number(rows: int, columns: int, depth: int) -> None:
     assert is_dot(make(product.make()))
 
 
+def test_a_few_columns_are_distributed_over_work_items() -> None:
+    """A product of one row has few columns for a work item, as its row is packed in vectors."""
+    assert make(Product(1, 100, 4000, b_transposed=True).make()).script == ("dot 16 8",)
+
+
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_results_lie_along_either_side(turned: bool, batch: int) -> None:

@@ -143,7 +143,7 @@ def test_a_kernel_shows_its_script_above_it() -> None:
     assert line.startswith("//     ")
     assert "vector i: 4" not in kernel.source
     (product, *_) = dmlc.compile(ir.parse(PRODUCT), profile="cpu").kernels
-    assert re.search(r"\n//     panel \d+ \d+ 256 16\n", product.source)
+    assert "\n//     panel 24 64 256 16\n" in product.source
     (first, *_) = dmlc.compile(resample(9, 24), profile="cpu").kernels
     assert re.search("\n//     line_buffer [0-9 ]+\n", first.source)
 
