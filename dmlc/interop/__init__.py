@@ -1,4 +1,4 @@
-"""What dmlc exchanges with other tools. The modules below are imported when they are first used."""
+"""Exchange of cases and programs with other tools. Modules are imported when first used."""
 
 from __future__ import annotations
 

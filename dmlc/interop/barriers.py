@@ -1,11 +1,10 @@
-"""Which barriers a Direct3D 12 host records between the kernels of a program.
+"""Barriers that a Direct3D 12 host records between the kernels of a program.
 
-A buffer is in one state as a whole. A shader resource view (`t`) reads it in one state, an
+A buffer is in one state as a whole: a shader resource view (`t`) reads it in one state, an
 unordered access view (`u`) reads and stores it in another. A buffer that one kernel stores and
-another one reads goes from state to state, and that transition waits. Where a buffer stays in the
-state for storing, a barrier of its own waits. What has to wait for what is the program's to know:
-`KernelSource.after`.
-"""
+another reads changes its state, and that transition waits. A buffer that stays in the state for
+storing needs a barrier of its own. The program says which kernels must wait for which:
+`KernelSource.after`."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ class Wait(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Barrier:
-    """What is waited for on a buffer, by the tensor it is named after."""
+    """Barrier on a buffer, which has the name of its tensor."""
 
     buffer: str
     wait: Wait
@@ -37,7 +36,7 @@ class Barrier:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Launch:
-    """A kernel, by its number, behind its barriers."""
+    """Kernel, by its number, after its barriers."""
 
     kernel: int
     barriers: tuple[Barrier, ...]
@@ -45,8 +44,8 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StepLoop:
-    """Kernels that run once for each step, and the barriers at the end of each. These bring every
-    buffer back to the state that it had before the loop."""
+    """Kernels that run once per step, and the barriers at the end of each step, which restore the
+    state that every buffer had before the loop."""
 
     repeat: Repeat
     launches: tuple[Launch, ...]
@@ -55,8 +54,8 @@ class StepLoop:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Schedule:
-    """All of a program, in order, and the barriers behind it. These bring every buffer back to the
-    state of its first use, so that the program may run again."""
+    """All launches of a program in order, and the barriers after them, which restore the state of
+    each buffer's first use, so that the program can run again."""
 
     parts: tuple[Launch | StepLoop, ...]
     last: tuple[Barrier, ...]
@@ -66,7 +65,7 @@ class Schedule:
 
 
 def plan_barriers(program: Program) -> Schedule:
-    """The kernels of a program with the barriers between them. Scratch tensors that share a buffer
+    """Kernels of a program with the barriers between them. Scratch tensors that share a buffer
     (`Program.scratch_homes`) share its state; kernels that are never dispatched are left out."""
     planner = _Planner(program)
     parts: list[Launch | StepLoop] = []
@@ -83,7 +82,7 @@ def plan_barriers(program: Program) -> Schedule:
 
 
 class _Planner:
-    """The state of each buffer that the program stores, as its kernels run."""
+    """State of each buffer that the program stores, while its kernels run."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -101,7 +100,7 @@ class _Planner:
         """The kernels that had each in that state since the last barrier on it."""
 
     def _list_uses(self, kernel: KernelSource) -> Mapping[str, bool]:
-        """The buffers that a kernel uses, and whether in the state for storing."""
+        """Buffers of a kernel, each with whether the kernel needs it in the state for storing."""
         uses: dict[str, bool] = {}
         for binding in kernel.buffers:
             buffer = self._homes.get(binding.tensor, binding.tensor)
@@ -110,7 +109,7 @@ class _Planner:
         return uses
 
     def launch(self, first: int, last: int) -> list[Launch]:
-        """Kernels in a row."""
+        """Consecutive kernels with their barriers."""
         made: list[Launch] = []
         for number in range(first, last + 1):
             kernel = self._program.kernels[number]
@@ -126,7 +125,7 @@ class _Planner:
         return made
 
     def _use(self, buffer: str, stored: bool, number: int, after: set[int]) -> Wait | None:
-        """The barrier before a kernel uses a buffer."""
+        """Barrier before a kernel uses a buffer; None if it needs none."""
         was, users = self._stored[buffer], self._users[buffer]
         waits = was is not stored or (stored and not users.isdisjoint(after))
         self._stored[buffer] = stored
@@ -139,7 +138,7 @@ class _Planner:
         return Wait.STORED_AGAIN if waits else None
 
     def repeat(self, repeat: Repeat) -> StepLoop:
-        """A loop. What its steps have in common is that each begins in the states before it."""
+        """Loop over steps. Each step begins in the states before the loop."""
         before = dict(self._stored)
         launches = self.launch(repeat.first, repeat.last)
         used = {b for each in launches for b in self._uses[each.kernel]}
@@ -147,11 +146,11 @@ class _Planner:
         return StepLoop(repeat, tuple(launches), last)
 
     def finish(self) -> tuple[Barrier, ...]:
-        """The barriers behind the program."""
+        """Barriers after the program."""
         return self._finish({b: b in self.first for b in self._stored})
 
     def _finish(self, wanted: Mapping[str, bool]) -> tuple[Barrier, ...]:
-        """The barriers after which buffers are in these states, and nobody uses them."""
+        """Barriers that bring buffers into the given states and end all uses of them."""
         made: list[Barrier] = []
         for buffer, stored in wanted.items():
             was, users = self._stored[buffer], self._users[buffer]

@@ -40,7 +40,7 @@ _NEEDS = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Part:
-    """A piece of `record`: kernels, each with the barriers before it, maybe in a loop."""
+    """Part of `record`: kernels with the barriers before each, in a loop or not."""
 
     loop: str | None
     """The head of the loop."""
@@ -50,17 +50,15 @@ class _Part:
 
 
 def header_name(program: Program) -> str:
-    """The name of the file that `write_header`'s text belongs in."""
+    """File name for the text of `write_header`."""
     return name_file(make_file_stem(program.name), SUFFIX)
 
 
 def write_header(program: Program, files: Mapping[str, bytes] = MappingProxyType({})) -> str:
-    """The header of a program in HLSL. It takes no other shaders than those among `files`, by name,
-    where they are there and signed: those that are not have to be compiled again.
-
-    Raises `UnsupportedError` where the program is in another language, or a kernel has more
-    arguments than a root signature.
-    """
+    """Header of a program in HLSL. Of the shaders among `files`, which are keyed by name, it
+    accepts those that are there and signed; the others must be compiled again by the user. Raises
+    `UnsupportedError` if the program is in another language, or a kernel has more arguments than a
+    root signature."""
     if "cpp" not in find_target(program.target).hosts:
         raise UnsupportedError(
             f"C++ for Direct3D 12 runs HLSL, and {program.name} is compiled to "
@@ -81,7 +79,7 @@ def write_header(program: Program, files: Mapping[str, bytes] = MappingProxyType
 def _describe_contents(
     program: Program, names: Names, files: Mapping[str, bytes]
 ) -> dict[str, Any]:
-    """What the template says of tensors, kernels and their order."""
+    """Variables of the template: tensors, kernels and their order."""
     schedule = plan_barriers(program)
     count = len(program.kernels)
     kernels = [describe_kernel(program, number, names, files) for number in range(count)]
@@ -122,7 +120,7 @@ def _spell_barriers(barriers: Sequence[Barrier], names: Names) -> tuple[str, ...
 
 
 def _tell_part(part: Launch | StepLoop, kernels: Sequence[CppKernel]) -> str:
-    """A piece of the program in words."""
+    """Part of the program in words."""
     if isinstance(part, Launch):
         kernel = kernels[part.kernel]
         return f"{kernel.name}: {kernel.rule}"

@@ -1,4 +1,4 @@
-"""The kernels of a program as a C++ header has them: root arguments and thread groups."""
+"""Kernels of a program in a C++ header: root arguments and thread groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROOT_WORDS = 64
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RootView:
-    """A view of a root signature."""
+    """View in a root signature."""
 
     kind: str
     """`SRV` or `UAV`."""
@@ -37,7 +37,7 @@ class RootView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Field:
-    """A number of the constant buffer. Its value is an expression."""
+    """Number in the constant buffer, with its value as an expression."""
 
     name: str
     type: str
@@ -48,7 +48,7 @@ class Field:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Digest:
-    """What a header knows a file by: accidents are found, and no more. SHA-256 is in the
+    """Checksum by which a header recognizes a file. It detects accidents only; SHA-256 is in the
     manifest."""
 
     bytes: int
@@ -58,7 +58,7 @@ class Digest:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CppKernel:
-    """A kernel, and the namespace of what belongs to it."""
+    """Kernel, and the namespace of its declarations."""
 
     space: str
     name: str
@@ -86,8 +86,8 @@ class CppKernel:
 def describe_kernel(
     program: Program, number: int, names: Names, files: Mapping[str, bytes]
 ) -> CppKernel:
-    """A kernel of a program, whose DXIL may be among `files`, by name. Raises
-    `UnsupportedError` where a root signature cannot hold its arguments."""
+    """Kernel of a program; its DXIL is among `files`, by name, if there. Raises `UnsupportedError`
+    if a root signature cannot hold its arguments."""
     kernel = program.kernels[number]
     _check_cost(kernel)
     dispatch = kernel.dispatch
@@ -113,7 +113,7 @@ def describe_kernel(
 
 
 def digest(content: bytes) -> Digest:
-    """FNV-1a of 64 bits."""
+    """FNV-1a hash of 64 bits."""
     value = 0xCBF29CE484222325
     for byte in content:
         value = (value ^ byte) * 0x100000001B3 % 2**64
@@ -121,7 +121,8 @@ def digest(content: bytes) -> Digest:
 
 
 def _digest_shader(code: bytes) -> Digest:
-    """Of DXIL that is not signed there is none: it is to be compiled again, by another compiler."""
+    """Digest of a shader's DXIL; None if it is not signed, as another compiler then has to compile
+    the shader again."""
     return digest(code) if is_signed(code) else Digest(0, "0")
 
 
@@ -137,7 +138,7 @@ def _check_cost(kernel: KernelSource) -> None:
 
 
 def _list_fields(kernel: KernelSource, names: Names) -> list[Field]:
-    """The constant buffer, in the order of the offsets."""
+    """Fields of the constant buffer, by offset."""
     members = Mangler(is_reserved)
 
     def describe(scalar: ScalarBinding) -> Field:
@@ -154,7 +155,7 @@ def _list_fields(kernel: KernelSource, names: Names) -> list[Field]:
 
 
 def _list_parameters(kernel: KernelSource, names: Names) -> list[RootView]:
-    """The views of a kernel's buffers: all that it reads, then all that it stores."""
+    """Views of a kernel's buffers: the buffers that it reads, then those that it stores."""
     return [
         RootView(
             kind="UAV" if b.written else "SRV",
@@ -169,7 +170,7 @@ def _list_parameters(kernel: KernelSource, names: Names) -> list[RootView]:
 
 
 def spell_groups(dispatch: Dispatch, names: Names) -> str:
-    """The groups of a launch in all, as an expression of the host's language."""
+    """Total number of thread groups of a launch, as an expression of the host's language."""
     count = names.spell_size(dispatch.count)
     if dispatch.per_group == 1:
         return count

@@ -1,5 +1,6 @@
-"""The names in a C++ header for Direct3D 12: those that it gives, and those that it cannot give.
-The latter are words of the language, macros of Windows' headers, and types that the header uses."""
+"""Names in a C++ header for Direct3D 12: those it declares, and those it must not declare.
+
+The latter are keywords, macros of Windows' headers, and types that the header uses."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ _FAMILIES = re.compile(
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a header cannot have a name of its own that is spelled so."""
+    """Whether a header must not declare this name."""
     return name in _SINGLE or _FAMILIES.fullmatch(name) is not None
 
 

@@ -21,8 +21,8 @@ def wrap_text(text: str) -> tuple[str, ...]:
 
 
 def break_line(line: str) -> list[str]:
-    """A line of code as lines of bounded length, where spaces outside texts and comments allow:
-    broken outside as many brackets as can be."""
+    """Line of code as lines of bounded length, broken at spaces outside string literals and
+    comments, inside as few brackets as possible."""
     code = line.lstrip(" ")
     indent = line[: len(line) - len(code)]
     if len(line) <= _WIDTH or '"' in code or "//" in code:
@@ -32,8 +32,8 @@ def break_line(line: str) -> list[str]:
 
 
 def spell_array(tensor: TensorSpec) -> tuple[str, list[str]]:
-    """The type and the elements of a constant's array. Floats that C++ has no literal for, and all
-    of 16 bits, are given by their bits."""
+    """Type and elements of a constant's array. Floats without a C++ literal, and all 16-bit floats,
+    are given by their bits."""
     array = constant_array(tensor).ravel()
     dtype = tensor.dtype
     if dtype in (DataType.FLOAT32, DataType.FLOAT64) and np.isfinite(array).all():

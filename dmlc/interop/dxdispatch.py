@@ -1,10 +1,11 @@
 """Models for DxDispatch: a proof to run on a Windows machine with a GPU.
 
-DxDispatch, of Microsoft's DirectML repository, runs a JSON model on a Direct3D 12 device. The
-model made here holds the generated shaders and, where DirectML has an operator of the same name,
-that operator on the same inputs; it writes what each of them gives, for `dmlc compare`. Source of
-the format: the DxDispatch guide; `model.schema.json` beside this file says it as a JSON schema.
-"""
+DxDispatch, of Microsoft's DirectML repository, runs a JSON model on a Direct3D 12 device. The model
+made here has the generated shaders and, if DirectML has an operator of the same name, that operator
+on the same inputs. It writes the results of both, for `dmlc compare`.
+
+Source of the format: the DxDispatch guide; `model.schema.json` beside this file states it as a JSON
+schema."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ _ABSENT = frozenset({DataType.BFLOAT16, DataType.BOOL})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileComparison:
-    """Two array files to compare, and what `dmlc compare` has to know of them."""
+    """Two array files to compare, and the options of `dmlc compare` for them."""
 
     actual: str
     expected: str
@@ -61,7 +62,7 @@ class FileComparison:
     """How many elements count, where DxDispatch writes more: buffers hold whole structures."""
 
     def arguments(self) -> tuple[str, ...]:
-        """The arguments of `dmlc compare`."""
+        """Arguments of `dmlc compare`."""
         bounds = [part for bound in self.bounds for part in ("--bounds", bound)]
         words = ["--bfloat16"] if self.dtype is DataType.BFLOAT16 else []
         count = [] if self.elements is None else ["--elements", str(self.elements)]
@@ -70,7 +71,7 @@ class FileComparison:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DispatchModel:
-    """A model and the files it names. Paths are relative to the model's folder."""
+    """Model with the files that it names, by paths relative to the model's folder."""
 
     name: str
     content: dict[str, Any]
@@ -83,7 +84,7 @@ class DispatchModel:
     """What is left out of the comparisons with DirectML, a line each."""
 
     def list_commands(self) -> list[str]:
-        """What to run in the model's folder, on the machine that it is meant for."""
+        """Commands to run in the model's folder on the target machine."""
         model = spell_command("dxdispatch.exe", name_file(self.name, ".json"), platform="win32")
         compare = (
             spell_command("dmlc", "compare", *c.arguments(), platform="win32")
@@ -92,7 +93,8 @@ class DispatchModel:
         return [model, *compare]
 
     def all_files(self) -> dict[str, bytes]:
-        """Every file to write: the model, what it names, and a README with the commands."""
+        """All files to write: the model, the files that it names, and a README with the
+        commands."""
         text = json.dumps(self.content, indent=2) + "\n"
         commands = "".join(f"    {command}\n" for command in self.list_commands())
         readme = (
@@ -115,7 +117,7 @@ class DispatchModel:
 
 
 def make_model(proof: Proof, shader_model: str | None = None) -> DispatchModel:
-    """The model of a proof. Raises `DmlcError` where HLSL cannot express it."""
+    """Model of a proof. Raises `DmlcError` if HLSL cannot express it."""
     function = proof.function
     program = compile(function, "hlsl", root_signature=False, shader_model=shader_model)
     program.refuse_repeats("a model dispatches each kernel once")
@@ -193,14 +195,14 @@ def make_model(proof: Proof, shader_model: str | None = None) -> DispatchModel:
 
 
 def _find_apart(proof: Proof, tensor: TensorSpec) -> Array | None:
-    """How much more DirectML may be off by: anything, where a section `differs` of the operator
-    says so; None where none does."""
+    """Further tolerance of each element for DirectML: infinite for elements that a section
+    `differs` of the operator names; None if there are none."""
     found = [named[tensor.name] for named in proof.concerned.values() if tensor.name in named]
     return np.where(np.any(found, axis=0), np.inf, 0.0) if found else None
 
 
 def _list_left_out(proof: Proof) -> tuple[str, ...]:
-    """By which section `differs`, and of how many elements."""
+    """Number of elements that each section `differs` names, in words."""
     return tuple(
         f"{name}: {int(elements.sum())} of {counted(elements.size, 'element')}: {title}"
         for title, named in ((make_comment(t), n) for t, n in proof.concerned.items())
@@ -209,7 +211,7 @@ def _list_left_out(proof: Proof) -> tuple[str, ...]:
 
 
 def _count_filled(tensor: TensorSpec, size: int) -> int | None:
-    """The elements that a tensor's memory spans; None where they fill its buffer."""
+    """Number of elements that a tensor's memory spans; None if they fill its buffer."""
     count = count_elements(tensor)
     return None if count * tensor.dtype.bytes == size else count
 
@@ -228,22 +230,22 @@ def _encode(array: Array) -> bytes:
 
 
 def _store(array: Array) -> Array:
-    """The elements as DxDispatch knows them: words, where they are bfloat16, and bytes, where they
-    are booleans."""
+    """Elements in a type of DxDispatch: bfloat16 as words, booleans as bytes."""
     if array.dtype == DataType.BOOL.dtype:
         return array.view(np.uint8)
     return array.view(np.uint16) if array.dtype == DataType.BFLOAT16.dtype else array
 
 
 def _value_type(tensor: TensorSpec) -> str:
-    """The type that DxDispatch knows a buffer's elements by."""
+    """DxDispatch's type of a buffer's elements."""
     return {DataType.BFLOAT16: "UINT16", DataType.BOOL: "UINT8"}.get(
         tensor.dtype, tensor.dtype.name
     )
 
 
 def _find_sizes(program: Program, homes: Mapping[str, str]) -> dict[str, int]:
-    """The bytes of each buffer; `homes` are those that scratch tensors share."""
+    """Bytes of each buffer. `homes` maps scratch tensors to the tensors whose buffers they
+    share."""
     sizes: dict[str, int] = {}
     for tensor in program.tensors:
         home = homes.get(tensor.name, tensor.name)
@@ -265,7 +267,7 @@ def _empty(tensor: TensorSpec, size: int) -> dict[str, Any]:
 
 
 def _constants(kernel: KernelSource) -> dict[str, Any]:
-    """A constant buffer, filled up to each value's offset."""
+    """Constant buffer, padded to each value's offset."""
     values: list[dict[str, Any]] = []
     end = 0
     for scalar in sorted(kernel.scalars, key=lambda s: s.offset):
@@ -296,9 +298,9 @@ def _shader(kernel: KernelSource) -> dict[str, Any]:
 def _dispatch(
     kernel: KernelSource, homes: Mapping[str, str], sizes: Mapping[str, int]
 ) -> dict[str, Any]:
-    """A kernel's launch. Unless it is told, DxDispatch sees a structure for each element that a
-    buffer was filled with: past its end where structures hold several, and not to its end where
-    the last one is not filled."""
+    """Launch of a kernel, with the view of each buffer. By default DxDispatch would make one
+    structure per element in the buffer: too many if a structure has several elements, and too few
+    if the last structure is not full."""
     bindings: dict[str, Any] = {}
     used = _find_used(kernel)
     for buffer in kernel.buffers:
@@ -318,8 +320,8 @@ def _dispatch(
 
 
 def _find_used(kernel: KernelSource) -> set[str]:
-    """The buffers that a kernel still has when it is compiled: DxDispatch refuses to bind others.
-    Without the compiler, all of them."""
+    """Buffers that remain in the compiled kernel; DxDispatch refuses to bind others. Without the
+    compiler, all of them."""
     try:
         return {found.name for found in compile_kernel(kernel).reflection.resources}
     except UnavailableError:
@@ -332,14 +334,14 @@ def _write(resource: str, path: str) -> dict[str, Any]:
 
 
 def _has_directml(name: str, program: Program) -> bool:
-    """Whether DirectML has the operator, with these types."""
+    """Whether DirectML has the operator with these types."""
     known = name.startswith(_DIRECTML)
     return known and not any(t.dtype in _ABSENT for t in program.tensors)
 
 
 def _name_fields(proof: Proof) -> dict[str, str | list[str]]:
-    """The function's tensors by the field of the operator's description that has them: the
-    library's tables have the API's own names. Of an array of tensors, all in order."""
+    """Tensors of the function by their field in DirectML's operator description, whose names the
+    library's tables have; of an array of tensors, the tensors in order."""
     function = proof.function
     known = [p.name for p in function.parameters] + [r.name for r in function.results]
     fields: dict[str, str | list[str]] = {}
@@ -365,8 +367,8 @@ def _describe(function: Function, found: str | Sequence[str]) -> Any:
 
 
 def _describe_attributes(attributes: Mapping[str, Constant]) -> dict[str, Any]:
-    """The attributes as fields of the description. One that names an operator is a description
-    itself, and left out where there is none; some of two numbers are structures."""
+    """Attributes as fields of the description. An attribute that names an operator is itself a
+    description, left out if absent; some attributes of two numbers are structures."""
     fields: dict[str, Any] = {}
     for name, value in attributes.items():
         if isinstance(value, str):
@@ -383,7 +385,7 @@ def _describe_attributes(attributes: Mapping[str, Constant]) -> dict[str, Any]:
 
 
 def _describe_operator(name: str, parameters: Constant | None) -> dict[str, Any]:
-    """An operator that an attribute names, with its own attributes where it has any."""
+    """Description of an operator that an attribute names, with its own attributes if it has any."""
     described: dict[str, Any] = {"Type": f"DML_OPERATOR_{name}"}
     if isinstance(parameters, tuple) and parameters:
         qualified = _DIRECTML + name
@@ -394,7 +396,7 @@ def _describe_operator(name: str, parameters: Constant | None) -> dict[str, Any]
 
 
 def _attribute(value: Constant) -> Any:
-    """An attribute as the API's JSON has it; enums by their full name."""
+    """Attribute in the API's JSON; enums by their full name."""
     match value:
         case EnumValue():
             return f"{value.enum.name}_{value.member}"

@@ -1,4 +1,4 @@
-"""Proofs for machines that others have, written into folders: one entry for each kind of tool."""
+"""Writes proofs into folders for machines of other people: one entry per kind of tool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DOMAIN = "dmlc"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Export:
-    """What is exported, as files, and what to run beside them on the machine they are meant for."""
+    """Exported files, and the commands to run on the target machine."""
 
     files: Mapping[str, bytes]
     commands: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Export:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProofFormat:
-    """What a kind of tool takes."""
+    """Input format of a kind of tool."""
 
     summary: str
     place: str
@@ -70,12 +70,12 @@ FORMATS: Mapping[str, ProofFormat] = MappingProxyType(
 
 
 def export_proof(proof: Proof, to: str, shader_model: str | None = None) -> Export:
-    """A proof as the files that a tool runs; `to` is one of `FORMATS`. Raises `DmlcError` where
-    HLSL or the tool's files cannot express it."""
+    """Files of a proof for the tool `to`, one of `FORMATS`. Raises `DmlcError` if HLSL or the
+    tool's files cannot express it."""
     return find_named("format", to, FORMATS).write(proof, shader_model)
 
 
 def export_case(case: Case, folder: str | Path, to: str = DXDISPATCH) -> list[Path]:
-    """Writes a case of the harness into a folder, for a tool of `FORMATS`, and gives the paths.
+    """Writes a case of the harness into a folder, for a tool of `FORMATS`, and returns the paths.
     Raises as `export_proof` does."""
     return write_files(folder, export_proof(Proof.of_case(case), to).files)

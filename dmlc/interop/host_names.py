@@ -1,4 +1,4 @@
-"""The names and formulas of a program as a host's language spells them."""
+"""Names and formulas of a program in the language of a host."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dmlc.source import InternalError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spelling:
-    """A host's language, as far as names and formulas are concerned. Each text is a format of
-    `str.format`, with a place for each operand."""
+    """Names and formulas in a host's language. Each text is a format of `str.format`, with a field
+    for each operand."""
 
     is_reserved: Callable[[str], bool]
     """Whether a name of the program's cannot be spelled so."""
@@ -36,7 +36,7 @@ class Spelling:
 
 
 class Names:
-    """How host code spells what a program names."""
+    """Names in host code of a program's tensors, buffers and sizes."""
 
     def __init__(self, program: Program, spelling: Spelling) -> None:
         self.spelling = spelling
@@ -60,19 +60,19 @@ class Names:
         """The namespaces of kernels."""
 
     def home(self, tensor: str) -> str:
-        """The tensor that a tensor's buffer is named after."""
+        """Tensor that gives its name to the buffer of this tensor."""
         return self._homes.get(tensor, tensor)
 
     def find_slot(self, tensor: str) -> int:
-        """The number of a tensor's buffer among `slots`."""
+        """Number of a tensor's buffer among `slots`."""
         return list(self.slots).index(self.home(tensor))
 
     def find_buffer(self, tensor: str) -> str:
-        """The buffer of a tensor, as an expression of C++."""
+        """Buffer of a tensor, as a C++ expression."""
         return f"buffers[slot::{self.slots[self.home(tensor)]}]"
 
     def spell_size(self, text: str | int | Size) -> str:
-        """A formula or a condition with the symbols as members of `sizes`."""
+        """Formula or condition whose symbols are members of `sizes`."""
         rest, made = str(text), ""
         while "?" in rest:
             # A choice stands in parentheses of its own.
@@ -98,14 +98,14 @@ class Names:
         return self.spelling.member.format(self.symbols[word[0]])
 
     def spell_product_test(self, factors: Sequence[str | int], most: int) -> str:
-        """The condition that a product of sizes is at most a number."""
+        """Condition that a product of sizes is at most a number."""
         spelling = self.spelling
         listed = spelling.list.format(", ".join(map(self.spell_size, factors)))
         return spelling.product_fits.format(listed, spelling.number.format(most))
 
 
 def _find_end(text: str) -> int:
-    """The place behind the parenthesis that closes what is open where a text begins."""
+    """Index after the parenthesis that closes the one open at the start of a text."""
     depth = 1
     for place, character in enumerate(text):
         depth += (character == "(") - (character == ")")

@@ -1,10 +1,9 @@
-"""A program as host code of any language has it: what `manifest.json` says, as a template takes it.
+"""A program as data for templates of host code: the facts of `manifest.json`.
 
-The templates of `templates/` for Rust, C# and ONNX Runtime's plug-in are filled from this one
-description. In each, `launches(sizes)` lists what runs: the kernel, its groups, the values of its
-scalars, and whether it waits for those before. The host that records them is the same file for all
-programs in a language.
-"""
+The templates in `templates/` for Rust, C# and ONNX Runtime's plug-in are filled from this one
+description. In each, `launches(sizes)` lists the launches: the kernel, its groups, the values of
+its scalars, and whether it waits for earlier ones. The host that records them is one file for all
+programs in a language."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ from dmlc.sizes import find_least, measure, show_count
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostTensor:
-    """A buffer, and the values that it holds if it is a constant."""
+    """Buffer, with its values if it is a constant."""
 
     slot: Slot
     values: tuple[str, ...]
@@ -47,7 +46,7 @@ class HostTensor:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Binding:
-    """A buffer argument of a kernel."""
+    """Buffer argument of a kernel."""
 
     tensor: int
     """The number of the buffer among the program's tensors."""
@@ -61,7 +60,7 @@ class Binding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scalar:
-    """A number that a launch gives to its kernel."""
+    """Number that a launch passes to its kernel."""
 
     place: int
     """HLSL: the offset in the constant buffer, in bytes. OpenCL: the number of the argument."""
@@ -70,7 +69,7 @@ class Scalar:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostKernel:
-    """A kernel, for the table of kernels."""
+    """Kernel, as a row of the table of kernels."""
 
     name: str
     entry_point: str
@@ -90,7 +89,7 @@ class HostKernel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostLaunch:
-    """A launch of a kernel. Texts are expressions of the host's language."""
+    """Launch of a kernel. Texts are expressions of the host's language."""
 
     kernel: int
     waits: bool
@@ -104,7 +103,7 @@ class HostLaunch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostPart:
-    """Launches in a row; with steps, again and again."""
+    """Consecutive launches, which are repeated if there are steps."""
 
     launches: tuple[HostLaunch, ...]
     steps: str = ""
@@ -117,8 +116,8 @@ _PIECE = 8_000
 
 
 def describe_program(program: Program, names: Names, files: Mapping[str, bytes]) -> dict[str, Any]:
-    """The names that a template of host code takes. `files` has the `.spv` of kernels, by name, as
-    far as they are known."""
+    """Variables of a template of host code. `files` has the `.spv` of kernels, by name, where
+    available."""
     waiting = [bool(kernel.after) for kernel in program.kernels]
     kernels = [_describe_kernel(program, kernel, names, files) for kernel in program.kernels]
     tensors = [_describe_tensor(program, slot, name, names)
@@ -167,7 +166,7 @@ def _describe_kernel(
 
 
 def _cut(source: str) -> list[str]:
-    """Text in pieces that end with lines."""
+    """Text in pieces of whole lines."""
     pieces = [""]
     for line in source.splitlines(keepends=True):
         if len(pieces[-1]) + len(line) > _PIECE and pieces[-1]:
@@ -210,7 +209,7 @@ def _list_parts(program: Program, names: Names, waiting: Sequence[bool]) -> list
 
 
 def _may_be_left_out(dispatch: Dispatch) -> bool:
-    """Whether there are sizes for which a launch has no groups."""
+    """Whether a launch has no groups for some sizes."""
     return dispatch.is_chosen or find_least(measure(dispatch.count)) < 1
 
 
@@ -228,7 +227,7 @@ def _describe_launch(program: Program, number: int, names: Names, waits: bool) -
 
 
 def _tell_order(program: Program) -> list[str]:
-    """The launches in words."""
+    """Launches in words."""
     rules = [f"{each['name']}: {each['dispatch']['rule']}"
              for each in program.manifest()["kernels"]]  # fmt: skip
     told: list[str] = []

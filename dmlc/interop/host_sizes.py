@@ -1,4 +1,4 @@
-"""The open sizes of a program in host code: their names, and the conditions on them."""
+"""Open sizes of a program in host code: their names, and the conditions on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmlc.program import Program
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Symbol:
-    """An open size, between two ends."""
+    """Open size, with its smallest and largest value."""
 
     name: str
     meaning: str
@@ -22,7 +22,7 @@ class Symbol:
 
 
 def describe_sizes(program: Program, names: Names) -> dict[str, Any]:
-    """The facts of the open sizes that a template takes, by the names that it has for them."""
+    """Facts about the open sizes, by the template's names for them."""
     symbols = [
         Symbol(names.symbols[name], make_comment(said["meaning"]), said.get("min", 0), said["max"])
         for name, said in program.manifest()["symbols"].items()
@@ -37,12 +37,12 @@ def describe_sizes(program: Program, names: Names) -> dict[str, Any]:
 
 
 def _find_head(names: Names) -> str:
-    """The name of the function that tests products."""
+    """Name of the function that tests products."""
     return names.spelling.product_fits.partition("(")[0]
 
 
 def _list_conditions(program: Program, names: Names, symbols: Sequence[Symbol]) -> list[str]:
-    """The conditions that the runtime holds sizes to, in the language of the host."""
+    """Conditions that the runtime checks for sizes, in the language of the host."""
     most = program.max_count
     made: list[str] = []
     for symbol in symbols:

@@ -1,4 +1,4 @@
-"""The tensors of a program as rows of host code: the size and the place of each buffer."""
+"""Tensors of a program as rows of host code: size and position of each buffer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORD = 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slot:
-    """A tensor as a row of a table. Texts are expressions of the host's language."""
+    """Tensor as a row of a table. Texts are expressions of the host's language."""
 
     name: str
     title: str
@@ -37,7 +37,7 @@ class Slot:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Values:
-    """The values of a constant, as an array."""
+    """Values of a constant, as an array."""
 
     name: str
     type: str
@@ -45,7 +45,7 @@ class Values:
 
 
 def list_slots(program: Program, names: Names, stored: frozenset[str]) -> list[Slot]:
-    """The rows of a program's buffers. `stored` are those that begin in the state for storing."""
+    """Rows of a program's buffers. `stored` are those that begin in the state for storing."""
     return [
         _describe_slot(program, program.tensor(name), names, is_stored=name in stored)
         for name in names.slots
@@ -53,7 +53,7 @@ def list_slots(program: Program, names: Names, stored: frozenset[str]) -> list[S
 
 
 def list_values(program: Program, names: Names) -> list[Values]:
-    """The values of a program's constants."""
+    """Values of a program's constants."""
     made: list[Values] = []
     for tensor in program.constants:
         if tensor.values:
@@ -81,13 +81,13 @@ def _describe_slot(program: Program, tensor: TensorSpec, names: Names, *, is_sto
 
 
 def _find_alignment(program: Program, buffer: str, names: Names) -> int:
-    """The bytes of the largest structure that a kernel sees in a buffer."""
+    """Bytes of the largest structure that a kernel sees in a buffer."""
     bindings = (b for kernel in program.kernels for b in kernel.buffers)
     return max([_WORD, *(b.structure_bytes for b in bindings if names.home(b.tensor) == buffer)])
 
 
 def _spell_bytes(tensor: TensorSpec, alignment: int, names: Names) -> str:
-    """The least size of a tensor's buffer: whole structures, and at least one."""
+    """Minimum size of a tensor's buffer: whole structures, and at least one."""
     if tensor.bytes is not None:
         return str(max(1, -(-tensor.bytes // alignment)) * alignment)
     size = multiply(tensor.extents) * tensor.dtype.bytes
@@ -106,8 +106,8 @@ def _tell_tenants(program: Program, buffer: str, names: Names) -> tuple[str, ...
 
 
 def _spell_strides(tensor: TensorSpec) -> list[str]:
-    """The strides of a tensor in elements, with its symbols: of a packed one the products of the
-    sizes of the axes behind each."""
+    """Strides of a tensor in elements, as formulas of its symbols; of a packed tensor, the products
+    of the later extents."""
     if tensor.strides is not None:
         return [str(stride) for stride in tensor.strides]
     strides: list[str] = []

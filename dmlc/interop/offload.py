@@ -2,13 +2,12 @@
 
 The suite (github.com/llvm/offload-test-suite) runs HLSL on the devices that it finds. A test file
 holds the shader, a YAML pipeline with the contents of its buffers, and the commands that `lit`
-runs. `pipeline.schema.json` beside this file says as a JSON schema what a pipeline may hold, as far
-as it is written here; its source is the suite's `lib/Support/Pipeline.cpp` and README.
+runs. `pipeline.schema.json` beside this file states as a JSON schema the part of the format that is
+written here; its source is the suite's `lib/Support/Pipeline.cpp` and README.
 
-A pipeline has one compute shader. A program of several kernels becomes a pipeline each in the same
-file, and what one kernel leaves to the next is what the reference gives. How results are compared,
-`rules` says.
-"""
+A pipeline has one compute shader. A program of several kernels becomes one pipeline per kernel in
+the same file, and the reference's results stand for those of the kernels before. `rules` has the
+comparison of results."""
 
 from __future__ import annotations
 
@@ -63,8 +62,8 @@ _WIDTH = 96
 
 
 def make_test(proof: Proof, shader_model: str | None = None) -> str:
-    """The text of a test file. Raises `UnsupportedError` for what no such file can say, and
-    `DmlcError` where HLSL cannot express the function."""
+    """Text of a test file. Raises `UnsupportedError` for programs that no such file can express,
+    and `DmlcError` if HLSL cannot express the function."""
     program = compile(proof.function, "hlsl", root_signature=False, shader_model=shader_model)
     program.refuse_repeats("a test file runs each kernel once")
     values = _find_values(proof, program, shader_model)
@@ -97,7 +96,7 @@ def make_test(proof: Proof, shader_model: str | None = None) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Values:
-    """What a tensor's memory holds when it has been computed, and how far off it may be."""
+    """Expected contents of a tensor's memory, and the tolerance of each element."""
 
     expected: Array
     """A line of elements; between those of the tensor, and behind them, what memory is full of."""
@@ -105,8 +104,8 @@ class _Values:
 
 
 def _find_values(proof: Proof, program: Program, shader_model: str | None) -> dict[str, _Values]:
-    """The values of every tensor of the program. Raises `UnsupportedError` where the reference
-    knows nothing of one, or memory is used in a way that pipelines apart cannot show."""
+    """Expected values of every tensor of the program. Raises `UnsupportedError` if the reference
+    does not know one, or memory is reused in a way that separate pipelines cannot show."""
     _check_dataflow(program)
     expected, allowed = dict(proof.expected), dict(proof.allowed)
     scratch = [tensor.name for tensor in program.scratch]
@@ -148,7 +147,7 @@ def _find_values(proof: Proof, program: Program, shader_model: str | None) -> di
 
 
 def _join_words(line: Array, name: str, allowed: Array | None) -> _Values:
-    """A line of bytes as the suite knows it: words. What is in one is right or wrong as a whole."""
+    """Bytes as words, which the suite has a type for. A word is right or wrong as a whole."""
     if allowed is not None and np.any(allowed > 0):
         raise refuse_results(name)
     words = line.view(np.uint32)
@@ -156,7 +155,7 @@ def _join_words(line: Array, name: str, allowed: Array | None) -> _Values:
 
 
 def _known_type(tensor: TensorSpec) -> DataType:
-    """The type that the suite knows a buffer's elements by."""
+    """The suite's type for a buffer's elements."""
     return DataType.UINT32 if tensor.dtype.bytes == 1 else tensor.dtype
 
 
@@ -173,7 +172,7 @@ def _check_dataflow(program: Program) -> None:
 
 
 def _pad(line: Array, count: int, behind: Array) -> Array:
-    """A line filled up to so many elements."""
+    """Array padded to a number of elements."""
     return np.concatenate([line, np.repeat(behind, count - line.size)])
 
 
@@ -186,14 +185,14 @@ def _count_registers(kernel: KernelSource) -> tuple[int, int]:
 
 
 def _find_register(buffer: BufferBinding, shifts: RegisterShifts) -> tuple[str, int]:
-    """The register, and Vulkan's binding for it."""
+    """Register of a buffer, and its binding in Vulkan."""
     if buffer.written:
         return f"u{buffer.slot}", shifts.u + buffer.slot
     return f"t{buffer.slot}", shifts.t + buffer.slot
 
 
 def _bind_vulkan(kernel: KernelSource, shifts: RegisterShifts) -> str:
-    """A kernel's source with Vulkan's bindings, which all registers share."""
+    """Source of a kernel with Vulkan's bindings, which all kinds of registers share."""
     bindings = dict(_find_register(buffer, shifts) for buffer in kernel.buffers) | {"b0": shifts.b}
 
     def bind(match: re.Match[str]) -> str:
@@ -251,7 +250,7 @@ def _write_buffer(name: str, dtype: DataType, stride: int, values: Array) -> lis
 
 
 def _write_fill(name: str, dtype: DataType, stride: int, count: int) -> list[str]:
-    """A buffer that a kernel is to write."""
+    """Buffer that a kernel writes."""
     (fill,) = _spell(dtype, unwritten(dtype))
     return [
         f"  - Name: {name}",
@@ -295,7 +294,7 @@ def _write_rule(rule: Rule) -> list[str]:
 
 
 def _quote(text: str) -> str:
-    """A name as YAML has it; in quotes where it could be taken for something else."""
+    """Name in YAML, quoted if it could be read as anything else."""
     plain = re.fullmatch(r"[A-Za-z_][\w.]*( [\w.]+)*", text)
     return text if plain and text.lower() not in _WORDS else f"'{text}'"
 
@@ -304,8 +303,8 @@ _WORDS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "i
 
 
 def _spell(dtype: DataType, values: Array) -> list[str]:
-    """Elements as the suite reads them: floats of 16 bits by their words, others in the fewest
-    digits that tell them apart."""
+    """Elements in the suite's format: 16-bit floats by their words, others in the fewest digits
+    that distinguish them."""
     if dtype.is_float and dtype.bytes == 2:
         return [f"0x{word:04x}" for word in values.view(np.uint16)]
     return [str(value) for value in values]

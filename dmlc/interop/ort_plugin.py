@@ -1,11 +1,10 @@
 """A library of custom operators for ONNX Runtime, as C++ with CMake: `dmlc export --to ort-plugin`.
 
-Tensors lie in the host's memory, and the kernels run on a device of OpenCL, those for CPUs or those
-for GPUs, whichever it is, or of Direct3D 12. `templates/ort_operator.cpp.j2` is filled from
-`host_program`; for Direct3D 12 it holds the DXIL, and `cpp_header` is what launches it. The hosts
-(`ort_plugin.cpp`, and `ort_opencl.cpp` or `ort_d3d12.cpp`) are the same for all operators. A folder
-may hold several operators, one file each.
-"""
+Tensors are in host memory. The kernels run on an OpenCL device, by the variant for CPUs or for GPUs
+that suits it, or on Direct3D 12. `templates/ort_operator.cpp.j2` is filled from `host_program`; for
+Direct3D 12 it holds the DXIL, and `cpp_header` launches it. The hosts (`ort_plugin.cpp`, and
+`ort_opencl.cpp` or `ort_d3d12.cpp`) are the same for all operators. A folder may hold several
+operators, one file each."""
 
 from __future__ import annotations
 
@@ -67,16 +66,11 @@ def export_files(
     domain: str = DOMAIN,
     shader_model: str | None = None,
 ) -> Export:
-    """The plug-in of a function: its operator has the function's name, in a domain, and its inputs
-    and outputs are the function's, in order. `shader_model` is that of the DXIL for Direct3D 12,
-    6.2 by default.
-
-    A function that Direct3D 12 cannot run, and one that is exported where DXC is not at hand, is
-    for OpenCL alone: a note of the export says why.
-
-    Raises `UnsupportedError` where a tensor has strides, and what `compile` raises for OpenCL;
-    `DmlcError` for a domain that is not a name, or is not the user's.
-    """
+    """Plug-in of a function: an operator with the function's name, in a domain, with the function's
+    inputs and outputs in order. `shader_model` is that of the DXIL for Direct3D 12, 6.2 by default.
+    A function that Direct3D 12 cannot run, or that is exported without DXC, is for OpenCL alone; a
+    note of the export says why. Raises `UnsupportedError` if a tensor has strides, and the errors
+    of `compile` for OpenCL; `DmlcError` for a domain that is not a name, or is reserved."""
     _check_domain(domain)
     programs = {profile: compile(function, "opencl", profile) for profile in _PROFILES}
     for program in programs.values():
@@ -108,8 +102,8 @@ def _check_domain(domain: str) -> None:
 def _compile_dxil(
     function: Function, shader_model: str | None
 ) -> tuple[dict[str, Any] | None, dict[str, bytes], str]:
-    """What the template takes of a function's DXIL, with the header that launches it; or why there
-    is none."""
+    """Variables of the template for a function's DXIL, with the header that launches it; or the
+    reason that there is none."""
     try:
         program = compile(function, "hlsl", root_signature=False, shader_model=shader_model)
         shaders = find_compiler(find_target("hlsl").compiler).compile_files(program)

@@ -1,9 +1,8 @@
-"""A bound function with data and what it must give: what is proven on machines that others have.
+"""A bound function with data and expected results, to be run on machines of other people.
 
 The exports to tools that run shaders (`dxdispatch`, `offload`) are made of a proof: a case of the
-harness, or a function with data drawn for it. Here its arrays are laid out as the program's buffers
-hold them.
-"""
+harness, or a function with data drawn for it. Its arrays are laid out here as the program's buffers
+hold them."""
 
 from __future__ import annotations
 
@@ -40,8 +39,8 @@ _UNWRITTEN = 0x5A
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Proof:
-    """A function with the elements of its inputs, and what its results are held to, by the names
-    that the function has for them."""
+    """Function with the elements of its inputs, and the expected results with their tolerances, by
+    the function's names."""
 
     title: str
     """A few words that say where the data come from."""
@@ -66,7 +65,7 @@ class Proof:
 
     @staticmethod
     def of_case(case: Case) -> Proof:
-        """The proof of a case. Raises as binding does, and where an output cannot hold what an
+        """Proof of a case. Raises as binding does, and if an output cannot hold the values that an
         example expects."""
         call, wanted = case.call, find_wanted(case)
         return Proof(
@@ -89,15 +88,15 @@ def _find_concerned(call: Call, inputs: Mapping[str, Array]) -> Concerned:
 
 
 def _settle(allowed: Array, expected: Array) -> Array:
-    """Bounds without NaN. What is expected to be NaN or infinite must be so, however far it may be
-    off; of anything else, a bound that is not known is none."""
+    """Tolerances without NaN: 0 for expected NaN and infinities, which must match exactly; infinity
+    for an unknown tolerance of any other value."""
     finite = np.isfinite(expected.astype(np.float64))
     return np.where(np.isnan(allowed), np.where(finite, np.inf, 0.0), allowed)
 
 
 def find_example(operator: Operator, shader_model: str | None = None) -> Proof:
-    """The proof of an operator's first example, with the first of its data types that HLSL has.
-    Raises `DmlcError` where there is none."""
+    """Proof of an operator's first example, in the first of its data types that HLSL has. Raises
+    `DmlcError` if there is none."""
     refused: DmlcError | None = None
     for case in _read_first_example(operator):
         try:
@@ -113,8 +112,8 @@ def find_example(operator: Operator, shader_model: str | None = None) -> Proof:
 
 
 def find_function(operator: Operator) -> Function:
-    """What an operator is bound to in its first example, with the first of its data types. Raises
-    `DmlcError` where it has none."""
+    """Function of an operator's first example, in the first of its data types. Raises `DmlcError`
+    if it has no example."""
     for case in _read_first_example(operator):
         return case.call.function
     raise DmlcError(f"{operator.name} has no example", notes=[_GIVE_SIZES])
@@ -134,9 +133,9 @@ def prove(
     arrays: Mapping[str, Array] | None = None,
     seed: int = 0,
 ) -> Proof:
-    """The proof of an operator with these tensors and attributes, or of a graph with these symbols:
-    with these arrays, and values drawn for the inputs that are left out, which need their sizes.
-    Raises `DmlcError` without them, and what binding raises."""
+    """Proof of an operator with these tensors and attributes, or of a graph with these symbols.
+    Inputs without an array get drawn values, which requires their sizes. Raises `DmlcError` without
+    them, and the errors of binding."""
     tensors = dict(tensors)
     for name, array in (arrays or {}).items():
         strides = tensors[name].strides if name in tensors else None
@@ -176,9 +175,9 @@ def prove(
 def _draw_inputs(
     function: Function, call: Call | None, given: Mapping[str, Array], seed: int
 ) -> tuple[dict[str, Array], Concerned]:
-    """Arrays for a function's parameters: those given, and others drawn. Of a few draws it is the
-    first of which no section `differs` names an element, or else the one of which they name the
-    fewest: what nobody disagrees on proves more."""
+    """Arrays for a function's parameters: those given, and others drawn. Of a few draws, the first
+    of which sections `differs` name no element, or the fewest: a proof covers only elements on
+    which all implementations agree."""
     best: tuple[int, dict[str, Array], Concerned] | None = None
     for attempt in range(_DRAWS):
         inputs: dict[str, Array] = {}
@@ -210,21 +209,21 @@ def _draw_inputs(
 
 
 def unwritten(dtype: DataType) -> Array:
-    """What memory is full of before a kernel writes it, so that what nothing writes is seen: NaN,
-    or a number that no computation is likely to give. One element."""
+    """Fill value for memory before a kernel writes it, so that elements never written are noticed:
+    NaN, or a number that no computation is likely to give. One element."""
     if dtype.is_float:
         return np.full(1, math.nan, dtype.dtype)
     return np.full(dtype.bytes, _UNWRITTEN, np.uint8).view(dtype.dtype)
 
 
 def count_elements(tensor: TensorSpec) -> int:
-    """How many elements the tensor's memory spans."""
+    """Number of elements that the tensor's memory spans."""
     return TensorDesc(tensor.dtype, tensor.extents, tensor.strides).last_offset + 1
 
 
 def buffer_bytes(tensor: TensorSpec, program: Program) -> int:
-    """The bytes of a buffer that holds the tensor, as all of the program's shaders see it: whole
-    structures, of which the last may have room for elements behind the tensor's."""
+    """Bytes of a buffer for the tensor as all of the program's shaders see it: whole structures, of
+    which the last may extend beyond the tensor."""
     seen = [
         b.structure_bytes for k in program.kernels for b in k.buffers if b.tensor == tensor.name
     ]
@@ -233,8 +232,8 @@ def buffer_bytes(tensor: TensorSpec, program: Program) -> int:
 
 
 def place(tensor: TensorSpec, array: Array, gap: Array) -> Array:
-    """An array as the tensor's memory holds it: itself where packed, else a line of elements, with
-    `gap` between them."""
+    """Array in the tensor's memory layout: itself if packed, else a line of elements with `gap`
+    between them."""
     if tensor.strides is None:
         return array
     memory = np.full(count_elements(tensor), gap)

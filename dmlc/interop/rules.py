@@ -1,16 +1,15 @@
-"""How the offload-test-suite is told what results may be: its comparison rules.
+"""Comparison rules of the offload-test-suite for results with a tolerance per element.
 
-A rule holds every element of a buffer to the same tolerance, and results have a bound each. So two
-rules hold them, with expected values that are moved: where the tolerance is T and an element's
-bound is b, one buffer has what is expected plus (T - b), the other minus it. What is within T of
-both is within b of what is expected. Both are rounded so that what is right passes; what is wrong
-by a step of the float type or two may as well.
+A rule has one tolerance for a whole buffer, while each result has its own. So two rules check a
+buffer, against shifted expected values: if the rule's tolerance is T and an element's is b, one has
+the expected value plus (T - b), the other minus it. A result within T of both is within b of the
+expected value. Shifted values are rounded so that right results pass; results wrong by one or two
+units in the last place may pass as well.
 
-`BufferFloatEpsilon` compares FLOAT32 and FLOAT64 by their difference. Of 16 bits there are too few
-values for that: `BufferFloatULP` counts the steps between those, and between words of bfloat16 as
-well, which the suite has no name for: only what it takes for NaN, values from 2**121 on, is not
-told apart.
-"""
+`BufferFloatEpsilon` compares FLOAT32 and FLOAT64 by their difference. 16-bit types have too few
+values for that: `BufferFloatULP` counts the representable values between two. It does so for words
+of bfloat16 too, for which the suite has no type: only words that would be a NaN of its own type,
+values of at least 2**121, are not distinguished."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ _KEEP = ("DenormMode", "Preserve")
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Rule:
-    """One comparison of a buffer that a kernel wrote."""
+    """Comparison of a buffer that a kernel wrote."""
 
     title: str
     name: str
@@ -45,8 +44,8 @@ class Rule:
 
 
 def make_rules(name: str, expected: Array, allowed: Array, dtype: DataType) -> list[Rule]:
-    """The rules for a line of elements. Raises `UnsupportedError` where one may be off by any
-    amount: no rule leaves an element out."""
+    """Rules for an array. Raises `UnsupportedError` if some element has an infinite tolerance, as
+    no rule skips an element."""
     held = np.isfinite(expected.astype(np.float64))
     most_off = allowed[held].max(initial=0.0)
     if most_off == 0:
@@ -66,7 +65,7 @@ def make_rules(name: str, expected: Array, allowed: Array, dtype: DataType) -> l
 
 
 def refuse_results(name: str) -> UnsupportedError:
-    """What is raised where elements of a result may be off by any amount."""
+    """Error for results with an infinite tolerance."""
     return UnsupportedError(
         f"elements of '{name}' may be off by any amount with these inputs, and a rule of the "
         "offload-test-suite leaves no element out",
@@ -92,7 +91,7 @@ def _hold_both(
 def _hold_values(
     name: str, expected: Array, allowed: Array, held: Array, dtype: DataType
 ) -> list[Rule]:
-    """Rules for differences."""
+    """Rules that compare by differences."""
     kind = dtype.dtype.type
     exact = np.where(held, expected, 0.0).astype(np.float64)
     reach = float(_up(np.asarray(allowed.max()), dtype))
@@ -114,13 +113,13 @@ def _hold_values(
 
 
 def _up(values: Array, dtype: DataType) -> Array:
-    """Rounded to a type, and not below what they are."""
+    """Values rounded up to a type."""
     return -_down(-values, dtype)
 
 
 def _down(values: Array, dtype: DataType) -> Array:
-    """Rounded to a type, and not above what they are; no lower than its finite values, either, nor
-    higher. The float64 that are given may be rounded themselves."""
+    """Values rounded down to a type, clamped to its finite range. The given float64 may be rounded
+    themselves."""
     kind = dtype.dtype.type
     lower = np.nextafter(values, -math.inf)
     stored = lower.astype(kind)
@@ -135,8 +134,8 @@ def _down(values: Array, dtype: DataType) -> Array:
 def _hold_words(
     name: str, expected: Array, allowed: Array, held: Array, dtype: DataType
 ) -> tuple[list[Rule], bool]:
-    """Rules for steps between words, and whether some words could not be moved as far as they
-    should: for these the rules allow more."""
+    """Rules that count representable values between words, and whether some words could not be
+    shifted far enough, so that the rules are too lenient for them."""
     words = expected.view(np.uint16)
     # What the suite takes for NaN is not moved.
     held = held & ((words & ~np.uint16(_SIGN)) <= _LARGEST)
@@ -153,8 +152,8 @@ def _hold_words(
 
 
 def _rank_within(values: Array, dtype: DataType, inward: int) -> Array:
-    """The rank of the nearest value of a type that lies at a value or inward of it; of a zero, that
-    of the one further out."""
+    """Rank of the nearest value of a type at a value or inward of it; of the two zeros, the outer
+    one."""
     with np.errstate(all="ignore"):
         stored = values.astype(dtype.dtype)
     rank = _rank(stored.view(np.uint16))
@@ -166,7 +165,7 @@ def _rank_within(values: Array, dtype: DataType, inward: int) -> Array:
 
 
 def _rank(words: Array | np.uint16) -> Array:
-    """A number for every word of a float, in the order of their values; zeros have two."""
+    """Rank of each word of a float in the order of values; the two zeros have different ranks."""
     wide = np.asarray(words).astype(np.int64)
     return np.where(wide & _SIGN, ~wide & _WORD, wide | _SIGN)
 

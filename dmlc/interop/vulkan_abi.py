@@ -1,8 +1,7 @@
-"""The part of Vulkan's C interface that generated hosts use, once for all of their languages.
+"""The part of Vulkan's C interface that generated hosts use, for all their languages.
 
 Names, orders and numbers are those of Vulkan's registry, which never change. A host that declares
-them itself needs no binding, and works beside each.
-"""
+them itself needs no binding, and works beside any."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AbiMember:
-    """A member of a structure, or an argument of a function."""
+    """Member of a structure, or argument of a function."""
 
     name: str
     type: str
@@ -23,7 +22,7 @@ class AbiMember:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Structure:
-    """A structure, whose name in Vulkan begins with `Vk`."""
+    """Structure whose name in Vulkan begins with `Vk`."""
 
     name: str
     members: tuple[AbiMember, ...]
@@ -33,7 +32,7 @@ class Structure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AbiFunction:
-    """A function, whose name in Vulkan begins with `vk`."""
+    """Function whose name in Vulkan begins with `vk`."""
 
     name: str
     level: str
@@ -44,7 +43,7 @@ class AbiFunction:
 
 
 def _members(text: str) -> tuple[AbiMember, ...]:
-    """`u32 count, ptr values, u32[4] rest`"""
+    """Members or arguments from text such as `u32 count, ptr values, u32[4] rest`."""
     made: list[AbiMember] = []
     for part in filter(None, (each.strip() for each in text.split(","))):
         kind, name = part.split()
@@ -114,7 +113,8 @@ STRUCTURES: tuple[Structure, ...] = (
 
 
 def _list_functions(level: str, text: str) -> list[AbiFunction]:
-    """A line for each: its name, and its arguments; with `!` it gives nothing."""
+    """Functions from text, one per line: the name and the arguments; a name with `!` returns
+    nothing."""
     made: list[AbiFunction] = []
     for line in filter(None, (each.strip() for each in text.splitlines())):
         name, _, arguments = line.partition(":")

@@ -45,7 +45,7 @@ ReferenceEquals Sizes Slot Tensors ToString Dmlc DmlcVulkan System
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostLanguage:
-    """A language of hosts for Vulkan."""
+    """Language of hosts for Vulkan."""
 
     title: str
     suffix: str
@@ -92,12 +92,9 @@ LANGUAGES: Mapping[str, HostLanguage] = MappingProxyType(
 def write_hosts(
     program: Program, host: str, files: Mapping[str, bytes] = MappingProxyType({})
 ) -> dict[str, str]:
-    """The host code of a program in HLSL, by the names of its files: one for the program, and one
-    that all programs share. It takes no other SPIR-V than that among `files`, where that is there.
-
-    `host` is one of `LANGUAGES`. Raises `UnsupportedError` where the program is in another
-    language than HLSL.
-    """
+    """Host code of a program in HLSL, by file name: one file for the program, and one that all
+    programs share. Of the SPIR-V among `files`, it accepts no other in its place. `host` is one of
+    `LANGUAGES`. Raises `UnsupportedError` for a program in another language than HLSL."""
     language = LANGUAGES[host]
     if host not in find_target(program.target).hosts:
         raise UnsupportedError(

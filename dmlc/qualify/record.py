@@ -1,9 +1,8 @@
-"""What was found of a device, as data, and its JSON form.
+"""Results of a device's qualification, as data and as JSON.
 
-The form is written and read as that of the IR is: see `ir.records`. Its version grows by the same
-rules. Who reads a record has it from somebody else's machine: texts come without control characters
-and sizes are bounded.
-"""
+The form is written and read as that of the IR (`ir.records`), with the same rules for its version.
+A record may come from another machine: control characters are removed from its texts, and sizes are
+bounded."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _MOST_BYTES = 64 << 20
 
 
 class Status(enum.StrEnum):
-    """What a record says of its device."""
+    """Status of a device's qualification."""
 
     QUALIFIED = "qualified"
     REMARKS = "qualified with remarks"
@@ -32,8 +31,8 @@ class Status(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limit:
-    """A size or a count that the device does not exceed, or another property of it, as its runtime
-    knows it: `name` is the runtime's word, `value` its value as text, sizes in bytes."""
+    """Maximum size or count of the device, or another property of it, under the runtime's `name`;
+    `value` as text, sizes in bytes."""
 
     name: str
     value: str
@@ -41,11 +40,10 @@ class Limit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Machine:
-    """What the device is: `selector` is dmlc's name for it on its machine, `driver` the version of
-    its driver. `note` says what was chosen before its driver started, and why; empty for nothing.
-    `facts` are those of `dmlc devices`, `floats` what it promises of floats: widths in bits, errors
-    in units of the last place. `host` is the system, the processor and the Python it was found
-    with."""
+    """Device and its host. `selector` is dmlc's name for the device, `driver` the version of its
+    driver. `note` says which settings were chosen before the driver started, and why; empty for
+    none. `facts` are those of `dmlc devices`, `floats` the promises about floats: widths in bits,
+    errors in units of the last place. `host` is the system, the processor and the Python."""
 
     selector: str
     runtime: str
@@ -60,9 +58,9 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answers:
-    """The known answers, all that `dmlc devices --check` asks for: `wrong` has a sentence for each
-    that is wrong, `problem` says why they could not be asked for; empty where they were. `seconds`
-    are next to none where an earlier run has found out."""
+    """Known answers, as `dmlc devices --check` asks for them: `wrong` has a sentence for each wrong
+    one, `problem` the reason if none could be computed. `seconds` are close to 0 if an earlier run
+    kept the answers."""
 
     wrong: tuple[str, ...]
     problem: str
@@ -71,7 +69,7 @@ class Answers:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tested:
-    """An operator of which all cases were run: how many, and what came of them."""
+    """Operator of which all cases were run, with their number and outcomes."""
 
     name: str
     cases: int
@@ -83,9 +81,9 @@ class Tested:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failure:
-    """A case that failed: what it was to show (`kind`), why it fails (`cause`), what was found
-    (`message`), and the smallest call that fails so. `folder` keeps it for `dmlc test --replay`;
-    empty where nothing does."""
+    """Failed case: its purpose (`kind`), the reason of the failure (`cause`), the finding
+    (`message`), and the smallest call that fails alike. `folder` keeps it for `dmlc test --replay`;
+    empty if none does."""
 
     operator: str
     kind: str
@@ -98,7 +96,8 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a device, or this version of dmlc, cannot express some cases, and how many."""
+    """Reason that a device, or this version of dmlc, cannot express some cases, and their
+    number."""
 
     text: str
     cases: int
@@ -106,11 +105,10 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tests:
-    """What came of the library's tests: `cases` were drawn of each operator by `seed`, besides its
-    examples, and no operator was begun after `allowed` seconds; null for no end. `known` is how
-    many operators the library has, with those of files that were named, and `left` are those that
-    were asked for and not come to. `stopped` says what ended the tests before their time; empty for
-    nothing."""
+    """Results of the library's tests: `cases` were drawn for each operator by `seed`, besides its
+    examples. No operator was begun after `allowed` seconds; null for no limit. `known` is the
+    number of operators, those of named files included; `left` are the operators asked for and not
+    reached. `stopped` says what ended the tests early; empty for nothing."""
 
     seed: int
     cases: int
@@ -126,11 +124,10 @@ class Tests:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast one kernel is: the median `seconds` of a run, and those of a copy of as many `bytes`
-    as it reads and writes. `ratio` is the median of the one by the other in a round, `low` and
-    `high` are the quartiles. `problem` says why it was not timed, such as that its results are
-    wrong, and all is 0 then; `unsupported` whether the device, or this version of dmlc, says that
-    it cannot."""
+    """Speed of a kernel: the median `seconds` of a run, and of a copy of as many `bytes` as it
+    reads and writes. `ratio` is the median ratio of both in a round, `low` and `high` are its
+    quartiles. `problem` says why it was not timed, such as wrong results; all numbers are 0 then.
+    `unsupported` says whether the device, or this version of dmlc, cannot express it."""
 
     name: str
     sizes: str
@@ -146,9 +143,8 @@ class Speed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Speeds:
-    """The speeds of kernels, timed in so many `rounds` that take turns with those of a copy, by the
-    clock of the `device` or of the `host`: the host's counts the time that arrays take to the
-    device and back."""
+    """Speeds of kernels, timed in `rounds` that alternate with a copy, by the clock of the `device`
+    or of the `host`. The host's time includes the transfers of arrays."""
 
     clock: str
     rounds: int
@@ -157,8 +153,8 @@ class Speeds:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """What follows, in sentences: `reasons` are why a device is not qualified, `remarks` what
-    whoever ships to it should know."""
+    """Verdict in sentences: `reasons` that a device is not qualified, `remarks` for whoever ships
+    to it."""
 
     status: Status
     reasons: tuple[str, ...]
@@ -167,8 +163,8 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Qualification:
-    """All that was found of a device by one version of `dmlc`, at the time `made` (UTC, as ISO 8601
-    has it), and the verdict."""
+    """Results for a device of one version of `dmlc`, at the time `made` (UTC, ISO 8601), and the
+    verdict."""
 
     dmlc: str
     made: str
@@ -180,7 +176,7 @@ class Qualification:
 
 
 def show_plainly(text: str) -> str:
-    """A text without the characters that steer a terminal; lines and tabs are kept."""
+    """Text without the control characters that steer a terminal; line breaks and tabs stay."""
     return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
 
 
@@ -188,17 +184,17 @@ _RECORDS = Records({}, {str: Word(show_plainly, show_plainly, "a string")}, {}, 
 
 
 def write_record(record: Qualification) -> str:
-    """The record as JSON text, indented by two."""
+    """Record as JSON text, indented by two."""
     return _RECORDS.write(record) + "\n"
 
 
 def parse_record(text: str) -> Qualification:
-    """What `write_record` wrote. Raises `DmlcError` on anything that is none."""
+    """Record from the text of `write_record`. Raises `DmlcError` for any other text."""
     return _RECORDS.read(text, Qualification)
 
 
 def read_record(path: str | Path) -> Qualification:
-    """The record in a file. Raises `DmlcError` where it cannot be read, or holds none."""
+    """Record in a file. Raises `DmlcError` if it cannot be read, or holds none."""
     text = read_bounded(path, _MOST_BYTES).decode(errors="replace")
     try:
         return parse_record(text)
@@ -211,5 +207,5 @@ def read_record(path: str | Path) -> Qualification:
 
 
 def record_schema() -> dict[str, Any]:
-    """The JSON Schema of what `write_record` writes."""
+    """JSON Schema of the text of `write_record`."""
     return describe(_RECORDS, Qualification, "What dmlc qualify found of a device")

@@ -1,4 +1,4 @@
-"""What is tried in place of a kernel's numbers: values that rules take, in tables of one row."""
+"""Candidates for a kernel's schedule: other numbers for its rule, in tables of one row."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _OF_PROFILE = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
-    """A table of one row, and what the model says of it."""
+    """Table of one row, and its modelled time."""
 
     table: str
     numbers: str
@@ -67,7 +67,7 @@ Raises `DmlcError` where a row has what is not legal."""
 
 
 def write_table(subject: Subject, device: str, numbers: Sequence[str]) -> str:
-    """A table of one row for kernels such as one, on a class of devices."""
+    """Table of one row for a class of kernels, on a class of devices."""
     names = [each.partition(" ")[0] for each in numbers]
     changes = any(subject.kind in NUMBERS[name].reorders for name in names)
     bits = None if subject.size is None else max(0, subject.size.bit_length() - 1)
@@ -77,8 +77,7 @@ def write_table(subject: Subject, device: str, numbers: Sequence[str]) -> str:
 
 
 def list_numbers(subject: Subject, profile: str) -> Iterator[tuple[str, ...]]:
-    """What may be tried for kernels such as one: one number after the other, and then two at
-    once."""
+    """Numbers to try for a class of kernels: each number alone, then pairs."""
     single = [
         [f"{n.name} {value}" for value in (_VALUES | _OF_PROFILE[profile])[n.name]]
         for n in NUMBERS.values()
@@ -94,9 +93,9 @@ def list_numbers(subject: Subject, profile: str) -> Iterator[tuple[str, ...]]:
 def choose_candidates(
     subject: Subject, device: str, profile: str, compile: Compile, usual: Program
 ) -> list[Candidate]:
-    """The candidates for kernels such as one: those that make other kernels than there are, each
-    of them once; of a GPU those first that are modelled to be the quickest, and of a CPU in the
-    order in which numbers are listed, for the model has none."""
+    """Candidates for a class of kernels: those that change the kernels, each distinct program once.
+    For a GPU, the fastest by the model first; for a CPU, which has no model, in the order of
+    `list_numbers`."""
     seen = {_read_sources(usual)}
     found: list[Candidate] = []
     typical = find_class(device)
@@ -123,7 +122,7 @@ def choose_candidates(
 
 
 def _read_sources(program: Program) -> tuple[tuple[str, int, str | int], ...]:
-    """The code of a program without its comments, and how it is launched."""
+    """Code of a program without comments, and its launch parameters."""
     return tuple(
         (
             "\n".join(line for line in k.source.splitlines() if not line.startswith("//")),

@@ -1,4 +1,4 @@
-"""One candidate: its results are held to the reference's, and only then is it timed."""
+"""Checks a candidate against the reference, and times it only if its results are right."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Status(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What has come of a candidate."""
+    """Outcome of a candidate."""
 
     status: Status
     said: str = ""
@@ -58,7 +58,8 @@ class Outcome:
 
     @staticmethod
     def from_json(found: Mapping[str, Any]) -> Outcome:
-        """What `to_json` gave. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+        """Outcome from the result of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` for
+        anything else."""
         numbers = (float(found[name]) for name in ("own", "usual", "gain", "least"))
         return Outcome(
             Status(found["status"]), str(found["said"]), *numbers, clock=str(found["clock"])
@@ -66,13 +67,13 @@ class Outcome:
 
     @property
     def is_quicker(self) -> bool:
-        """Whether it was as fast again as pays, and quicker in three quarters of the rounds."""
+        """Whether the gain is large enough, and the candidate won three quarters of the rounds."""
         return self.gain >= WORTH and self.least > 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Expected:
-    """What a function is given, and what is expected of it, by the names of its tensors."""
+    """Inputs and expected results of a function, by the names of its tensors."""
 
     inputs: Mapping[str, Array]
     results: Mapping[str, Array]
@@ -90,8 +91,8 @@ def judge(
     samples: int = SAMPLES,
     timing: Timing = Timer,
 ) -> Outcome:
-    """Runs a candidate, compares each of its results with what is expected, and times it beside the
-    usual kernels if all of them are near enough."""
+    """Runs a candidate, compares each of its results with the expected one, and times it beside the
+    usual kernels if all agree."""
     given = expected.inputs
     found = candidate(given)
     for name, array in found.items():
@@ -109,7 +110,7 @@ def judge(
 
 
 def summarize(own: Sequence[float], usual: Sequence[float], clock: str) -> Outcome:
-    """The outcome of rounds in which a candidate and the usual kernels took so many seconds."""
+    """Outcome of the times, in seconds, of a candidate and of the usual kernels in some rounds."""
     gains = sorted(other / max(each, 1e-12) for each, other in zip(own, usual, strict=True))
     return Outcome(
         Status.TIMED,

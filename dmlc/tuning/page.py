@@ -1,4 +1,4 @@
-"""The page of a tuning: what was tried on which device, and what won by how much."""
+"""Report of a tuning: the candidates tried on which device, and the winners with their gains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAID = {
 
 
 def write_page(records: Sequence[Record], rows: str) -> str:
-    """The page, in Markdown, of all tunings whose rows are in a file."""
+    """Report, in Markdown, of all tunings whose rows are in a file."""
     lines = [
         f"# What was tried for `{rows}`",
         "",

@@ -1,8 +1,8 @@
-"""A tuning of one function on one device: candidate by candidate, with a state to go on from.
+"""Tuning of one function on one device, candidate by candidate, with a state from which it can
+resume.
 
-The state is written before each trial and after it. A trial that the state has begun and not ended
-was under way when its process was killed, or the machine fell: it is named, and left out.
-"""
+The state is written before and after each trial. A trial that has begun and not ended in the state
+was running when its process was killed or the machine crashed: it is reported, and skipped."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _VERSION = 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tried:
-    """A candidate for kernels of a class, and what has come of it."""
+    """Candidate for a class of kernels, with its outcome."""
 
     kernel: str
     """The kernels' class, type and size, as a row has them."""
@@ -67,7 +67,7 @@ class Tried:
 
 @dataclasses.dataclass(slots=True)
 class Record:
-    """What is known of a tuning."""
+    """Record of a tuning."""
 
     title: str
     """The function, with its tensors."""
@@ -110,7 +110,7 @@ class Record:
 
 
 class State:
-    """The records of all tunings whose rows are in one file."""
+    """Records of all tunings whose rows are in one file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -129,7 +129,7 @@ class State:
             ) from None
 
     def write(self) -> None:
-        """Writes it, whole or not at all."""
+        """Writes the file atomically."""
         records = {key: record.to_json() for key, record in self.records.items()}
         text = json.dumps({"version": _VERSION, "records": records}, indent=1)
         write_files(self._path.parent, {self._path.name: text.encode()})
@@ -137,7 +137,7 @@ class State:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TrialStep:
-    """A trial before it begins, or what has come of it."""
+    """Trial before it begins, or with its outcome."""
 
     kernel: str
     numbers: str
@@ -151,7 +151,7 @@ Try = Callable[[Path, Trial, float], Outcome]
 
 
 class Session:
-    """The tuning of a function on a device, whose rows go into a file."""
+    """Tuning of a function on a device, with a file for the rows."""
 
     def __init__(
         self,
@@ -164,9 +164,9 @@ class Session:
         retry: bool = False,
         run: Try = run_trial,
     ) -> None:
-        """Raises `DmlcError` where there is nothing to tune, or the device hung before and it is
-        not asked to `retry`; as `find_device` does; and `ScheduleError` for a file of rows with
-        mistakes."""
+        """Raises `DmlcError` if there is nothing to tune, or if the device hung before and `retry`
+        is not set; the errors of `find_device`; and `ScheduleError` for mistakes in the file of
+        rows."""
         found = find_device(device)
         if found is None:
             raise UnsupportedError(
@@ -219,8 +219,8 @@ class Session:
         self._state.write()
 
     def list_subjects(self) -> list[Subject]:
-        """The kernels to tune, those of the same class, type and size once, but those that the file
-        has rows for."""
+        """Kernels to tune: one for each class, type and size, except those that have a row in the
+        file."""
         table = parse_table(Source(str(self._rows), self._text))
         there = [row for row in table.rows if row.device == self.device_class]
         found = list_subjects(self._function, self._target, self._profile)
@@ -228,8 +228,8 @@ class Session:
         return [each for each in named.values() if not any(row.suits(each) for row in there)]
 
     def steps(self, subjects: Sequence[Subject]) -> Iterator[TrialStep]:
-        """Goes through all trials. The rows, the page and the state are in their files at the end,
-        and what has been found out, at any time."""
+        """Goes through all trials. At the end the rows, the page and the state are in their files;
+        at any time, the results so far are."""
         with tempfile.TemporaryDirectory(prefix="dmlc-tune-") as name:
             folder = Path(name)
             write_arrays(folder, self._find_expected())
@@ -286,8 +286,7 @@ class Session:
         return outcome
 
     def _confirm(self, kernel: str, candidates: Sequence[Candidate], folder: Path) -> None:
-        """Chooses the quickest candidate that is quicker than the usual kernels when it is timed
-        again, too, and writes its row."""
+        """Chooses the fastest candidate that wins a second measurement too, and writes its row."""
         record = self.record
         if kernel in record.confirmed:
             return
@@ -323,14 +322,14 @@ class Session:
 
     @property
     def records(self) -> list[Record]:
-        """Those of all tunings whose rows are in the file."""
+        """Records of all tunings whose rows are in the file."""
         return list(self._state.records.values())
 
 
 @contextlib.contextmanager
 def _ending_by_exception() -> Generator[None]:
-    """SIGTERM, by which service managers and CI stop a command, raises `SystemExit`, as Ctrl-C
-    raises `KeyboardInterrupt`. Threads beside the main one get no signals."""
+    """Makes SIGTERM, by which service managers and CI stop a command, raise `SystemExit`, as Ctrl-C
+    raises `KeyboardInterrupt`. Only the main thread gets signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -350,6 +349,6 @@ def _spread(allowed: Array, result: Array) -> Array:
 
 
 def name_kernel(subject: Subject) -> str:
-    """Kernels such as one, as a row has them: `product FLOAT32 2^20`."""
+    """Class of a kernel in a row of the table: `product FLOAT32 2^20`."""
     bits = None if subject.size is None else max(0, subject.size.bit_length() - 1)
     return f"{subject.kind} {name_type(subject.dtype)} {'any' if bits is None else f'2^{bits}'}"

@@ -1,8 +1,8 @@
 """The process that tries one candidate on a device: `python -m dmlc.tuning.trial FOLDER`.
 
-The folder has `trial.json`, which says what to try, and the arrays. The outcome is one line of
-JSON on standard output. A kernel that never ends, or a driver that falls, ends this process alone.
-"""
+The folder has `trial.json`, which describes the trial, and the arrays. The outcome is one line of
+JSON on standard output. A kernel that never ends, or a driver that crashes, ends this process
+alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _LONGEST = 400
 
 
 def write_arrays(folder: Path, expected: Expected) -> None:
-    """Leaves the arrays in a folder for the trials of one function, by their names in order."""
+    """Writes the arrays into a folder for the trials of one function, in the order of their
+    names."""
     for kind, arrays in (
         ("inputs", expected.inputs),
         ("results", expected.results),
@@ -45,7 +46,7 @@ def write_arrays(folder: Path, expected: Expected) -> None:
 
 
 def read_arrays(folder: Path, function: ir.Function) -> Expected:
-    """The arrays that `write_arrays` has left."""
+    """Arrays that `write_arrays` wrote."""
     results = [r.name for r in function.results]
     return Expected(
         _read(folder / "inputs.npz", function, [p.name for p in function.parameters]),
@@ -57,7 +58,7 @@ def read_arrays(folder: Path, function: ir.Function) -> Expected:
 def _read(
     path: Path, function: ir.Function, names: Sequence[str], dtype: np.dtype[Any] | None = None
 ) -> dict[str, Array]:
-    """The arrays of some tensors, of their types or of another one."""
+    """Arrays of some tensors, of their types or of another one."""
     tensors, found = function.tensors(), dict[str, Array]()
     with np.load(path, allow_pickle=False) as raw:
         for number, name in enumerate(sorted(names)):
@@ -69,7 +70,7 @@ def _read(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trial:
-    """What to try."""
+    """Description of a trial."""
 
     function: str
     device: str
@@ -82,7 +83,7 @@ class Trial:
 
 
 def run_trial(folder: Path, trial: Trial, seconds: float) -> Outcome:
-    """The outcome of a trial in a process of its own, which has so many seconds."""
+    """Outcome of a trial in a process of its own, which is ended after `seconds`."""
     write_files(folder, {_TRIAL: json.dumps(dataclasses.asdict(trial)).encode()})
     process = subprocess.Popen(
         python_command(__name__, str(folder)),
@@ -109,7 +110,7 @@ def run_trial(folder: Path, trial: Trial, seconds: float) -> Outcome:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a trial's process, and those that its driver may have started."""
+    """Ends a trial's process, with child processes that its driver may have started."""
     if os.name == "posix":
         os.killpg(process.pid, signal.SIGKILL)
     else:
@@ -118,7 +119,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def try_candidate(folder: Path) -> Outcome:
-    """Tries what a folder says, in this process."""
+    """Runs the trial that a folder describes, in this process."""
     trial = Trial(**json.loads((folder / _TRIAL).read_text(encoding="utf-8")))
     function = ir.parse(trial.function)
     try:
