@@ -44,7 +44,7 @@ class Model:
         return name
 
     def count_uses(self) -> dict[str, int]:
-        """How often each value is read: outputs of the model are read once more."""
+        """Number of reads of each value; outputs of the model count as one more."""
         found = dict.fromkeys(self.outputs, 1)
         for node in self.nodes:
             for name in node.input:

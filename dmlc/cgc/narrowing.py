@@ -82,7 +82,7 @@ def narrow(model: Model) -> None:
 
 
 def _find_wide(model: Model, makers: dict[str, onnx.NodeProto], name: str) -> str | None:
-    """What a value is a cast of, from 16 bits to FLOAT32."""
+    """16-bit value that is cast to the FLOAT32 value `name`; None if it is no such cast."""
     node = makers.get(name)
     if node is None or node.op_type != "Cast" or model.types[name].dtype is not DataType.FLOAT32:
         return None
@@ -91,7 +91,7 @@ def _find_wide(model: Model, makers: dict[str, onnx.NodeProto], name: str) -> st
 
 
 def _drop_cast(model: Model) -> bool:
-    """Drops a cast to FLOAT32 and back, which changes nothing; whether there was one."""
+    """Drops a cast to FLOAT32 and back, which changes nothing. Returns whether there was one."""
     makers = {node.output[0]: node for node in model.nodes}
     for node in model.nodes:
         result = node.output[0]

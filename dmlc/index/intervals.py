@@ -129,7 +129,7 @@ _BOUNDED: dict[str, Callable[[list[_Whole]], Interval]] = {
 
 @functools.lru_cache(1024)
 def size_range(size: str | Measure) -> Interval:
-    """What a size that is known at run time only may be."""
+    """Interval of a size that is known at run time only."""
     size = measure(size) if isinstance(size, str) else size
     if not isinstance(size, Size):
         return size, size

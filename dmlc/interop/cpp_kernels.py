@@ -121,8 +121,8 @@ def digest(content: bytes) -> Digest:
 
 
 def _digest_shader(code: bytes) -> Digest:
-    """Digest of a shader's DXIL; None if it is not signed, as another compiler then has to compile
-    the shader again."""
+    """Digest of a shader's DXIL; that of an empty file if it is not signed, as another compiler
+    then has to compile the shader again."""
     return digest(code) if is_signed(code) else Digest(0, "0")
 
 

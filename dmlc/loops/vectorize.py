@@ -449,7 +449,7 @@ class _Analysis:
         return frozenset(found)
 
     def _join(self, conditions: Sequence[int]) -> Array:
-        """Where all conditions hold."""
+        """Conjunction of all conditions, index by index."""
         holds = np.ones((1,) * len(self._space.extents), np.bool_)
         for condition in conditions:
             known = self._known[condition]

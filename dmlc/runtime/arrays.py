@@ -190,7 +190,7 @@ def bind_symbols(
 def _bind_axes(
     program: Program, inputs: Mapping[str, Array]
 ) -> tuple[dict[str, int], dict[str, Shape]]:
-    """The same for symbols that are sizes of axes: inputs have them all."""
+    """Values and shapes for symbols that are sizes of axes, all of which inputs have."""
     known = Shapes()
     for spec in program.inputs:
         wrong = known.match(spec.name, spec.extents, inputs[spec.name].shape)
@@ -223,7 +223,7 @@ def _bind_axes(
 def _bind_count(
     program: Program, inputs: Mapping[str, Array], outputs: Mapping[str, Shape]
 ) -> tuple[dict[str, int], dict[str, Shape]]:
-    """The same for a symbol that is an element count."""
+    """Values and shapes for a symbol that is an element count."""
     shapes: dict[str, Shape] = {}
     first: dict[str, str] = {}
     for spec in (*program.inputs, *program.outputs):

@@ -216,7 +216,8 @@ def _compile(library: Library, source: str, name: str, options: Sequence[str]) -
 
 
 def _wanted(interface: Interface) -> tuple[tuple[Any, Any], ...]:
-    """Argument with the interface of a new object, alive as long as the tuple."""
+    """Arguments that request an interface of a new object; its identifier lives as long as the
+    tuple."""
     return ((ctypes.POINTER(Guid), ctypes.pointer(Guid.of(interface.identifier))),)
 
 

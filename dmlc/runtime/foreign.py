@@ -42,7 +42,7 @@ def as_array(name: str, value: object, what: str = "input") -> Array:
 
 
 def _find_array(name: str, value: object, what: str) -> Array | None:
-    """The same, and None for anything but an array."""
+    """NumPy array that shares the memory of `value`; None for anything but an array."""
     if type(value) is np.ndarray:
         return value
     if isinstance(value, type):

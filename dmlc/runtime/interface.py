@@ -206,7 +206,7 @@ _opening = threading.RLock()
 
 
 def open_once(opened: dict[_K, _V], device: _K, make: Callable[[_K], _V]) -> _V:
-    """What is opened for a device, made at the first call in any thread."""
+    """Object of a device from `opened`; at the first call, in any thread, made by `make`."""
     with _opening:
         if device not in opened:
             opened[device] = make(device)

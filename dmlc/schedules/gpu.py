@@ -142,7 +142,7 @@ def choose_vectors(work: Work) -> Nest:
 
 
 def _flatten(rule: Rule) -> str:
-    """All points as one loop."""
+    """Merges the loops over all points into one, and returns its name."""
     return rule.fuse(rule.outer, "i") if len(rule.outer) > 1 else rule.outer[0]
 
 

@@ -1,7 +1,5 @@
-"""PyTorch: operators and graphs of dmlc on its tensors.
-
-Each name is imported when it is first used, so that who has no PyTorch reads what to install.
-"""
+"""PyTorch: dmlc's operators and graphs on its tensors. Names are imported when first used, so that
+without PyTorch the error says what to install."""
 
 from __future__ import annotations
 

@@ -25,14 +25,14 @@ def _widen(tensor: Tensor) -> Tensor:
 
 
 def _multiply(one: Tensor, other: Tensor) -> Tensor:
-    """A product as a sum, which has any number of axes before the last two."""
+    """Matrix product as a sum, for any number of axes before the last two."""
     return (one.unsqueeze(-1) * other.unsqueeze(-3)).sum(-2)
 
 
 def _score(
     query: Tensor, key: Tensor, dropout: float, causal: bool, mask: Tensor | None, scale: float
 ) -> Tensor:
-    """How much each query has to do with each key, before the softmax."""
+    """Scores of queries and keys, before the softmax."""
     if dropout:
         raise UnsupportedError("attention with dropout is not mapped")
     if mask is not None and not mask.is_floating_point():
@@ -62,8 +62,8 @@ def _attend(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """What each query gets, and the logarithm of its sum, which is 0 like that where a mask hides
-    every key."""
+    """Result of attention for each query, and the logarithm of its sum of exponentials; both are 0
+    if a mask hides every key."""
     scores = _score(query, key, dropout, causal, attn_mask, _scale(query, scale))
     largest = scores.amax(-1, keepdim=True)
     base = torch.where(largest == -math.inf, 0.0, largest)
@@ -88,7 +88,7 @@ def _attend_backward(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, ...]:
-    """The gradients of queries, keys and values: shares are computed again, of the logarithms."""
+    """Gradients of queries, keys and values. The weights are recomputed from the logarithms."""
     factor, given = _scale(query, scale), _widen(gradient)
     scores = _score(query, key, dropout, causal, attn_mask, factor)
     shares = (scores - logarithms.unsqueeze(-1)).exp()

@@ -1,10 +1,9 @@
 """Gradients of registered operators.
 
-The gradient of an operator is other operators: those that were written by hand and name it as
-their `forward` operator, where their tables serve the call; and for what they leave, the one that
-is derived from its formula. These are registered when they are first needed, so that PyTorch can
-trace them, and differentiate them again.
-"""
+The gradient of an operator is computed by other operators: by hand-written ones that name it as
+their `forward` operator, if their tables accept the call; and otherwise by the operator that is
+derived from its formula. These are registered when first needed, so that PyTorch can trace them,
+and differentiate them again."""
 
 from __future__ import annotations
 
@@ -59,14 +58,14 @@ class GradientCall:
     """By inputs of the forward operator: which of its outputs are their gradients."""
 
     def list_settings(self, facts: Facts) -> dict[str, Any]:
-        """All that a call says by name."""
+        """All keyword arguments of the call."""
         return {
             **self.settings,
             **{name: _shape_of(facts[of])[1] for name, of in self.sizes.items()},
         }
 
     def run(self, values: Mapping[str, Any], gradients: Mapping[str, Any], facts: Facts) -> Any:
-        """The gradients by inputs of the forward operator; a list for an array."""
+        """Gradients of the forward operator's inputs, by name; a list for an array."""
         args: list[Any] = []
         for row in self.made.inputs:
             if row.name not in self.gradients:
@@ -95,7 +94,7 @@ def _shape_of(fact: Fact) -> Shaped:
 
 
 class Gradients:
-    """What the gradient of a registered operator is, call by call."""
+    """Gradient operators of a registered operator, chosen call by call."""
 
     def __init__(self, made: Forward, partners: Sequence[Operator]) -> None:
         self._made = made
@@ -106,8 +105,8 @@ class Gradients:
         self.possible = all(floats)
 
     def complete(self, wanted: Sequence[str], facts: Facts, settings: Mapping[str, Any]) -> Forward:
-        """The operator to call in place of this one where `wanted` inputs are differentiated: with
-        the optional outputs that gradients written by hand read."""
+        """Operator to call in place of this one if `wanted` inputs are differentiated: it also
+        returns the optional outputs that hand-written gradients read."""
         return self._once(
             ("complete", tuple(wanted)), facts, settings,
             lambda: self._complete(wanted, facts, settings),
@@ -120,7 +119,7 @@ class Gradients:
         facts: Facts,
         settings: Mapping[str, Any],
     ) -> list[GradientCall]:
-        """The calls that give the gradients of `wanted` inputs, of those of `given` outputs.
+        """Calls that compute the gradients of `wanted` inputs from those of `given` outputs.
         `facts` has all inputs and outputs. Raises `DmlcError`."""
         return self._once(
             (tuple(wanted), tuple(given)), facts, settings,
@@ -130,8 +129,8 @@ class Gradients:
     def _once(
         self, what: object, facts: Facts, settings: Mapping[str, Any], make: Callable[[], Made]
     ) -> Made:
-        """What is made the first time, where sizes are numbers: those that are held open are those
-        of one trace."""
+        """Result of `make`, kept for further calls if all sizes are numbers: symbolic sizes belong
+        to one trace."""
         shaped = tuple((n, tuple(f) if isinstance(f, list) else f) for n, f in facts.items())
         key = what, shaped, freeze(settings)
         try:
@@ -147,7 +146,7 @@ class Gradients:
     # What is written by hand ----------------------------------------------------------------
 
     def _list_partners(self) -> list[tuple[Operator, GradientDefinition]]:
-        """The gradient operators, with what their rows stand for."""
+        """Hand-written gradient operators, with the matching of their rows."""
         if self._partners is None:
             subject, found = self._made.subject, list[tuple[Operator, GradientDefinition]]()
             if isinstance(subject, OperatorSubject):
@@ -185,7 +184,7 @@ class Gradients:
         return self._extend(subject, list(needed)) if needed else self._made
 
     def _extend(self, subject: OperatorSubject, more: Sequence[str]) -> Forward:
-        """The same with further optional outputs."""
+        """Forward operator with further optional outputs."""
         computed = tuple(dict.fromkeys((*subject.computed, *more)))
         extended = dataclasses.replace(subject, computed=computed)
         name = f"{self._made.name}_with_{'_'.join(more)}"
@@ -222,8 +221,8 @@ class Gradients:
         facts: Facts,
         settings: Mapping[str, Any],
     ) -> GradientCall | None:
-        """The call of a gradient operator that is written by hand; None where that does not have
-        what the call does. Raises `DmlcError` where its tables refuse the call."""
+        """Call of a hand-written gradient operator; None if it lacks an input or output of the
+        call. Raises `DmlcError` if its tables refuse the call."""
         definition = partner.definition
         rows = {t.name: t for t in definition.newest.tensors}
         stated = self._made.own_settings(settings)
@@ -314,7 +313,7 @@ def _make_step(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """A call of which gradients are wanted, but for its tensors."""
+    """Call whose gradients are wanted, without its tensors."""
 
     made: Forward
     forward: Forward
@@ -340,7 +339,7 @@ class Request:
 
 
 class Differentiated(torch.autograd.Function):
-    """A call of a registered operator of which a gradient is wanted."""
+    """Call of a registered operator that is to be differentiated."""
 
     @staticmethod
     def forward(request: Request, *flat: Any) -> Any:
@@ -392,12 +391,12 @@ def _needs_gradient(given: Any) -> bool:
 
 
 def count_of(given: Any) -> int | None:
-    """How many tensors an array has; None for what is none."""
+    """Number of tensors in an array; None for anything but an array."""
     return len(cast("list[Any]", given)) if isinstance(given, list) else None
 
 
 def spread(args: Sequence[Any]) -> list[Any]:
-    """What lists hold in their place."""
+    """Arguments with the elements of lists in place of the lists."""
     flat: list[Any] = []
     for each in args:
         flat += cast("list[Any]", each) if isinstance(each, list) else [each]
@@ -405,7 +404,7 @@ def spread(args: Sequence[Any]) -> list[Any]:
 
 
 def gather(counts: Sequence[int | None], flat: Sequence[Any]) -> list[Any]:
-    """Undoes `spread`: the counts are those of lists, and None for what is none."""
+    """Inverse of `spread`: `counts` are the lengths of the lists, and None for other arguments."""
     found: list[Any] = []
     rest = list(flat)
     for count in counts:
@@ -418,8 +417,8 @@ def gather(counts: Sequence[int | None], flat: Sequence[Any]) -> list[Any]:
 
 
 def make_autograd_kernel(made: Forward) -> Callable[..., Any]:
-    """What PyTorch calls first. Where no gradient is wanted, and nothing but the kernel for tensors
-    of the CPU is left to call, that is called at once: PyTorch's way to it takes longer than it."""
+    """Kernel that PyTorch calls first. If no gradient is wanted and only the CPU kernel remains to
+    be called, it calls that directly, which takes less time than PyTorch's dispatch."""
     kernel, op, count = made.kernel, made.op, len(made.outputs)
     rows, possible = len(made.inputs), made.gradients.possible
     arrays = any(row.array for row in made.inputs)

@@ -1,11 +1,10 @@
-"""`torch.compile(model, backend="dmlc")`: graphs of PyTorch with their element-wise work, their
-reductions and the gradients of these computed by dmlc.
+"""`torch.compile(model, backend="dmlc")`: graphs of PyTorch whose element-wise operations and
+reductions, with their gradients, are computed by dmlc.
 
-PyTorch traces a model and its gradient, and says what of the forward pass is kept for the backward
-pass. Both graphs are cut into groups, each one function of the IR; large convolutions, products
-and attention, whatever is not mapped, and each group that eager is faster at, stay calls of
-PyTorch's own operators.
-"""
+PyTorch traces a model and its gradient, and decides which tensors of the forward pass are kept for
+the backward pass. Both graphs are partitioned into groups, each of which is one function of the IR.
+Calls of PyTorch's own operators remain for large convolutions, products and attention, for unmapped
+operators, and for groups that eager mode computes faster."""
 
 from __future__ import annotations
 
@@ -49,9 +48,9 @@ def compile_graph(
     device: str = DEFAULT,
     measure: bool = False,
 ) -> tuple[Boxed, GraphReport]:
-    """A graph whose sizes are numbers, with its groups compiled for a device. A few operators over
-    fewer than `least` elements stay with eager, and with `measure` so does each group that eager
-    is faster at."""
+    """Graph whose sizes are numbers, with its groups compiled for a device. Groups of a few
+    operators over fewer than `least` elements stay with eager, and with `measure` each group that
+    eager computes faster."""
     partition = Partition(module.graph, least, MOST_WORK if device == DEFAULT else None)
     units: list[tuple[int, int, int, Group | None, list[Node]]] = []
     places = {node: k for k, node in enumerate(module.graph.nodes)}
@@ -95,7 +94,7 @@ def compile_graph(
 
 
 def _make_groups(partition: Partition, device: str) -> list[tuple[Group, Call] | DmlcError]:
-    """Each group with its call, or why it has none."""
+    """Each group with its call, or with the error if it has none."""
     made: list[Group | DmlcError] = []
     for members in partition.groups:
         try:
@@ -115,7 +114,7 @@ def _make_groups(partition: Partition, device: str) -> list[tuple[Group, Call] |
 
 
 class _Emitter(Copier):
-    """The graph that calls groups, in the making."""
+    """Builder of the graph that calls groups."""
 
     def __init__(self, module: GraphModule) -> None:
         super().__init__(Graph(), {})
@@ -127,14 +126,14 @@ class _Emitter(Copier):
                 self.made[node] = self.graph.call_function(operator.getitem, (given, number))
 
     def call(self, group: Group, run: Run) -> None:
-        """A call of a group."""
+        """Adds a call of a group."""
         inputs = tuple(self.copy(node) for node in group.inputs)
         found = self.graph.call_function(run, inputs)
         for number, node in enumerate(group.outputs):
             self.made[node] = self.graph.call_function(operator.getitem, (found, number))
 
     def finish(self) -> Boxed:
-        """What runs the graph."""
+        """Callable that runs the graph."""
         (output,) = (n for n in self._module.graph.nodes if n.op == "output")
         self.copy(output)
         self.graph.lint()
@@ -142,14 +141,14 @@ class _Emitter(Copier):
 
 
 def _take(inputs: list[Any]) -> tuple[Any, ...]:
-    """The inputs, which nobody else keeps: each is freed when it was read last."""
+    """Inputs, removed from their list, so that each is freed after its last use."""
     given = tuple(inputs)
     inputs.clear()
     return given
 
 
 class Boxed:
-    """A graph as PyTorch calls one that takes its inputs in a list, and keeps none of them."""
+    """Graph that takes its inputs in a list, as PyTorch calls it, and empties the list."""
 
     def __init__(self, run: Callable[[list[Any]], Any]) -> None:
         self._run = run
@@ -161,8 +160,8 @@ class Boxed:
 
 
 def _make_run(name: str, group: Group, call: Call) -> Run:
-    """The call of a group. Results of eager may have other strides than PyTorch foretold: what has
-    them is copied."""
+    """Callable that runs a group. Results of eager whose strides differ from those that PyTorch
+    predicted are copied."""
     values = [value_of(node) for node in group.inputs]
     expected = [value.stride() for value in values]
     sizes = [tuple(value.shape) for value in values]
@@ -180,7 +179,7 @@ def _make_run(name: str, group: Group, call: Call) -> Run:
 def _lay_out(
     tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]
 ) -> torch.Tensor:
-    """A tensor in memory as a group reads it."""
+    """Tensor copied to the strides that a group reads, if it has others."""
     if settled_strides(sizes, tensor.stride()) == settled_strides(sizes, strides):
         return tensor
     made = torch.empty_strided(sizes, strides, dtype=tensor.dtype)
@@ -209,8 +208,8 @@ MOST_SIZES = 32
 
 
 class Specializer:
-    """A graph whose sizes PyTorch left open, compiled anew for each set of sizes and numbers that
-    it is called with; beyond `most` of them it is left to eager."""
+    """Graph with symbolic sizes, compiled anew for each set of sizes and numbers that it is called
+    with; after `most` of them it is left to eager."""
 
     def __init__(
         self,
@@ -257,7 +256,7 @@ def _copy_graph(graph: Graph) -> Graph:
 
 
 class _Propagator(Interpreter):
-    """Finds what each node stands for, now that sizes are numbers."""
+    """Computes the fake value of each node, for sizes that are numbers."""
 
     def run_node(self, n: Node) -> Any:
         found = super().run_node(n)
@@ -281,12 +280,13 @@ def _has_symbols(module: GraphModule) -> bool:
 
 
 class Backend:
-    """A backend of `torch.compile`, which keeps reports of the graphs that it compiled. A few
-    operators over fewer than `least` elements stay with eager. With `measure` each group is timed
-    when it is compiled, beside eager, and eager computes those that it is faster at; without, the
-    same model always gives the same kernels. `device` is a device text of dmlc, or `gpu`: nothing
-    is measured there. Tensors are of the CPU whatever it is, and copied where it has memory of its
-    own. Raises `UnavailableError` where there is no such device."""
+    """Backend of `torch.compile` that keeps reports of the compiled graphs.
+
+    Groups of a few operators over fewer than `least` elements stay with eager. With `measure` each
+    group is timed beside eager when it is compiled, and eager computes those that it is faster at;
+    without, the same model always gives the same kernels. `device` is a device text of dmlc, or
+    `gpu`, for which nothing is measured. Tensors are on the CPU in any case, and are copied if the
+    device has memory of its own. Raises `UnavailableError` if there is no such device."""
 
     def __init__(
         self, least: int = LEAST_ELEMENTS, device: str = DEFAULT, measure: bool = True
@@ -325,9 +325,9 @@ class Backend:
 
 
 def report(model: Callable[..., Any], *inputs: Any, measure: bool = True) -> list[GraphReport]:
-    """Runs a model and its gradient once, or twice to measure them, and says what the backend
-    makes of them: the graphs, forward and backward, their groups, and what stays with eager and
-    why. `measure` is that of `Backend`. No gradient is added to that of a parameter or an input."""
+    """Runs a model and its gradient once, or twice to measure them, and returns a report for each
+    graph, forward and backward: its groups, and the nodes that stay with eager, with the reasons.
+    `measure` is that of `Backend`. Gradients of parameters and inputs are not accumulated."""
     backend = Backend(measure=measure)
     run: Callable[..., Any] = cast(Any, torch).compile(model, backend=backend)
     parameters = model.parameters() if isinstance(model, torch.nn.Module) else ()
@@ -348,10 +348,10 @@ def compile_module(
     mode: str = "default",
     options: Mapping[str, object] | None = None,
 ) -> Any:
-    """The backend that `torch.compile(model, backend="dmlc")` means. With `mode="gpu"` groups are
-    computed on a GPU, with `options={"device": text}` on the device that a text means.
-    `options={"measure": False}` keeps groups that eager is faster at.
-    Raises `DmlcError` for other modes and options, and `UnavailableError` without such a device."""
+    """Backend that `torch.compile(model, backend="dmlc")` selects. With `mode="gpu"` groups are
+    computed on a GPU, with `options={"device": text}` on the device of that text.
+    `options={"measure": False}` keeps groups that eager is faster at. Raises `DmlcError` for other
+    modes and options, and `UnavailableError` without such a device."""
     check_known("mode of the backend dmlc", ("default", GPU), mode)
     given = dict(options or {})
     device = given.pop("device", GPU if mode == GPU else DEFAULT)

@@ -1,8 +1,7 @@
 """`torch.vmap` over a registered operator.
 
-What looks at nothing but elements takes a batch as more elements, in one call. Any other operator
-is called once for each of the batch: which of its axes mean what, its tables do not say.
-"""
+An element-wise operator takes a batch as more elements, in one call. Any other operator is called
+once per sample, as its tables do not say which axis is the batch."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from dmlc.torch.tensors import data_type_of
 
 
 def make_batching_rule(made: Registered[Any]) -> Callable[..., tuple[Any, Any]]:
-    """The rule in the form that `torch.library.register_vmap` takes."""
+    """Rule for `torch.library.register_vmap`."""
 
     def run(info: Any, in_dims: Sequence[Any], *args: Any, **settings: Any) -> tuple[Any, Any]:
         batch: int = info.batch_size
@@ -47,7 +46,7 @@ def _list(found: Any) -> list[torch.Tensor]:
 
 
 def _pick(given: Any, dim: Any, number: int) -> Any:
-    """What one of the batch is given for an input."""
+    """Input for one sample of the batch."""
     if isinstance(given, list):
         tensors = cast("list[torch.Tensor]", given)
         return [_pick(t, d, number) for t, d in zip(tensors, dim, strict=True)]
@@ -55,7 +54,7 @@ def _pick(given: Any, dim: Any, number: int) -> Any:
 
 
 def _rank(in_dims: Sequence[Any], args: Sequence[Any]) -> int:
-    """The dimensions of each tensor without that of the batch, where all have as many."""
+    """Rank of the tensors without the batch dimension, if all have the same."""
     tensors = [(t, d) for t, d in zip(args, in_dims, strict=True) if t is not None]
     return next(t.dim() - (d is not None) for t, d in tensors)
 
@@ -67,8 +66,8 @@ def _join(
     args: Sequence[Any],
     settings: Mapping[str, Any],
 ) -> list[Any] | None:
-    """The arguments with the batch as part of the first dimension, where the operator looks at
-    nothing but elements; else None."""
+    """Arguments with the batch merged into the first dimension, for element-wise operators; None
+    for others."""
     pairs = list(zip(args, in_dims, strict=True))
     if any(isinstance(t, list) for t in args) or any(name.endswith("_sizes") for name in settings):
         return None
@@ -91,7 +90,7 @@ def _join(
 
 
 def _sample(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:
-    """The sizes of what one of the batch is given."""
+    """Sizes of one sample's input."""
     shape = list(tensor.shape)
     if dim is not None:
         del shape[dim]

@@ -1,10 +1,9 @@
-"""A compiled function called on PyTorch's tensors of the CPU, with little in between.
+"""Calls of a compiled function on PyTorch's CPU tensors, with little overhead.
 
-What a call could find out is settled when a `Call` is made: the sizes, the strides and the types
-of all tensors. A call makes the results and launches; it checks nothing. Whoever calls knows that
-the tensors are what the program was compiled for, as the guards of a compiled graph do, or a
-cache with types, sizes and strides as its keys.
-"""
+Everything that does not change between calls is settled when a `Call` is made: sizes, strides and
+types of all tensors. A call only allocates the results and launches. The caller ensures that the
+tensors match the program, by the guards of a compiled graph, or by a cache keyed by types, sizes
+and strides."""
 
 from __future__ import annotations
 
@@ -38,8 +37,8 @@ GPU = "gpu"
 
 @functools.cache
 def find_device(name: str = DEFAULT) -> AnyDevice:
-    """The device that PyTorch's tensors of the CPU are computed on: the default of OpenCL, another
-    that a device text names, or `GPU`. Raises `UnavailableError` where there is none."""
+    """Device that computes PyTorch's CPU tensors: the default of OpenCL, another by its device
+    text, or `GPU`. Raises `UnavailableError` if there is none."""
     found = find_trusted(_find_gpu() if name == GPU else name)
     if found is None:
         raise UnavailableError("the reference computes no graphs of PyTorch: name a device")
@@ -75,14 +74,15 @@ def _compile(function: Function, device: str) -> Program:
 
 @functools.lru_cache(_KEPT)
 def load(function: Function, device: str = DEFAULT) -> AnyExecutable:
-    """A function compiled and built for a device of `find_device`; the latest are kept."""
+    """Function compiled and built for a device of `find_device`; the most recent ones are
+    cached."""
     return load_on(_compile(function, device), find_device(device))
 
 
 def make_calls(functions: Sequence[Function], device: str = DEFAULT) -> list[Call | DmlcError]:
-    """The call of each function, whose sizes are fixed, or why it has none. The driver builds one
-    in a thread of its own while the next is compiled; equal functions are built once. Each is run
-    once, on ones: drivers leave much of their work for then."""
+    """Call of each function, whose sizes are fixed, or the error if it has none. The driver builds
+    one in a thread of its own while the next is compiled; equal functions are built once. Each is
+    run once, on ones, as drivers defer work to the first run."""
     made: dict[Function, Future[Call]] = {}
     failed: dict[Function, DmlcError] = {}
     with ThreadPoolExecutor(1) as builder:
@@ -107,7 +107,7 @@ def _rehearse(function: Function, device: str) -> Call:
 
 
 def make_ones(call: Call) -> list[torch.Tensor]:
-    """Inputs of a call whose sizes are fixed, each filled with ones."""
+    """Inputs of a call with fixed sizes, filled with ones."""
     layouts = [_layout_of(spec, _NO_SIZES) for spec in call.program.inputs]
     return [
         torch.empty_strided(shape, strides, dtype=dtype).fill_(1)
@@ -116,8 +116,7 @@ def make_ones(call: Call) -> list[torch.Tensor]:
 
 
 class Call:
-    """A program with its sizes fixed: tensors in, new tensors out. Safe to call from several
-    threads at once."""
+    """Program with fixed sizes: takes tensors, and returns new tensors. Thread-safe."""
 
     def __init__(
         self,
@@ -126,9 +125,9 @@ class Call:
         results: Sequence[Layout] | None = None,
         inputs: Sequence[Layout] | None = None,
     ) -> None:
-        """`sizes` gives the program's symbols. `results` and `inputs` say types, sizes and strides
-        of the results and of what is given, where they are others than the program's: that may only
-        have a count of their elements."""
+        """`sizes` gives the program's symbols. `results` and `inputs` give types, sizes and strides
+        of the tensors where these differ from the program's, which may only have the number of
+        their elements."""
         program = executable.program
         self.program = program
         self.results = tuple(results or (_layout_of(t, sizes) for t in program.outputs))
@@ -144,19 +143,19 @@ class Call:
 
     @staticmethod
     def of(function: Function, sizes: Mapping[str, int] = _NO_SIZES) -> Call:
-        """A function compiled for the default device, and its call. `sizes` gives its symbols."""
+        """Function compiled for the default device, and its call. `sizes` gives its symbols."""
         return Call(load(function), sizes)
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
-        """New results of these tensors: in the order of the program's inputs, of the types, sizes
-        and strides it was compiled for, and on the CPU. Nothing of that is checked."""
+        """New results for tensors in the order of the program's inputs, with the types, sizes and
+        strides it was compiled for, on the CPU. None of that is checked."""
         outputs = [make(inputs) for make in self._makers]
         self._launch((*inputs, *outputs))
         return outputs
 
     def fill(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
-        """The same into given tensors of the layouts of `results`, which share no memory with
-        others."""
+        """Computes results into given tensors with the layouts of `results`, which share no memory
+        with others."""
         self._launch((*inputs, *outputs))
 
 
@@ -168,7 +167,7 @@ def _layout_of(spec: TensorSpec, sizes: Mapping[str, int]) -> Layout:
 def _make_maker(
     layout: Layout, given: Sequence[Layout]
 ) -> Callable[[Sequence[torch.Tensor]], torch.Tensor]:
-    """What makes a result in the least time: like a packed input, where there is one like it."""
+    """Fastest function that allocates a result: like a packed input, if one has its layout."""
     dtype, shape, strides = layout
     if strides == packed(shape) and layout in given:
         number, like = given.index(layout), torch.empty_like
@@ -177,7 +176,7 @@ def _make_maker(
 
 
 def _run(executable: AnyExecutable, tensors: Sequence[torch.Tensor]) -> None:
-    """By way of arrays, where a device has memory of its own."""
+    """Runs by copies in arrays, for devices with memory of their own."""
     program = executable.program
     names = [t.name for t in (*program.inputs, *program.outputs)]
     arrays = dict(zip(names, map(view_array, tensors), strict=True))

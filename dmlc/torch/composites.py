@@ -1,4 +1,4 @@
-"""The graph of parts of a node whose operator is defined by others."""
+"""Graphs of composite nodes, whose operators are defined by others."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _graphs: dict[object, Graph] = {}
 
 
 def is_composite(node: Node) -> bool:
-    """Whether a node's operator is taken apart by the group that computes it."""
+    """Whether the group that computes a node decomposes its operator."""
     return node.op == "call_function" and node.target in COMPOSITES
 
 
 def take_apart(node: Node) -> Graph:
-    """The graph of a composite node, with a placeholder for each tensor that it reads, in order.
-    Nodes of the same operator, arguments and layouts share one. Raises `UnsupportedError` for a
-    definition that does not serve as a graph."""
+    """Graph of a composite node, with a placeholder for each tensor that it reads, in order. Nodes
+    with the same operator, arguments and layouts share one graph. Raises `UnsupportedError` for a
+    definition that cannot be traced."""
     places = {source: k for k, source in enumerate(node.all_input_nodes)}
 
     def describe(source: Node) -> Any:

@@ -1,10 +1,9 @@
 """PyTorch's convolutions and their gradients as stages.
 
-A convolution ties two tensors of a batch, of which one has an element per place of a filter, here
-the finer one, and the other one per filter, the coarser one. It gives the coarser of the finer; its
-gradient, as a transposed convolution, the finer of the coarser; and both together give the gradient
-of the filters. So there are three sums, whichever of them is called the gradient.
-"""
+A convolution relates two tensors of a batch: a finer one, with an element per tap of a filter, and
+a coarser one, with an element per filter. The forward operator computes the coarser from the finer;
+its gradient, like a transposed convolution, the finer from the coarser; and the gradient of the
+filters takes both. So there are three sums, whichever of them is the gradient."""
 
 from __future__ import annotations
 
@@ -23,9 +22,9 @@ from dmlc.torch.elementwise import Rule, Site
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Filters:
-    """How filters lie: as windows over the finer tensor, of which there is one per place of the
-    coarser one. A filter is of one channel of the coarser tensor, and sees those of its group in
-    the finer one."""
+    """Layout of filters: windows over the finer tensor, one per index of the coarser one. A filter
+    belongs to one channel of the coarser tensor, and covers the channels of its group in the finer
+    one."""
 
     windows: Windows
     groups: int
@@ -46,17 +45,17 @@ class _Filters:
         return _Filters(Windows(tuple(_sizes(weight)[2:]), *each), groups)
 
     def convolve(self, site: Site, finer: Tensor, weight: Tensor) -> Tensor:
-        """The coarser tensor: sums over the channels of a group and the places of a filter."""
+        """Coarser tensor: sums over the channels of a group and the taps of a filter."""
         return convolve(site.builder, site.name, finer, weight, self.windows, site.extents[2:],
                         self.groups, site.dtype)  # fmt: skip
 
     def spread(self, site: Site, coarser: Tensor, weight: Tensor) -> Tensor:
-        """The finer tensor: sums over the filters of a group and the places of each."""
+        """Finer tensor: sums over the filters of a group and the taps of each."""
         return convolve_transposed(site.builder, site.name, coarser, weight, self.windows,
                                    site.extents[2:], self.groups, site.dtype)  # fmt: skip
 
     def gather(self, site: Site, finer: Tensor, coarser: Tensor) -> Tensor:
-        """The gradient of the filters: sums over the batch and the places of the coarser tensor."""
+        """Gradient of the filters: sums over the batch and the indices of the coarser tensor."""
         of_group, seen = site.extents[0] // self.groups, site.extents[1]
         batch, _, *outer = _sizes(coarser)
 
@@ -123,7 +122,7 @@ def _convolve_backward(
     groups: int,
     wanted: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of the tensor, of the filters and of the bias, those that are wanted."""
+    """Gradients of the tensor, the filters and the bias, as far as they are wanted."""
     _check(site, one, weight)
     filters = _Filters.of(weight, stride, padding, dilation, groups)
     found: list[Tensor | None] = [None] * 3

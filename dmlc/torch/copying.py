@@ -1,4 +1,4 @@
-"""Nodes of one graph of PyTorch in another, as calls of PyTorch's own operators."""
+"""Copies nodes from one graph of PyTorch to another, as calls of PyTorch's own operators."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dmlc.torch.groups import is_creation, tensors_of
 
 
 class Copier:
-    """Nodes in a new graph. `made` has those that stand there for others already."""
+    """Copier into a new graph. `made` maps nodes to their copies or replacements."""
 
     def __init__(self, graph: Graph, made: dict[Node, Any]) -> None:
         self.graph, self.made = graph, made
 
     def copy(self, node: Node) -> Any:
-        """A node, after all that it reads and that is not there yet: views and constants."""
+        """Copy of a node, after copies of the views and constants that it reads."""
         if node not in self.made:
             found = {source: self._copy_source(node, source) for source in node.all_input_nodes}
             self.made[node] = self.graph.node_copy(node, found.__getitem__)

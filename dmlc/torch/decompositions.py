@@ -1,11 +1,10 @@
-"""PyTorch's operators that are defined by others.
+"""Decompositions of PyTorch's operators into others.
 
-Those whose calls in eager mode cost no more than those of their parts are taken apart before a
-graph is cut into groups. The rest stay whole in the graph, since eager has a kernel for each: a
-group takes them apart for itself, and if eager is faster at the group, it calls that kernel. Held
-against calls of their parts, a group would seem to pay where it does not. Resampling stays whole as
-well: PyTorch would trace it as reads by indices, and its gradient as additions by these.
-"""
+An operator is decomposed before a graph is partitioned if eager mode calls it no faster than its
+parts. The rest stay whole in the graph, since eager has a kernel for each: a group decomposes them
+for itself, and if eager computes the group faster, it calls that kernel. Compared with calls of the
+parts, a group could seem to pay where it does not. Resampling stays whole as well: PyTorch would
+trace it as gathers, and its gradient as scatters."""
 
 from __future__ import annotations
 
@@ -75,14 +74,15 @@ COMPOSITES: Mapping[Any, Callable[..., Any]] = MappingProxyType(
 
 
 def list_decompositions() -> dict[Any, Callable[..., Any]]:
-    """What is taken apart in a graph, and how: PyTorch's own definitions, but for dropout, whose
-    definition there draws other numbers than eager."""
+    """Decompositions for graphs: PyTorch's own, except for dropout, whose decomposition there draws
+    other random numbers than eager."""
     found = dict(_table.get_decompositions(_TAKEN_APART))
     return found | {aten.native_dropout.default: _drop_out}
 
 
 def _drop_out(x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Dropout as what draws the numbers that eager draws, and the product with these."""
+    """Dropout as the operator that draws the random numbers of eager, and a product with its
+    result."""
     if train is False:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
     kept = torch.ops.aten.bernoulli.p(torch.empty_like(x, dtype=torch.bool), 1 - p)
@@ -103,13 +103,15 @@ _sizes_of: Callable[..., Any] = _table.decompositions.upsample_compute_output_si
 
 
 def list_definitions() -> dict[Any, Callable[..., Any] | None]:
-    """What a trace takes operators for that PyTorch takes apart in every trace: itself for None."""
+    """Definitions for tracing, in place of those that PyTorch uses in every trace; None keeps the
+    operator whole."""
     found: dict[Any, Callable[..., Any] | None] = {each.default: None for each in RESAMPLING}
     return found | {each.vec: functools.partial(_resample, each.default) for each in RESAMPLING}
 
 
 def _resample(operator: Any, x: torch.Tensor, sizes: Any, *settings: Any) -> torch.Tensor:
-    """An overload whose last argument gives the scales of all axes, by the one with one each."""
+    """Call of an overload that takes a list of scales by the overload that takes one scale per
+    axis."""
     *others, scales = settings
     made = _sizes_of(x.size(), sizes, scales)
     return operator(x, made, *others, *(scales or [None] * len(made)))

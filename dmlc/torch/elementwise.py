@@ -1,8 +1,7 @@
-"""PyTorch's element-wise operators as stages: a formula each, with the types that PyTorch gives.
+"""PyTorch's element-wise operators as stages: a formula each, with PyTorch's types.
 
 A rule gets the tensors and numbers of a node, and makes one tensor of the group's function. It
-raises `DmlcError` for what it does not cover: the node stays with eager then.
-"""
+raises `DmlcError` for cases that it does not cover; the node then stays with eager."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ Operand: TypeAlias = Tensor | bool | int | float
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Site:
-    """Where a rule works: the function in the making, and the tensor that is to come of it."""
+    """Context of a rule: the function under construction, and the node's result."""
 
     builder: FunctionBuilder
     name: str
@@ -34,7 +33,7 @@ class Site:
     """The tensors that the node reads, without their elements."""
 
     def compute(self, element: Callable[[Point], Scalar]) -> Tensor:
-        """The tensor with `element` at each point, converted to its type."""
+        """Tensor with `element` at each point, converted to its type."""
 
         def converted(at: Point) -> Scalar:
             return element(at).cast(self.dtype.compute)
@@ -42,7 +41,7 @@ class Site:
         return self.builder.compute(self.name, self.extents, converted, self.dtype)
 
     def read(self, at: Point, operand: Operand, dtype: DataType) -> Scalar:
-        """An operand that broadcasts to the tensor, in a compute type."""
+        """Element of an operand that broadcasts to the tensor, in a compute type."""
         if isinstance(operand, Tensor):
             return read_broadcast(at, operand, at.indices).cast(dtype)
         return at.constant(operand, dtype)
@@ -65,7 +64,7 @@ def apply(operation: str) -> Formula:
 
 
 def by_result(formula: Formula, count: int) -> Rule:
-    """A rule that computes in the type of the result."""
+    """Rule that computes in the type of the result."""
 
     def rule(site: Site, *operands: Operand) -> Tensor:
         _expect(operands, count)
@@ -76,7 +75,7 @@ def by_result(formula: Formula, count: int) -> Rule:
 
 
 def by_operands(formula: Formula, count: int) -> Rule:
-    """A rule that computes in the type that PyTorch promotes the operands to."""
+    """Rule that computes in the type that PyTorch promotes the operands to."""
 
     def rule(site: Site, *operands: Operand) -> Tensor:
         _expect(operands, count)
@@ -94,7 +93,8 @@ def _expect(operands: tuple[Operand, ...], count: int) -> None:
 
 
 def promote(operands: tuple[Operand, ...]) -> torch.dtype:
-    """The type that PyTorch computes operands in: tensors of rank 0 and numbers weigh less."""
+    """Type to which PyTorch promotes operands: tensors of rank 0 and numbers have lower
+    priority."""
     shown = [
         torch.empty([0] * min(o.rank, 1), dtype=TORCH_TYPES[o.dtype])
         if isinstance(o, Tensor)
@@ -107,7 +107,7 @@ def promote(operands: tuple[Operand, ...]) -> torch.dtype:
 
 
 def _round(operand: Operand, common: torch.dtype) -> Operand:
-    """A number as a tensor of the common type has it."""
+    """Operand in which a number is rounded to the common type of the tensors."""
     if isinstance(operand, Tensor):
         return operand
     return torch.tensor(operand, dtype=common).item()
@@ -159,7 +159,7 @@ def _raise_to(site: Site, one: Operand, other: Operand) -> Tensor:
 
 
 def _power(base: Scalar, exponent: float) -> Scalar | None:
-    """A power by what is exact, where PyTorch does so too."""
+    """Power by an exponent for which PyTorch too uses exact operations; None for others."""
     match exponent:
         case 0.5:
             return base.apply("sqrt")
@@ -206,12 +206,12 @@ def _choose(site: Site, condition: Tensor, then: Operand, otherwise: Operand) ->
 
 
 def _convert(site: Site, one: Tensor, *_: object, **__: object) -> Tensor:
-    """A copy in the type and sizes of the result. The layout is the group's own affair."""
+    """Copy in the type and sizes of the result. The group chooses the layout."""
     return site.compute(lambda at: read_broadcast(at, one, at.indices))
 
 
 def _fill(site: Site, *values: Any, **_: object) -> Tensor:
-    """A tensor of one number, which is the last operand: `full(size, number)`."""
+    """Tensor filled with the last operand: `full(size, number)`."""
     return site.compute(lambda at: at.constant(values[-1], site.dtype.compute))
 
 
@@ -240,7 +240,7 @@ def _copy(site: Site, _: Tensor, source: Tensor, *__: object) -> Tensor:
 
 
 def _sign(x: Scalar) -> Scalar:
-    """PyTorch's: 0 for NaN."""
+    """Sign as PyTorch defines it: 0 for NaN."""
     return (x > 0).cast(x.dtype) - (x < 0).cast(x.dtype)
 
 

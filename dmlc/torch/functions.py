@@ -1,10 +1,10 @@
-"""Which function serves a call: one for any number of elements, one that leaves sizes open, or one
-for the sizes at hand.
+"""Choice of the function for a call: for any number of elements, with open sizes, or for the call's
+sizes.
 
-What looks at nothing but elements is bound once for all sizes. Anything else is bound to its sizes,
-which makes the fastest kernels; after a number of them to those that stayed the same alone, so that
-what comes in ever new sizes, as sentences do, is not compiled ever anew.
-"""
+An element-wise subject is bound once for all sizes. Any other is bound to the sizes of the call,
+which gives the fastest kernels. After a number of these, it is bound to the sizes that have been
+the same in all calls, so that inputs of ever new sizes, such as sentences, are not compiled again
+and again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_SEEN = 32
 
 
 class Functions:
-    """The functions of a subject. Safe to use from several threads."""
+    """Functions of a subject. Thread-safe."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -44,8 +44,8 @@ class Functions:
         *,
         may_open: bool,
     ) -> tuple[Function, dict[str, int]]:
-        """The function for tensors, and the sizes of its symbols. Where the call says sizes of its
-        own, it `may_open` none. Raises `DmlcError`."""
+        """Function for tensors, and the values of its symbols. A call that states sizes of its own
+        `may_open` none. Raises `DmlcError`."""
         if is_dense([*tensors.values(), *results]):
             types = {name: data_type_of(t.dtype) for name, t in tensors.items()}
             given = [data_type_of(t.dtype) for t in results]
@@ -71,8 +71,8 @@ class Functions:
         stored: Sequence[TensorDesc],
         settings: Mapping[str, object],
     ) -> tuple[Function, dict[str, int]] | None:
-        """A function that leaves the sizes open which have not been the same in all calls, or None
-        where these are few yet, or it would not serve."""
+        """Function with symbols for the sizes that differed between calls; None after few calls, or
+        if such a function is refused."""
         shapes = {name: _numbers(d.sizes or ()) for name, d in given.items()}
         alike = tuple((n, given[n].data_type, len(s)) for n, s in shapes.items()), freeze(settings)
         row = tuple(size for shape in shapes.values() for size in shape)
@@ -115,7 +115,7 @@ def _numbers(sizes: Sequence[Extent]) -> tuple[int, ...]:
 
 
 def _solve(function: Function, given: Mapping[str, TensorDesc]) -> dict[str, int]:
-    """The symbols that a function has beside the sizes at hand."""
+    """Symbols of a function and their values at the given sizes."""
     shapes = {entry_name(name): described.sizes or () for name, described in given.items()}
     sizes: dict[str, int] = {}
     for parameter in function.parameters:

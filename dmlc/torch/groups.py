@@ -1,8 +1,7 @@
-"""Nodes of a graph of PyTorch as one function of the IR.
+"""Groups of nodes of PyTorch's graphs as functions of the IR.
 
-A group is given by the nodes that it computes. Views and constants that they read on the way are
-made in the group as well; whatever else they read is an input.
-"""
+A group is given by the nodes that it computes. It also makes the views and constants that they
+read; all else that they read is an input."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ MOST_AXES = 8
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that become one function: what they read, and which of them are read elsewhere."""
+    """Nodes that become one function, with their inputs and outputs."""
 
     members: tuple[Node, ...]
     inputs: tuple[Node, ...]
@@ -53,32 +52,32 @@ class Group:
 
 
 def value_of(node: Node) -> Any:
-    """What a node stands for, without its elements: a tensor, some, or a number."""
+    """Fake value of a node: a tensor without elements, several, or a number."""
     return node.meta.get("val")
 
 
 def tensors_of(node: Node) -> list[torch.Tensor]:
-    """The tensors that a node stands for, without their elements."""
+    """Fake tensors of a node, without elements."""
     value = value_of(node)
     listed = cast("Sequence[object]", value) if isinstance(value, (tuple, list)) else (value,)
     return [each for each in listed if isinstance(each, torch.Tensor)]
 
 
 def is_view(node: Node) -> bool:
-    """Whether a node only says where elements of another are."""
+    """Whether a node is a view of another."""
     return node.op == "call_function" and node.target in VIEWS
 
 
 def is_creation(node: Node) -> bool:
-    """Whether a node needs nothing to be computed."""
+    """Whether a node has no inputs, such as `full`."""
     return node.op == "call_function" and node.target in CREATION
 
 
 def find_reason(
     node: Node, reasons: Mapping[Node, str], most_work: int | None = None
 ) -> str | None:
-    """Why a node is not mapped; None where it is. `reasons` has those before it that are not.
-    Products of more than `most_work` multiply-adds are eager's, if that is given."""
+    """Reason that a node is not mapped; None if it is. `reasons` has the earlier unmapped nodes.
+    Products of more than `most_work` multiply-adds are left to eager, if that is given."""
     if node.target is operator.getitem:
         (source, *_) = node.all_input_nodes
         return reasons.get(source)
@@ -112,9 +111,9 @@ def _check_tensor(tensor: torch.Tensor) -> None:
 def make_group(
     members: Sequence[Node], outputs: Sequence[Node], views: Mapping[Node, object]
 ) -> Group:
-    """The group that computes some nodes, in order, of which some are read elsewhere. `views` are
-    those that it may read of its own. Nodes that compute the same give equal functions, whatever
-    graph they are of."""
+    """Group that computes `members`, in order, of which `outputs` are read elsewhere. `views` are
+    those that it may make itself. Equal nodes give equal functions, whatever graph they are
+    from."""
     inside = {**dict.fromkeys(members), **dict.fromkeys(views)}
     work = _Translation(_join_names(members), inside)
     results: list[tuple[str, tuple[int, ...] | None]] = []
@@ -135,21 +134,22 @@ def make_group(
 
 
 def settled_strides(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides, with those that no position is multiplied by as packing would have them."""
+    """Strides in which those of axes with one element, which no index is multiplied by, are as in
+    packed tensors."""
     tight = packed(tuple(sizes))
     steps = zip(sizes, strides, tight, strict=True)
     return tuple(step if size > 1 else own for size, step, own in steps)
 
 
 def _given_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """The strides of an input; None where it is packed."""
+    """Strides of an input; None if it is packed."""
     sizes = tuple(tensor.shape)
     strides = settled_strides(sizes, tensor.stride())
     return None if strides == packed(sizes) else strides
 
 
 def _dense_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """The strides that a result has with eager, where they leave no gaps."""
+    """Strides of a result in eager mode, if they leave no gaps."""
     strides = _given_strides(tensor)
     if strides is None:
         return None
@@ -162,7 +162,7 @@ MOST_LETTERS = 48
 
 
 def _join_names(members: Sequence[Node]) -> str:
-    """A name for what computes some nodes, made of the names of their operators."""
+    """Name of a group, from the names of its nodes' operators."""
     found = ""
     for name in dict.fromkeys(map(_operator_name, members)):
         if len(found) + len(name) > MOST_LETTERS:
@@ -172,7 +172,7 @@ def _join_names(members: Sequence[Node]) -> str:
 
 
 def _operator_name(node: Node) -> str:
-    """`var_mean` of `aten.var_mean.correction`."""
+    """Name of a node's operator: `var_mean` of `aten.var_mean.correction`."""
     return str(getattr(node.target, "__name__", node.name)).partition(".")[0].strip("_")
 
 
@@ -183,8 +183,7 @@ def _expect_one(made: Made) -> Tensor:
 
 
 class _Translation:
-    """A group's function in the making: that of nodes inside, whatever else they read is an
-    input."""
+    """Function of a group under construction. Values that are not of its nodes are inputs."""
 
     def __init__(self, name: str, inside: Mapping[Node, object]) -> None:
         self.builder = FunctionBuilder(name)
@@ -193,7 +192,7 @@ class _Translation:
         self._made: dict[Node, Made] = {}
 
     def make(self, node: Node) -> Made:
-        """The tensor of a node. What it reads is made first, without recursion over long chains."""
+        """Tensor of a node, after those that it reads. Iterative, for long chains."""
         pending = [node]
         while pending:
             current = pending[-1]
@@ -222,7 +221,7 @@ class _Translation:
         return self._apply(node, self._made)
 
     def _apply(self, node: Node, made: Mapping[Node, Made]) -> Made:
-        """What a node gives, of what those that it reads gave."""
+        """Result of a node, from the results of those that it reads."""
         if node.target is operator.getitem:
             source, number = cast("tuple[Node, int]", node.args)
             whole = made[source]

@@ -1,4 +1,5 @@
-"""What of PyTorch's dispatcher has no public name, and its own operators in Python are made of."""
+"""Parts of PyTorch's dispatcher that have no public name, but on which its own Python operators are
+built."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ AFTER_AUTOGRAD: Any = _c._after_autograd_keyset
 
 
 def apply(function: type[torch.autograd.Function], args: Sequence[Any]) -> Any:
-    """Applies a function at the one level that the dispatcher is at. PyTorch's own `apply` would
-    begin with the levels of `torch.func` again."""
+    """Applies an autograd function at the dispatcher's current level. PyTorch's own `apply` would
+    start with the levels of `torch.func` again."""
     call: Any = super(torch.autograd.Function, function)
     if not _c._are_functorch_transforms_active():
         return call.apply(*args)
@@ -41,8 +42,8 @@ def apply(function: type[torch.autograd.Function], args: Sequence[Any]) -> Any:
 
 @contextlib.contextmanager
 def untraced() -> Generator[None]:
-    """A context in which operators compute, although PyTorch traces in this thread, where tensors
-    have no elements then."""
+    """Context in which operators compute although PyTorch traces in this thread; a trace's tensors
+    have no elements."""
     with _modes._disable_current_modes(), torch.no_grad(), torch.autocast("cpu", enabled=False):
         yield
 
@@ -52,9 +53,9 @@ _COMPOSED: tuple[Any, ...] = (_c.DispatchKey.Autograd, _c.DispatchKey.CompositeI
 
 @contextlib.contextmanager
 def traced_as(definitions: Mapping[Any, Callable[..., Any] | None]) -> Generator[None]:
-    """A context in which a trace takes operators for these definitions, in place of those in Python
-    that PyTorch has for a trace. An operator with None is traced as itself, with the gradient that
-    eager mode takes. PyTorch compiles under a lock, so that no other trace sees the change."""
+    """Context in which a trace uses these definitions of operators instead of PyTorch's own in
+    Python. An operator with None is traced as itself, with the gradient of eager mode. PyTorch
+    compiles under a lock, so that no other trace sees the change."""
     kept = {each: dict(each.py_kernels) for each in definitions}
     try:
         for each, definition in definitions.items():

@@ -1,9 +1,8 @@
-"""Folders as KernelBench has them, judged: a file with a module `Model`, and others with a module
-`ModelNew` that claims to do the same.
+"""Judgement of folders in KernelBench's layout: a file with a module `Model`, and others with a
+module `ModelNew` that should compute the same.
 
-`Model` is held to the operator of dmlc that it is said to be, and each `ModelNew` as well, so that
-a candidate is judged by the operator's tables and not by one shape of random numbers.
-"""
+`Model` is compared with the operator of dmlc that it implements, and so is each `ModelNew`: a
+candidate is judged by the operator's tables, not by random numbers of one shape."""
 
 from __future__ import annotations
 
@@ -46,15 +45,12 @@ def judge_models(
 ) -> list[Judgement]:
     """Judges the modules of a folder, `Model` first and then each `ModelNew`, or those of one file.
 
-    A module is made with what `get_init_inputs` of its file gives, or of the file with `Model`, and
-    called with the operator's inputs as tensors on a device of PyTorch, in the order of the
-    operator's table. `where` is a condition on the calls, as `dmlc test --where` takes it: a
-    module's arguments are attributes that it fixes. Files run as they are imported: judge those
-    alone that you trust.
-
-    Raises `DmlcError` where there is no such module, and `UnsupportedError` for one with
-    parameters of its own, which an operator has as inputs.
-    """
+    A module is constructed with the arguments of `get_init_inputs` in its file, or in the file with
+    `Model`, and called with the operator's inputs as tensors on a PyTorch device, in the order of
+    the operator's table. `where` is a condition on the calls, as in `dmlc test --where`, since a
+    module's arguments fix attributes. Files are imported, and thereby run: judge only those that
+    you trust. Raises `DmlcError` if there is no such module, and `UnsupportedError` for one with
+    parameters of its own, which an operator has as inputs."""
     found = find_operator(operator) if isinstance(operator, str) else operator
     path = expect_path("place", place)
     files = sorted(path.glob("*.py")) if path.is_dir() else [path]
@@ -82,7 +78,7 @@ def judge_models(
 
 
 def list_classes(path: Path) -> list[str]:
-    """The classes that a file of Python defines, without running it."""
+    """Classes that a Python file defines, without running it."""
     text = read_bounded(path, _MOST_BYTES)
     try:
         tree = ast.parse(text, str(path))
@@ -92,7 +88,7 @@ def list_classes(path: Path) -> list[str]:
 
 
 def _load(path: Path) -> Any:
-    """A file as a module of its own."""
+    """File as a Python module."""
     name = f"dmlc_judged_{path.stem}"
     described = importlib.util.spec_from_file_location(name, path)
     if described is None or described.loader is None:
@@ -108,7 +104,7 @@ def _load(path: Path) -> Any:
 
 
 def _make(module: Any, name: str, usual: Any, device: str) -> Any:
-    """A module of PyTorch, made as its file says."""
+    """Module of PyTorch, constructed as its file says."""
     give = getattr(module, "get_init_inputs", getattr(usual, "get_init_inputs", list))
     # PyTorch does not say what this takes.
     cast("Any", torch).manual_seed(_SEED)
@@ -124,7 +120,7 @@ def _make(module: Any, name: str, usual: Any, device: str) -> Any:
 
 def _taker(device: str) -> Any:
     def take(array: Array) -> torch.Tensor:
-        """An array as a tensor over the same memory, or on a device of its own."""
+        """Array as a tensor over the same memory, or copied to a device with its own."""
         if array.dtype.kind == "V" or array.dtype.name == "bfloat16":
             return torch.as_tensor(array.view("int16")).view(torch.bfloat16).to(device)
         return torch.as_tensor(array).to(device)

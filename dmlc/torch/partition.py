@@ -1,11 +1,10 @@
-"""Which nodes of a graph are computed together.
+"""Partitioning of a graph into groups that are computed together.
 
-A graph is cut at the nodes that stay with eager, into phases: what is mapped and needs nothing of
-eager is in the first, what needs a result of eager that is made after it in the second, and so on.
-All of a phase can be computed at once, so that no group waits for itself. A node then moves to the
-phase of those who read it, where less has to be kept in memory so; and a phase falls apart into
-groups that have nothing in common. Views go with those who read them.
-"""
+The nodes that stay with eager divide a graph into phases: a mapped node that needs no result of
+eager is in the first; one that needs a result made after the first phase is in the second, and so
+on. All nodes of a phase can be computed together, so that no group waits for itself. A node then
+moves to the phase of its readers, if fewer bytes are kept in memory; and a phase is split into
+groups that share nothing. Views go with their readers."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ so are all of a phase that see smaller ones only, for one call."""
 
 
 class Partition:
-    """The nodes of a graph by what becomes of them. Few operators over fewer than `least` elements
-    stay with eager, and so do products of more than `most_work` multiply-adds, if that is given."""
+    """Partition of a graph's nodes. Groups of a few operators over fewer than `least` elements stay
+    with eager, and so do products of more than `most_work` multiply-adds, if that is given."""
 
     def __init__(self, graph: Graph, least: int, most_work: int | None = None) -> None:
         self._graph = graph
@@ -61,7 +60,8 @@ class Partition:
         return found
 
     def roots(self, node: Node) -> list[Node]:
-        """What a node reads, views seen through, in order: computed or of eager."""
+        """Nodes that a node reads, through views, in order, whether groups or eager compute
+        them."""
         found: dict[Node, None] = {}
         pending = list(reversed(node.all_input_nodes))
         seen: dict[Node, None] = {}
@@ -78,8 +78,8 @@ class Partition:
         return list(found)
 
     def _set_phases(self) -> None:
-        """Each node in the first phase that it can be in. Nodes of eager come after the groups of
-        their phase; those that draw random numbers or write keep their order."""
+        """Assigns each node to the first possible phase. Nodes of eager come after the groups of
+        their phase; those that draw random numbers or write in place keep their order."""
         ordered = 0
         self._roots: dict[Node, list[Node]] = {}
         self._readers: dict[Node, list[Node]] = {}
@@ -105,7 +105,7 @@ class Partition:
         self._returned = dict.fromkeys(self.roots(output))
 
     def _is_kept(self, node: Node, phase: int) -> bool:
-        """Whether a node's result is in memory anyway, were those of `phase` not to read it."""
+        """Whether a node's result is in memory even if `phase` does not read it."""
         if node not in self._computed or node in self._returned:
             return True
         own = self.phases[node]
@@ -116,7 +116,7 @@ class Partition:
         )
 
     def _sink(self) -> None:
-        """Moves nodes to the phase of their readers where that keeps fewer bytes in memory."""
+        """Moves nodes to the phase of their readers if that keeps fewer bytes in memory."""
         for node in reversed(list(self._computed)):
             readers = self._readers.get(node, [])
             target = min((self.phases[r] for r in readers), default=0)
@@ -139,8 +139,8 @@ class Partition:
                 self.phases[node] = target
 
     def _collect(self, least: int) -> list[list[Node]]:
-        """The groups: nodes of a phase that read each other, or the same large tensor; and all that
-        are small."""
+        """Groups: nodes of a phase that read each other, or the same large tensor; and all small
+        ones."""
         parents: dict[Node, Node] = {}
 
         def find(node: Node) -> Node:
@@ -178,7 +178,7 @@ class Partition:
         return sorted(groups, key=lambda members: self.phases[members[0]])
 
     def outputs(self, members: Iterable[Node]) -> list[Node]:
-        """Those of a group's nodes that are read elsewhere."""
+        """Nodes of a group that are read elsewhere."""
         inside = dict.fromkeys(members)
         return [
             node

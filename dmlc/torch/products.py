@@ -1,10 +1,8 @@
-"""How much work PyTorch's matrix products, convolutions and attention are, and matrix products as
-stages.
+"""Work of PyTorch's matrix products, convolutions and attention, and matrix products as stages.
 
-PyTorch has kernels of its own for them, made for each processor, which are faster than what is
-compiled here once there is enough to do. Below that, their call costs more than their work: a small
-one is computed in the group of those who read it, and cuts no graph.
-"""
+PyTorch's kernels for them are made for each processor, and are faster than compiled ones if there
+is enough work. For less work, a call takes longer than the work itself: a small product is computed
+in the group of its readers, and does not divide the graph."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ aten = torch.ops.aten
 
 
 def count_work(node: Node) -> int | None:
-    """The multiply-adds of a product; None for a node that is none."""
+    """Multiply-adds of a product; None for any other node."""
     count = _WORK.get(node.target)
     return None if count is None else count(node)
 
@@ -43,7 +41,7 @@ def _shape(argument: Any) -> tuple[int, ...]:
 
 
 def _of_product(first: int) -> Callable[[Node], int]:
-    """That of a product whose left side is the argument of this number."""
+    """Work of a product whose left side is the argument of this number."""
 
     def count(node: Node) -> int:
         return math.prod(_shape(node)) * _shape(node.args[first])[-1]
@@ -52,7 +50,8 @@ def _of_product(first: int) -> Callable[[Node], int]:
 
 
 def _of_convolution(node: Node) -> int:
-    """Each element of the larger side has its part with a filter of each channel of the other."""
+    """Work of a convolution: each element of the larger side is multiplied by an element of the
+    filter for each channel of the other side."""
     given, weight, made = _shape(node.args[0]), _shape(node.args[1]), _shape(node)
     larger = given if node.args[6] else made
     return math.prod(larger) * math.prod(weight[1:])

@@ -41,17 +41,17 @@ class Registered(Protocol, Generic[GradientsT]):
     def register(
         self, subject: Subject, name: str, partners: Sequence[Operator] = ()
     ) -> Registered[GradientsT]:
-        """Another operator, which this one needs."""
+        """Registers another operator that this one needs."""
         ...
 
     def own_settings(self, settings: Mapping[str, Any]) -> dict[str, object]:
-        """The attributes or symbols among the settings."""
+        """Settings that are attributes or symbols."""
         ...
 
     def infer(self, given: Facts, settings: Mapping[str, Any]) -> dict[str, Shaped]:
-        """Types and sizes of the outputs, of those of the inputs. Raises `DmlcError`."""
+        """Types and sizes of the outputs, from those of the inputs. Raises `DmlcError`."""
         ...
 
     def is_elementwise(self, given: Facts, settings: Mapping[str, Any]) -> bool:
-        """Whether it looks at nothing but elements."""
+        """Whether the operator is element-wise for these inputs."""
         ...

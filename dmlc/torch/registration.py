@@ -1,10 +1,9 @@
 """`register`: an operator, a graph or a function of dmlc as an operator of PyTorch.
 
-The operator goes into PyTorch's library `dmlc` with a schema that its tables say, a kernel for
-tensors of the CPU, another that only says what the results are, a gradient (`autograd`) and a rule
-for `vmap` (`batching`). A call finds what it needs by the types, sizes and strides of its tensors
-and by its settings, and launches; the first with new ones binds and compiles.
-"""
+The operator is added to PyTorch's library `dmlc` with a schema from its tables, a kernel for CPU
+tensors, a kernel for fake tensors, a gradient (`autograd`) and a rule for `vmap` (`batching`). A
+call finds its kernels by the types, sizes and strides of its tensors and by its settings, and
+launches them; the first call with new ones binds and compiles."""
 
 from __future__ import annotations
 
@@ -65,18 +64,18 @@ def register(
     entries: Mapping[str, int] | None = None,
     gradient: str | Operator | Sequence[str | Operator] = (),
 ) -> OpOverload:
-    """Makes an operator of PyTorch: `torch.ops.dmlc.directml_ACTIVATION_RELU` of
-    `directml.ACTIVATION_RELU`, which is returned too.
+    """Registers an operator of PyTorch, and returns it: `torch.ops.dmlc.directml_ACTIVATION_RELU`
+    for `directml.ACTIVATION_RELU`.
 
-    It takes tensors by position or by name, in the order of the table, an optional one being None;
-    attributes by name; and, where no input has to share them, the sizes and the type of an output,
-    as `OutputTensor_sizes` and `OutputTensor_dtype`. `outputs` names the optional outputs that it
-    gives as well, and `entries` how many tensors each array of outputs has. `name` is another name
-    for it. `gradient` names operators that are its gradient, written by hand: those of the library
-    are known. Where they do not serve a call, its gradient is derived.
+    It takes tensors by position or by name, in the order of the table, with None for absent
+    optional ones; attributes by name; and, unless an input must share them, the sizes and the type
+    of an output, as `OutputTensor_sizes` and `OutputTensor_dtype`. `outputs` names the optional
+    outputs that it also returns, and `entries` the number of tensors of each array of outputs.
+    `name` is another name for it.
 
-    Registering the same again gives the same operator. Raises `DmlcError`.
-    """
+    `gradient` names hand-written operators that are its gradient; those of the library are known.
+    If they do not accept a call, its gradient is derived. Registering the same again returns the
+    same operator. Raises `DmlcError`."""
     subject = _read_subject(operator, outputs, entries)
     partners = [gradient] if isinstance(gradient, str | Operator) else list(gradient)
     known = [_find_partner(each) for each in partners]
@@ -114,8 +113,8 @@ def _read_subject(given: object, outputs: object, entries: object) -> Subject:
 def register_subject(
     subject: Subject, name: str, partners: Sequence[Operator] = (), *, warns: bool = True
 ) -> Registered:
-    """The operator of that name, made where it is new. Raises `DmlcError` where another has it.
-    Whether it `warns` of what may not be meant is for whom the operator is."""
+    """Operator of that name, registered if new. Raises `DmlcError` if another subject has the name.
+    With `warns`, calls issue the warnings of their functions."""
     if not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII):
         raise DmlcError(
             f"'{name}' is no name for an operator of PyTorch: it takes letters, digits and '_'"
@@ -133,8 +132,8 @@ def register_subject(
 
 
 def write_schema(name: str, subject: Subject) -> str:
-    """The schema: tensors in the order of the table, and then settings by name. A default of None
-    means what the table says."""
+    """Schema: tensors in the order of the table, and then settings by name. A default of None means
+    the table's."""
     inputs = subject.inputs
     required = [k for k, row in enumerate(inputs) if not row.optional]
     last = required[-1] if required else -1
@@ -150,7 +149,7 @@ def write_schema(name: str, subject: Subject) -> str:
 
 
 def list_settings(subject: Subject) -> list[Setting]:
-    """What a call says by name: attributes or symbols, and sizes and types of outputs."""
+    """Keyword arguments of a call: attributes or symbols, and sizes and types of outputs."""
     found = list(subject.settings)
     for row in subject.outputs:
         name = entry_name(row.name)
@@ -212,7 +211,7 @@ class Registered:
     # Calls --------------------------------------------------------------------------------------
 
     def arrange(self, args: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """What is given for each input, by position or by name."""
+        """Argument of each input, given by position or by name."""
         given = dict.fromkeys(self._names)
         given.update(zip(self._names, args, strict=False))
         given.update((n, settings[n]) for n in self._names if n in settings)
@@ -248,7 +247,7 @@ class Registered:
     def _make_call(
         self, args: Sequence[Any], settings: Mapping[str, Any]
     ) -> Callable[[Sequence[Any]], Results]:
-        """What serves calls like this one."""
+        """Callable for all calls with these layouts and settings."""
         given = self.arrange(args, settings)
         tensors = _flatten(given)
         results = self._make_results(tensors, settings, "meta")
@@ -284,7 +283,7 @@ class Registered:
         *,
         may_open: bool,
     ) -> tuple[Call, list[int]]:
-        """The call, and which of the tensors each input of the program is."""
+        """Call, and for each input of the program the number of its tensor."""
         layouts = [_layout_of(t) for t in results]
         function, sizes = self._functions.find(tensors, results, settings, may_open=may_open)
         for warning in function.warnings if self._warns else ():
@@ -333,9 +332,9 @@ class Registered:
         values: Mapping[str, object],
         asked: Mapping[str, Asked],
     ) -> Sequence[Shaped]:
-        """The same with sizes that may be held open. Where the operator is refused for these,
-        PyTorch is told to trace it for the very size at hand: of the last axis first, which tables
-        say most of."""
+        """Types and sizes of the outputs, if sizes may be symbolic. If the operator is refused for
+        symbols, PyTorch is told to trace it for their current values: that of the last axis first,
+        which tables constrain most."""
         given = [sizes for _, sizes in shaped.values()]
         said = [a.sizes for a in asked.values() if a.sizes is not None]
         # A size reads otherwise once it is fixed.
@@ -371,7 +370,7 @@ class Registered:
         return Asked(asked, (1,) if lifted and not sizes else tuple(sizes))
 
     def _fake(self, *args: Any, **settings: Any) -> Results:
-        """Results without values, of tensors without values."""
+        """Results without elements, for fake tensors."""
         tensors = _flatten(self.arrange(args, settings))
         device = next((t.device for t in tensors.values()), torch.device("cpu"))
         found = self._make_results(tensors, settings, device)
@@ -379,7 +378,7 @@ class Registered:
 
 
 def _fix(sizes: Sizes, fixed: Mapping[int, int]) -> Sizes:
-    """Sizes with numbers for some of those that are held open, by their identity."""
+    """Sizes with numbers for some symbols, which are compared by identity."""
     return tuple([fixed.get(id(s), s) for s in sizes])
 
 
@@ -392,7 +391,7 @@ def _key_of(given: Any) -> object:
 
 
 def _flatten(given: Mapping[str, Thing | list[Thing] | None]) -> dict[str, Thing]:
-    """What is there, entries of arrays by names of their own."""
+    """Present arguments, with entries of arrays under names of their own."""
     found: dict[str, Thing] = {}
     for name, each in given.items():
         if isinstance(each, list):

@@ -1,4 +1,4 @@
-"""What became of the graphs that the backend compiled."""
+"""Reports on the graphs that the backend compiled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dmlc.torch.timing import Timing
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupReport:
-    """What became of some nodes that are computed together."""
+    """Report on a group of nodes."""
 
     name: str
     operators: tuple[str, ...]
@@ -33,7 +33,7 @@ class GroupReport:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GraphReport:
-    """What became of a graph: the groups, and what stayed with eager, with the reasons."""
+    """Report on a graph: its groups, and the nodes that stay with eager, with the reasons."""
 
     name: str
     groups: tuple[GroupReport, ...]
@@ -45,7 +45,7 @@ class GraphReport:
     """How long a step took with this graph and that of its gradient, if it was measured."""
 
     def hold_against_eager(self, step: Timing) -> GraphReport:
-        """The report once a step was measured: if eager is faster at it, it computes all groups."""
+        """Report after a step was timed: if eager is faster, it computes all groups."""
         if step.own <= step.eager:
             return dataclasses.replace(self, step=step)
         slower = (*self.groups, *self.slower)

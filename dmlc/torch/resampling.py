@@ -1,10 +1,9 @@
-"""Resampling and its gradients as stages, each whole.
+"""Resampling and its gradients, each as one stage.
 
-A place of the result takes each axis from one place of the input or from two, with a weight that is
-a formula of both places. A stage is the sum over all places of the input, and a gradient the sum
-over all places of the result, with the condition that the weight is not 0: the compiler makes short
-loops of that.
-"""
+Along each axis, an element of the result depends on one or two elements of the input, with a weight
+that is a formula of both indices. A stage is the sum over all indices of the input, and a gradient
+the sum over all indices of the result, under the condition that the weight is not 0: the compiler
+turns that into short loops."""
 
 from __future__ import annotations
 
@@ -28,12 +27,13 @@ PyTorch was given, if any, and whether the first and the last places of both are
 
 
 def _step(given: int, made: int, scale: float | None) -> float:
-    """Places of the input for one of the result."""
+    """Distance in the input between neighbours of the result."""
     return 1 / scale if scale is not None and scale > 0 else given / made
 
 
 def _linear(given: int, made: int, scale: float | None, aligned: bool) -> Weight:
-    """That of two neighbours by their distance from the centre of the place."""
+    """Weight of linear interpolation: of two neighbours by their distance from the sampled
+    coordinate."""
     step = _step(given, made, scale)
     ends = (given - 1) / (made - 1) if made > 1 else 0.0
 
@@ -46,7 +46,7 @@ def _linear(given: int, made: int, scale: float | None, aligned: bool) -> Weight
 
 
 def _nearest(offset: float) -> Axis:
-    """That of the one place that a number names when it is cut off."""
+    """Weight that selects the one index to which a coordinate is truncated."""
 
     def axis(given: int, made: int, scale: float | None, _: bool) -> Weight:
         step = _step(given, made, scale)
@@ -61,7 +61,7 @@ def _nearest(offset: float) -> Axis:
 
 
 def _rule(axis: Axis, exact: bool, backward: bool) -> Rule:
-    """The rule of resampling, or of its gradient. `exact` is for places in FLOAT32 whatever the
+    """Rule of resampling, or of its gradient. With `exact`, coordinates are FLOAT32 whatever the
     type of the elements."""
 
     def rule(site: Site, one: Tensor, *settings: Any) -> Tensor:

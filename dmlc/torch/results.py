@@ -1,4 +1,4 @@
-"""How results lie in memory: as their inputs do, where that is worth keeping."""
+"""Memory layout of results: that of their inputs, if it is worth keeping."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def make_result(
     dtype: torch.dtype,
     device: torch.device | str,
 ) -> torch.Tensor:
-    """A result of these sizes: with channels last where an input of as many dimensions has them so;
-    else with the strides of an input of its sizes that is not packed; else packed."""
+    """Result of these sizes: channels last if an input of the same rank is; else with the strides
+    of an unpacked input of the same sizes; else packed."""
     rank = len(sizes)
     odd = [t for t in inputs if t.dim() == rank and not t.is_contiguous()]
     if rank in _FORMATS:
@@ -30,8 +30,8 @@ def make_result(
 
 
 def is_dense(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether tensors lie in memory alike, each without gaps or elements that repeat: then element
-    after element in memory is the same element of all."""
+    """Whether tensors have the same layout in memory, without gaps or repeated elements, so that
+    their elements correspond one to one in memory order."""
     first = tensors[0]
     shape, strides = first.shape, first.stride()
     if any(t.shape != shape or t.stride() != strides for t in tensors):

@@ -1,10 +1,9 @@
-"""A traced graph with its gradient, held against eager on the inputs of a call.
+"""Timing of a traced graph with its gradient against eager, on the inputs of a call.
 
-Each group that stays is faster than eager. The graph around them may be slower all the same: its
-operators that are left to eager are called from Python one by one, and their results are new
-tensors where eager adds to those that it has. So the whole is measured as well, once its gradient
-is compiled, and eager computes a graph that it is faster at.
-"""
+Each group that stays is faster than eager. The graph around them may still be slower: Python calls
+the operators left to eager one by one, and their results are new tensors where eager accumulates in
+place. So the whole step is timed too, once its gradient is compiled, and eager computes a graph
+that it is faster at."""
 
 from __future__ import annotations
 
@@ -32,13 +31,13 @@ _ENOUGH = 1.5
 
 
 def needs_gradient(value: object) -> bool:
-    """Whether a value is a tensor that gradients are computed for."""
+    """Whether a value is a tensor that requires a gradient."""
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def run_step(run: Run, inputs: Sequence[Any], sources: Sequence[torch.Tensor]) -> None:
-    """Calls a function, and computes the gradient of its results with respect to `sources`, which
-    is added to none of them."""
+    """Calls a function, and computes the gradient of its results with respect to `sources`, without
+    accumulating it."""
     wanted = [y for y in tree_leaves(run(*inputs)) if needs_gradient(y)]
     if sources and wanted:
         ones = [torch.ones_like(y) for y in wanted]
@@ -46,18 +45,19 @@ def run_step(run: Run, inputs: Sequence[Any], sources: Sequence[torch.Tensor]) -
 
 
 def is_repeatable(graph: Graph) -> bool:
-    """Whether to run a graph again changes nothing but its results, its inputs, and the state of
-    the random numbers."""
+    """Whether running a graph again affects nothing but its results, its inputs, and the state of
+    the random number generator."""
     named = (getattr(node.target, "namespace", None) for node in graph.nodes)
     return all(name in _REPEATABLE for name in named if name is not None)
 
 
 class Step:
-    """A traced module, and what it was compiled to. A call runs the latter. Once the graphs that a
-    call needs are compiled, those of the gradient included, one call more measures both on copies
-    of its inputs first: if eager is faster, or if no group stayed, the module runs from then on.
-    Graphs whose sizes are open, that call operators of other libraries, or whose inputs share
-    memory, are not measured."""
+    """Traced module, and its compiled form, which calls run.
+
+    Once the graphs that a call needs are compiled, gradients included, one further call first times
+    both on copies of its inputs: if eager is faster, or if no group stayed, the module runs from
+    then on. Graphs with symbolic sizes, graphs that call operators of other libraries, and those
+    whose inputs share memory are not timed."""
 
     def __init__(self, module: GraphModule, reports: list[GraphReport], measured: bool) -> None:
         self._module = module
@@ -68,7 +68,7 @@ class Step:
         self.compiled: Run = module
 
     def add(self, graph: Graph, report: GraphReport) -> None:
-        """Notes a graph whose sizes are numbers, which the module was compiled to."""
+        """Adds a graph, with sizes that are numbers, to which the module was compiled."""
         self._own.append(report)
         self._reports.append(report)
         self._pending = self._pending and is_repeatable(graph)
@@ -99,9 +99,8 @@ def _wants_gradient(inputs: Sequence[Any]) -> bool:
 
 
 def _time_step(runs: Sequence[Run], inputs: Sequence[Any]) -> Timing | None:
-    """How long a step takes with dmlc and in eager mode. None where copies of the inputs do not
-    stand for them: they share memory, or are more than tensors of the CPU, or eager refuses to
-    write to a copy."""
+    """Seconds of a step with dmlc and in eager mode. None if copies cannot replace the inputs: they
+    share memory, are not all CPU tensors, or eager refuses to write to a copy."""
     tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
     if any(type(x) not in _PLAIN or x.layout is not torch.strided for x in tensors):
         return None
@@ -124,7 +123,7 @@ def _share_memory(tensors: Sequence[torch.Tensor]) -> bool:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same layout over a copy of its memory."""
+    """Tensor of the same layout over a copy of its memory."""
     memory = tensor.untyped_storage().clone()
     made = torch.empty(0, dtype=tensor.dtype)
     made.set_(memory, tensor.storage_offset(), tensor.shape, tensor.stride())

@@ -1,9 +1,8 @@
-"""What can be made an operator of PyTorch: operators, graphs and functions, all seen as one kind.
+"""Subjects of registration: operators, graphs and functions behind one interface.
 
-A `Subject` says what it is given and what it gives, by name; which types and sizes its results
-have; and what its function is for tensors at hand. Sizes that PyTorch holds open while it traces
-(`SymInt`) are names in dmlc, and come back as what is computed of them.
-"""
+A `Subject` names its inputs and outputs, infers the types and sizes of its results, and gives the
+function for actual tensors. Sizes that are symbolic while PyTorch traces (`SymInt`) are names in
+dmlc, and are converted back to the expressions computed from them."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ Settings: TypeAlias = Mapping[str, object]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """An input or an output."""
+    """Input or output."""
 
     name: str
     optional: bool = False
@@ -49,7 +48,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """What a call says besides tensors; `type` is PyTorch's."""
+    """Keyword argument of a call; `type` is PyTorch's."""
 
     name: str
     type: str
@@ -57,7 +56,7 @@ class Setting:
 
 
 class Subject(Protocol):
-    """An operator, a graph or a function."""
+    """Operator, graph or function."""
 
     @property
     def name(self) -> str: ...
@@ -65,14 +64,14 @@ class Subject(Protocol):
     def inputs(self) -> tuple[Row, ...]: ...
     @property
     def outputs(self) -> tuple[Row, ...]:
-        """What it gives, in order."""
+        """Outputs, in order."""
         ...
 
     @property
     def settings(self) -> tuple[Setting, ...]: ...
     @property
     def lifts(self) -> bool:
-        """Whether a single number is a tensor of one element to it."""
+        """Whether a single number is accepted as a tensor of one element."""
         ...
 
     def infer(
@@ -84,31 +83,32 @@ class Subject(Protocol):
     def bind(
         self, tensors: Mapping[str, TensorDesc], settings: Settings, outputs: Sequence[TensorDesc]
     ) -> ir.Function:
-        """The function for tensors. Raises `DmlcError`."""
+        """Function for tensors. Raises `DmlcError`."""
         ...
 
     def bind_elements(
         self, types: Mapping[str, DataType], settings: Settings, outputs: Sequence[DataType]
     ) -> ir.Function | None:
-        """The function for tensors of any one size, or None where sizes matter."""
+        """Function for tensors of any one size; None if sizes matter."""
         ...
 
     def differentiate(self, wanted: Mapping[str, int | None], given: Sequence[str]) -> Subject:
-        """The gradient, which is given those of outputs as `d_Y` and gives those of inputs as
-        `d_X`. `wanted` says how many tensors an array has. Raises `DmlcError`."""
+        """Gradient, whose inputs are the gradients of outputs, as `d_Y`, and whose outputs are
+        those of inputs, as `d_X`. `wanted` gives the number of tensors of each array. Raises
+        `DmlcError`."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Asked:
-    """What a call says of an output."""
+    """Type and sizes of an output that a call states."""
 
     dtype: DataType | None = None
     sizes: Sizes | None = None
 
 
 class Names:
-    """Names for sizes that are held open: one for each that reads differently."""
+    """Names of symbolic sizes: one for each distinct expression."""
 
     def __init__(self) -> None:
         self.values: dict[str, int] = {}
@@ -239,8 +239,8 @@ class OperatorSubject:
 
 
 def _is_tied(operator: OperatorDefinition, output: TensorDefinition, fact: str) -> bool:
-    """Whether an output has to share its sizes, or its data type, with an input that is always
-    there."""
+    """Whether an output must share its sizes, or its data type, with an input that is always
+    present."""
     inputs = [t for t in operator.newest.inputs if not t.optional and not t.array]
     reached = {output.name}
     groups = same_rows(operator, fact)
@@ -257,7 +257,7 @@ def _is_tied(operator: OperatorDefinition, output: TensorDefinition, fact: str) 
 
 
 def _is_listed(operator: OperatorDefinition, output: TensorDefinition) -> bool:
-    """Whether the table of types has one type of an output for those of the inputs."""
+    """Whether the table of types determines an output's type from those of the inputs."""
     inputs = [t.name for t in operator.newest.inputs if not t.optional]
     found: dict[object, tuple[DataType, ...]] = {}
     for row in operator.combinations:
@@ -356,7 +356,7 @@ class GraphSubject:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """Those symbols that no input's size is."""
+        """Symbols that are no input's size."""
         said = {
             size.name
             for declared in self.graph.definition.syntax.inputs
@@ -401,8 +401,8 @@ def _results(function: ir.Function) -> dict[str, tuple[DataType, tuple[ir.Extent
 
 
 def _solve(function: ir.Function, tensors: Mapping[str, Shaped]) -> dict[str, int]:
-    """The symbols of a function, of the sizes of its parameters. Raises `DmlcError` for tensors
-    that do not fit."""
+    """Symbols of a function, from the sizes of its parameters. Raises `DmlcError` for tensors that
+    do not fit."""
     values: dict[str, int] = {}
     for parameter in function.parameters:
         dtype, sizes = tensors[parameter.name]
@@ -431,12 +431,13 @@ def _unfit(
 
 
 def entry_name(name: str) -> str:
-    """An input or output as an argument of PyTorch's has it."""
+    """Name of an input or output as an argument in PyTorch."""
     return ir_name(name)
 
 
 def default_name(subject: Subject) -> str:
-    """`directml_MAX_POOLING2_OutputIndicesTensor`, with the optional outputs that it gives."""
+    """Name such as `directml_MAX_POOLING2_OutputIndicesTensor`, with the optional outputs that the
+    operator returns."""
     parts = [subject.name]
     if isinstance(subject, OperatorSubject):
         parts += subject.computed
@@ -445,7 +446,7 @@ def default_name(subject: Subject) -> str:
 
 
 def freeze(settings: Settings) -> tuple[object, ...]:
-    """What a call says by name, as part of a key."""
+    """Keyword arguments of a call, as part of a key."""
     return tuple(
         [
             (n, tuple(cast("list[Any]", v)) if isinstance(v, list) else v)

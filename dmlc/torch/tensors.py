@@ -1,5 +1,4 @@
-"""PyTorch's tensors as those of dmlc: data types, and tensors of the CPU as arrays over the same
-memory."""
+"""Conversion of PyTorch's tensors: data types, and CPU tensors as arrays over the same memory."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ DATA_TYPES: Mapping[torch.dtype, DataType] = MappingProxyType(
 
 
 def data_type_of(dtype: torch.dtype) -> DataType:
-    """The data type of PyTorch's tensors of a type. Raises `UnsupportedError`."""
+    """Data type for a `torch.dtype`. Raises `UnsupportedError`."""
     found = DATA_TYPES.get(dtype)
     if found is None:
         raise UnsupportedError(
@@ -52,8 +51,8 @@ def data_type_of(dtype: torch.dtype) -> DataType:
 
 
 def describe(tensor: torch.Tensor) -> TensorDesc:
-    """A tensor as one of dmlc: with its strides, where it is not packed. The stride of a dimension
-    of one element is never used, and is what packing would make it."""
+    """Description of a tensor, with its strides if it is not packed. The stride of a dimension of
+    one element is never used, and is given as in a packed tensor."""
     dtype, sizes = data_type_of(tensor.dtype), tuple(tensor.shape)
     if tensor.is_contiguous() or tensor.numel() == 0:
         return TensorDesc(dtype, sizes)
@@ -62,7 +61,7 @@ def describe(tensor: torch.Tensor) -> TensorDesc:
 
 
 def view_array(tensor: torch.Tensor) -> Array:
-    """A tensor of the CPU as an array over the same memory."""
+    """CPU tensor as an array over the same memory."""
     if tensor.dtype is torch.bfloat16:
         # NumPy's own types have no bfloat16, and PyTorch hands out no others.
         return tensor.detach().view(torch.int16).numpy().view(DataType.BFLOAT16.dtype)

@@ -1,14 +1,13 @@
-"""How long a group takes, and how long eager takes for the same nodes: measured where it runs.
+"""Times of a group and of the same nodes in eager mode, measured on the machine that runs them.
 
-One kernel for many nodes moves less memory than PyTorch's one for each, but PyTorch's are written
-by hand for the processor, with its widest vectors. A group that does not pay is left to eager.
+One kernel for many nodes moves less memory than PyTorch's one kernel per node, but PyTorch's are
+hand-written for the processor, with its widest vectors. A group that does not pay is left to eager.
 
-A group is timed as a step meets it: in the thread that runs steps, after a product of PyTorch's.
-After each of its operators, PyTorch's threads wait for the next one without sleeping, for some
-milliseconds, on the cores that OpenCL's threads want. Another thread would have other threads of
-PyTorch's, and with more of them than cores all would sleep at once: a group would seem faster there
-than it is, and eager slower.
-"""
+A group is timed in the conditions of a step: in the thread that runs steps, after a product of
+PyTorch's. After each operator, PyTorch's threads wait for the next one without sleeping, for some
+milliseconds, on the cores that OpenCL's threads need. Another thread would have other threads of
+PyTorch's, and with more threads than cores all would sleep at once: a group would seem faster there
+than it is, and eager slower."""
 
 from __future__ import annotations
 
@@ -41,7 +40,8 @@ threads."""
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timing:
-    """The usual times of a group, in seconds: as kernels of dmlc, and as calls of PyTorch's."""
+    """Median times of a group, in seconds: with kernels of dmlc, and with calls of PyTorch's
+    operators."""
 
     own: float
     eager: float
@@ -51,7 +51,7 @@ class Timing:
 
     @property
     def loses(self) -> bool:
-        """Whether the group does not pay."""
+        """Whether the group is slower than eager."""
         return self.own > WORTH * self.eager
 
 
@@ -60,8 +60,8 @@ _timings: dict[object, Timing | None] = {}
 
 
 def time_group(group: Group, call: Call) -> Timing | None:
-    """The times of a group, on ones; those of an equal group are taken again. None where eager
-    refuses ones, as an index of one into a single row."""
+    """Times of a group, on ones; those of an equal group are reused. None if eager refuses ones,
+    such as an index of 1 into a single row."""
     key = (group.function, tuple(node.target for node in group.members))
     if key not in _timings:
         if len(_timings) >= _KEPT:
@@ -83,7 +83,7 @@ def _time_group(group: Group, call: Call) -> Timing | None:
 
 
 def make_eager(group: Group) -> Callable[..., tuple[torch.Tensor, ...]]:
-    """What computes a group's outputs from its inputs by calls of PyTorch's operators."""
+    """Function that computes a group's outputs from its inputs by calls of PyTorch's operators."""
     graph = Graph()
     copier = Copier(graph, {node: graph.placeholder(node.name) for node in group.inputs})
     for node in group.members:
@@ -93,8 +93,8 @@ def make_eager(group: Group) -> Callable[..., tuple[torch.Tensor, ...]]:
 
 
 def measure(runs: Sequence[Callable[[], object]], enough: float = _ENOUGH) -> list[float]:
-    """The usual time of each, in seconds. They take turns, so that a load on the machine meets all
-    of them, and none is run again after `enough` seconds."""
+    """Median time of each function, in seconds. They run alternately, so that load on the machine
+    affects all of them, and none is run again after `enough` seconds."""
     side = torch.ones(_SIDE, _SIDE)
     made = torch.empty_like(side)
     found: list[list[float]] = [[] for _ in runs]

@@ -1,8 +1,7 @@
 """PyTorch's operators on whole tensors as stages: views, reductions, gathers and windows.
 
-Rules are as in `elementwise`. A view costs nothing in a group: who reads it reads the tensor it is
-of, at other positions.
-"""
+Rules are as in `elementwise`. A view costs nothing in a group: its readers read the viewed tensor,
+at other indices."""
 
 from __future__ import annotations
 
@@ -84,7 +83,7 @@ def _as_strided(
     strides: Sequence[int],
     offset: int | None = None,
 ) -> Tensor:
-    """Places in the memory of a tensor that leaves no gaps there, as places of the tensor."""
+    """View by strides, as indices into the tensor, whose memory has no gaps."""
     (source,) = site.sources
     own = source.stride()
     order = sorted(range(one.rank), key=lambda axis: (-own[axis], axis))
@@ -124,7 +123,7 @@ def _join(site: Site, parts: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 
 def _read_as(site: Site, one: Tensor) -> Tensor:
-    """A tensor in the type of the result."""
+    """Tensor converted to the type of the result."""
     if one.dtype is site.dtype:
         return one
     held = site.dtype.compute
@@ -162,8 +161,8 @@ def _index_select(site: Site, one: Tensor, axis: int, index: Tensor) -> Tensor:
 
 
 class _Positions:
-    """Index tensors for some axes of a tensor, of which PyTorch puts the common axes in the place
-    of theirs, or first where they are not next to one another."""
+    """Index tensors for some axes of a tensor. As in PyTorch, their common axes replace the indexed
+    ones, or come first if those are not adjacent."""
 
     def __init__(self, one: Tensor, given: Sequence[Tensor | None]) -> None:
         self._one = one
@@ -181,7 +180,7 @@ class _Positions:
         """The axes that no index is for."""
 
     def find(self, at: Point, common: Sequence[Scalar]) -> dict[int, Scalar]:
-        """The position along each axis with an index; a negative one counts from the end."""
+        """Index along each indexed axis; a negative one counts from the end."""
         found: dict[int, Scalar] = {}
         for axis, index in self._given.items():
             place = read_broadcast(at, index, common).cast(DataType.INDEX)
@@ -189,7 +188,7 @@ class _Positions:
         return found
 
     def join(self, others: Sequence[Scalar], common: Sequence[Scalar]) -> list[Scalar]:
-        """A place of what is read, or written."""
+        """Index into the tensor that is read or written."""
         return [*others[: self.start], *common, *others[self.start :]]
 
 
@@ -216,7 +215,7 @@ def _put(
     values: Tensor,
     accumulates: bool = False,
 ) -> Tensor:
-    """Values added up where their indices say."""
+    """Values added at the indices given."""
     if not accumulates:
         raise UnsupportedError("only writes that add up are mapped: of others the last one counts")
     indices = _Positions(one, given)
@@ -336,7 +335,7 @@ def _reduce(
 
 
 def _reducing(combiner: str) -> Rule:
-    """A rule for what folds elements of the result's type."""
+    """Rule for a reduction in the result's type."""
 
     def rule(
         site: Site, one: Tensor, axes: Axes = None, keep: bool = False, *, dtype: object = None
@@ -348,7 +347,7 @@ def _reducing(combiner: str) -> Rule:
 
 
 def _extreme(combiner: str) -> Rule:
-    """A rule for the most extreme element along an axis, and the first place that has it."""
+    """Rule for the most extreme element along an axis, and its first index."""
 
     def rule(site: Site, one: Tensor, axis: int, keep: bool = False) -> tuple[Tensor, Tensor]:
         if one.rank == 0:
@@ -371,7 +370,8 @@ def _place(
 
 
 def _placing(combiner: str) -> Rule:
-    """A rule for the first place with the most extreme element, along an axis or in the whole."""
+    """Rule for the first index of the most extreme element, along an axis or in the whole
+    tensor."""
 
     def rule(site: Site, one: Tensor, axis: int | None = None, keep: bool = False) -> Tensor:
         if one.rank == 0:
@@ -382,7 +382,7 @@ def _placing(combiner: str) -> Rule:
 
 
 def _running(operator: str, exclusive: str) -> Rule:
-    """A rule for what folds elements up to each place of an axis."""
+    """Rule for a cumulative reduction along an axis."""
 
     def rule(site: Site, one: Tensor, axis: int, *, dtype: object = None) -> Tensor:
         found = _read_as(site, one)
@@ -416,7 +416,7 @@ def _variance(
     correction: float | None = None,
     keepdim: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Variance and mean, the latter taken off before squares are summed."""
+    """Variance and mean. The mean is subtracted before squares are summed."""
     held, count = one.dtype.compute, _count(one, axes)
     order = _list_axes(axes, one.rank)
     divisor = max(count - (1 if correction is None else correction), 0)

@@ -1,8 +1,7 @@
-"""Pooling and its gradients as stages, each whole.
+"""Pooling and its gradients, each as one stage.
 
-Gradients are written as the sum over all that the forward operator made, with the condition that
-says what a place has to do with it: the compiler makes short loops of that.
-"""
+A gradient is written as the sum over all results of the forward operator, under the condition that
+the result's window covers the element: the compiler turns that into short loops."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from dmlc.torch.elementwise import Rule, Site
 
 
 def _pair(given: Sequence[int], default: Sequence[int]) -> tuple[int, int]:
-    """A setting for rows and columns, which may be given once for both."""
+    """Setting for rows and columns, which may be given as one number for both."""
     listed = list(given) or list(default)
     return listed[0], listed[-1]
 
@@ -48,7 +47,7 @@ def _pool_max(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The largest of each window, and the number of its place in the plane."""
+    """Largest element of each window, and its linear index in the plane."""
     windows = _windows(window, stride, padding, dilation)
     columns, counts = _sizes(one)[1], site.extents[-2:]
     found, first = (
@@ -89,8 +88,8 @@ def _divide(
     divisor: int | None,
     dtype: DataType,
 ) -> Tensor:
-    """A tensor with an element per window, each divided by how many places of a plane of this size
-    its window is the average of."""
+    """Tensor with one element per window, each divided by the number of elements that its window
+    averages in a plane of this size."""
     outer = one.rank - 2
 
     def count(at: Point, k: int) -> Scalar:
@@ -114,12 +113,12 @@ def _spread(
     gradient: Tensor,
     select: Callable[[Point, Scalar], Scalar] = lambda _, found: found,
 ) -> Tensor:
-    """To each place what `select` leaves of the gradients of the windows that cover it, added
-    up."""
+    """Sum, at each element, of what `select` admits of the gradients of the windows that cover
+    it."""
     outer = gradient.rank - 2
 
     def covers(at: Point) -> Scalar:
-        """Whether a place is one of a window's elements."""
+        """Whether a window covers an element."""
         found = at.constant(True, DataType.BOOL)
         for k, first in enumerate(
             windows.places(at, at.reduced, [at.constant(0, DataType.INDEX)] * 2)
@@ -149,7 +148,7 @@ def _grow_max(
     ceil_mode: bool,
     positions: Tensor,
 ) -> Tensor:
-    """Each window's gradient to the place that its position names."""
+    """Gradient of each window, at the element whose index `positions` has."""
     columns, outer = _sizes(one)[1], one.rank - 2
 
     def select(at: Point, found: Scalar) -> Scalar:
@@ -171,7 +170,7 @@ def _grow_average(
     counts_padding: bool,
     divisor: int | None,
 ) -> Tensor:
-    """To each place its part of the gradient of every window that covers it."""
+    """Sum, at each element, of its share of the gradient of every window that covers it."""
     windows, held = _windows(window, stride, padding, [1]), gradient.dtype.compute
     parts = _divide(site, gradient, windows, _sizes(one), counts_padding, divisor, held)
     return _spread(site, windows, parts)

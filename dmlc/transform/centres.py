@@ -35,8 +35,8 @@ MOST_TERMS = 8
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Places:
-    """Values at which a reduction reads a tensor, by axis: with a body in which equal values are
-    one."""
+    """Indices at which a reduction loads a tensor, by axis, with the body that computes them, in
+    which equal values are one."""
 
     stage: Stage
     body: Body
@@ -271,7 +271,7 @@ class _Parting:
         return self._facts[number]
 
     def _times(self, one: int | None, other: int | None) -> int:
-        """Product of two values, of which None is 1."""
+        """Product of two values, where None stands for 1."""
         if one is None or other is None:
             given = other if one is None else one
             dtype = self._stage.body.dtype

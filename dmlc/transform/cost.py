@@ -224,7 +224,7 @@ def _count_points(*extents: Extent) -> int:
 
 @dataclasses.dataclass(slots=True)
 class _Want:
-    """The passes that compute a stage, each with how often it does."""
+    """Passes that compute a stage, and how many times each computes it."""
 
     passes: dict[_Pass, float] = dataclasses.field(default_factory=dict[_Pass, float])
     fewest: int = _MOST_PASSES

@@ -416,7 +416,7 @@ def list_factors(body: Body) -> list[int]:
 
 
 def _is_less_work(facts: IndexFacts, parts: _Parts) -> bool:
-    """Whether the two sums take less time than the one."""
+    """Whether the split into two sums takes less time than the original sum."""
     stage = facts.stage
     sizes = [e for e in stage.extents if isinstance(e, int)]
     along = _count_terms(facts, parts.row, parts.outer.conditions)

@@ -55,7 +55,7 @@ class _Pattern:
 
 @functools.lru_cache(4096)
 def _move(pattern: _Pattern, to: tuple[Polynomial, ...]) -> tuple[Product, Polynomial] | None:
-    """Pattern at another index of its tensor, with its value there; None if it has none."""
+    """Product and value of a pattern at another index of its tensor; None if it has none."""
     places = dict(zip(pattern.own.places, to, strict=True))
     if _captures(pattern.product, places):
         return None

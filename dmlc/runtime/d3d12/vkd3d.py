@@ -67,7 +67,7 @@ class Device:
 
 
 def get_discovered_devices() -> Sequence[Device]:
-    """Device in a list. Raises `UnavailableError`, with the cure, if there is none."""
+    """List with the one device. Raises `UnavailableError`, with the cure, if there is none."""
     device, process = _open()
     if process != os.getpid():
         raise UnavailableError(

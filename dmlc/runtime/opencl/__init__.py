@@ -1,8 +1,7 @@
-"""Running programs on OpenCL devices: which devices there are, and a program loaded on one.
+"""OpenCL C programs on OpenCL devices: list of devices, and loading of a program.
 
-The parts: `device` (choosing one), `driver` (OpenCL itself), `arrays`, `placement` and `quick`
-(the caller's arrays as tensors), `executable` (the run), `oclgrind` (a run that is watched).
-"""
+The parts: `device` (choosing one), `driver` (OpenCL itself), `arrays`, `placement` and `quick` (the
+caller's arrays as tensors), `executable` (the run), `oclgrind` (a run under a checker)."""
 
 from __future__ import annotations
 
@@ -21,22 +20,19 @@ CHOICE = "PYOPENCL_CTX"
 
 
 def devices() -> tuple[Device, ...]:
-    """Every OpenCL device of this machine; empty where there is none."""
+    """Every OpenCL device of this machine; empty if there is none."""
     return discover()
 
 
 def find_device(selector: str | None = None) -> Device:
-    """The device that a selector means: see `device.choose`. Reads PYOPENCL_CTX."""
+    """Device of a selector: see `device.choose`. Reads PYOPENCL_CTX."""
     return choose(devices(), selector, os.environ)
 
 
 def load(program: Program, selector: str | None = None) -> Executable:
-    """Builds a program on the device that the selector means.
-
-    Raises `UnavailableError` where there is no such device, `UnsupportedError` where the program
-    was compiled for another target or exceeds the device's limits, and `DmlcError` where the
-    device's compiler refuses a source.
-    """
+    """Builds a program on the selected device. Raises `UnavailableError` if there is no such
+    device, `UnsupportedError` for a program that was compiled for another target or exceeds the
+    device's limits, and `DmlcError` if the device's compiler refuses a source."""
     return load_on(program, find_device(selector))
 
 
@@ -46,12 +42,12 @@ def load_on(program: Program, device: Device) -> Executable:
 
 
 def find_tool() -> Tool | None:
-    """Oclgrind, where it is installed."""
+    """Oclgrind; None if it is not installed."""
     return Tool("Oclgrind", check_accesses) if find_oclgrind() else None
 
 
 def check_accesses(
     program: Program, _: Device, inputs: Mapping[str, Array], outputs: Mapping[str, Shape]
 ) -> list[str]:
-    """What Oclgrind objects to in a run: see `oclgrind.find_objections`."""
+    """Errors that Oclgrind reports for a run: see `oclgrind.find_objections`."""
     return find_objections(program, inputs, outputs)

@@ -1,10 +1,8 @@
-"""Kernels built by a driver's compiler, many in one module, and what is kept of them.
+"""Cache of kernels built by a driver's compiler, many per module.
 
-A driver takes as long for what it does once a module, such as reading what OpenCL C has built in,
-as for several kernels. So the kernels of a program are built together, equal ones once. What was
-built is kept on disk by the drivers, or by pyopencl for those that do not: by this package again it
-would gain nothing.
-"""
+A driver's fixed cost per module, such as reading OpenCL C's built-in functions, equals that of
+several kernels. So the kernels of a program are built together, equal ones once. Drivers keep built
+kernels on disk, or pyopencl does for those that do not: a further cache here would gain nothing."""
 
 from __future__ import annotations
 
@@ -42,17 +40,15 @@ _MOST_KERNELS = 64
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Built:
-    """A kernel in a module, under the name that it has there."""
+    """Kernel in a module, under its name there."""
 
     module: cl.Program
     entry_point: str
 
 
 class Builds:
-    """What was built in a context, by unit and by kernel. Safe to use from several threads.
-
-    `units` are the devices that modules are built for, one by one.
-    """
+    """Kernels built in a context, by unit and by kernel. Thread-safe. `units` are the devices for
+    which modules are built, one by one."""
 
     def __init__(
         self,
@@ -67,11 +63,9 @@ class Builds:
         self._built: dict[tuple[object, ...], Built] = {}
 
     def find(self, kernels: Sequence[KernelSource], unit: int) -> list[Built]:
-        """Kernels built for a unit, which are kept for as long as few others are built. Kernel
-        objects keep what they are of.
-
-        Raises `DmlcError` with the source's lines where the driver's compiler refuses one.
-        """
+        """Kernels built for a unit, from the cache if they are among the latest. Kernel objects
+        keep their module alive. Raises `DmlcError` with the source's lines if the driver's compiler
+        refuses one."""
         keys = [(unit, *find_identity(kernel)) for kernel in kernels]
         with self._lock:
             missing = {
@@ -85,7 +79,7 @@ class Builds:
             return [found[key] for key in keys]
 
     def _keep(self, built: dict[tuple[object, ...], Built]) -> dict[tuple[object, ...], Built]:
-        """What is kept, the latest last: that of so many modules."""
+        """Built kernels of the latest modules, whose number is bounded."""
         modules = dict.fromkeys(id(each.module) for each in reversed(built.values()))
         kept = set(list(modules)[:_KEPT])
         return {key: each for key, each in built.items() if id(each.module) in kept}
@@ -93,7 +87,7 @@ class Builds:
     def _build(
         self, kernels: dict[tuple[object, ...], KernelSource], unit: int
     ) -> dict[tuple[object, ...], Built]:
-        """Kernels that are not there yet: the modules side by side, where there are several."""
+        """Builds kernels that are not cached, several modules in parallel."""
         parts = _part(kernels.items(), self._device)
 
         def build(part: list[_Entry]) -> list[cl.Program]:
@@ -107,8 +101,8 @@ class Builds:
         }
 
     def _build_module(self, kernels: Sequence[KernelSource], unit: int) -> list[cl.Program]:
-        """The module of each kernel: one for all, or one for each where that is refused. Then the
-        driver's words are of the kernel that they are about."""
+        """Module of each kernel: one for all, or one for each if the driver refuses that, so that
+        its messages are about one kernel."""
         import pyopencl as cl
 
         options = list_options(kernels[0], self._device)
@@ -125,14 +119,14 @@ class Builds:
             raise _build_error(kernel, self._device, str(problem)) from problem
 
     def compile(self, source: str, options: Sequence[str], unit: int) -> cl.Program:
-        """A source built for a unit. Raises the driver's error."""
+        """Source built for a unit. Raises the driver's error."""
         import pyopencl as cl
 
         return cl.Program(self.context, source).build(list(options), devices=[self.units[unit]])
 
 
 def list_options(kernel: KernelSource, device: Device) -> list[str]:
-    """What the driver's compiler is told of a kernel."""
+    """Options of the driver's compiler for a kernel."""
     options = [*BUILD_OPTIONS, *_PLATFORM_OPTIONS.get(device.platform, ())]
     if device.divides_correctly and _DIVIDES_CORRECTLY in kernel.source:
         options += ["-cl-fp32-correctly-rounded-divide-sqrt", "-D", _DIVIDES_CORRECTLY]
@@ -147,8 +141,8 @@ _SETTING = re.compile(r"^[ \t]*#[ \t]*(?:define|undef|pragma)\b(?:\\\n|[^\n])*",
 
 
 def _part(kernels: Iterable[_Entry], device: Device) -> list[list[_Entry]]:
-    """Kernels that share a module: so many of different names, with the same options, and the same
-    macros and pragmas, which would hold for the others too."""
+    """Groups of kernels that share a module: a bounded number with different names and the same
+    options, macros and pragmas, which hold for a whole module."""
     parts: list[list[_Entry]] = []
     open_parts: dict[object, tuple[list[_Entry], set[str]]] = {}
     for key, kernel in kernels:
@@ -164,9 +158,9 @@ def _part(kernels: Iterable[_Entry], device: Device) -> list[list[_Entry]]:
 
 
 def join_sources(sources: Sequence[str]) -> str:
-    """Sources as one: what several have before their kernels, such as the functions that they
-    call, stands in it once, where the first has it. Parts of it are set off by blank lines, with
-    nothing indented after them."""
+    """Sources as one. Text that several have before their kernels, such as functions that they
+    call, occurs once, where the first has it. The parts of a source are separated by blank lines
+    before text that is not indented."""
     parts: dict[str, None] = {}
     for source in sources:
         before = _KERNEL.search(source)
@@ -187,7 +181,7 @@ _LOG_LINE = re.compile(
 
 
 def _build_error(kernel: KernelSource, device: Device, log: str) -> DmlcError:
-    """What the driver's compiler said, at the line of the source that it is about."""
+    """Error with the message of the driver's compiler, at the line of the source that it names."""
     message = f"{device} does not compile the kernel {kernel.name}"
     found = _LOG_LINE.search(log)
     if found is None:

@@ -1,8 +1,7 @@
-"""What a device is to this package, and which one a selector means.
+"""Properties of an OpenCL device, and the choice of a device by a selector.
 
-Plain data and a pure choice among devices: nothing here talks to a driver, so the rules can be
-tested with devices that do not exist. The driver fills the values in.
-"""
+Plain data and pure functions: nothing here calls a driver, so that the rules can be tested with
+devices that do not exist. `driver` fills in the values."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ class DeviceKind(enum.Enum):
 
 
 class Memory(enum.Enum):
-    """How an array in host memory reaches a kernel."""
+    """Way of an array from host memory to a kernel."""
 
     SHARED = "shared"
     """Kernels work on the array itself; nothing is needed before or after a launch."""
@@ -42,7 +41,7 @@ class Memory(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Device:
-    """A device that runs programs. Sizes are in bytes."""
+    """OpenCL device. Sizes are in bytes."""
 
     runtime: ClassVar[str] = RUNTIME
 
@@ -83,7 +82,7 @@ class Device:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What it is and can do, for people."""
+        """Properties in words."""
         return (
             f"{self.platform}, {self.version.strip()}",
             self.kind.value,
@@ -99,15 +98,13 @@ class Device:
 def choose(
     devices: Sequence[Device], selector: str | None, environment: Mapping[str, str]
 ) -> Device:
-    """The device a selector means.
+    """Device of a selector. `selector` is `opencl`, `opencl:<index or part of a name>`, the part
+    after the colon alone, or None.
 
-    `selector` is `opencl`, `opencl:<index or part of a name>`, the part after the colon alone,
-    or None. Without a part after the colon, the variable PYOPENCL_CTX of `environment` decides
-    (`<platform>` or `<platform>:<device>`, each an index or a part of a name), and without that
-    the first GPU, then the first CPU, then the first device of any kind.
-
-    Raises `UnavailableError` where there is no device at all or none that matches.
-    """
+    Without a part after the colon, the variable PYOPENCL_CTX of `environment` decides (`<platform>`
+    or `<platform>:<device>`, each an index or a part of a name), and without that the first GPU,
+    then the first CPU, then the first device of any kind. Raises `UnavailableError` if there is no
+    device, or none that matches."""
     if not devices:
         raise UnavailableError("there is no OpenCL device on this machine", notes=[INSTALL_NOTE])
     chosen = find_matching("OpenCL", devices, selector, RUNTIME, lambda d: d.name)
@@ -125,7 +122,7 @@ def _match(
     number: Callable[[Device], int],
     name: Callable[[Device], str],
 ) -> list[Device]:
-    """The devices whose number is `wanted`; else those whose name contains it, in any case."""
+    """Devices whose number is `wanted`; else those whose name contains it, ignoring case."""
     if wanted.isascii() and wanted.isdigit():
         numbered = [d for d in devices if number(d) == int(wanted)]
         if numbered:

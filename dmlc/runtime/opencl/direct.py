@@ -1,10 +1,9 @@
-"""A program launched over memory that is known to fit it: addresses in, nothing looked at.
+"""Launches of a program on memory that is known to fit, by address and without checks.
 
 For callers that have checked everything once and call many times, such as a framework's own
-operators. Everything about a call but its addresses is settled beforehand: sizes, the unit, and
-the arguments for constants and for memory between kernels, which belong to a launcher here.
-`Executable` checks, copies and explains; this does none of it.
-"""
+operators. Everything but the addresses is settled before a call: sizes, the unit, and the arguments
+for constants and scratch tensors, which belong to a launcher. `Executable` checks, copies and
+explains; this does none of it."""
 
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def is_direct(program: Program, device: Device, sizes: Mapping[str, int]) -> bool:
-    """Whether a device works on the host's memory, wherever it begins, and has room for every
-    tensor of a program whose symbols have these sizes."""
+    """Whether a device works on host memory at any alignment, and has room for every tensor of a
+    program with these sizes of symbols."""
     if program.alignments or device.memory is not Memory.SHARED:
         return False
     if any(n > program.max_count for n in sizes.values()):
@@ -34,8 +33,8 @@ def is_direct(program: Program, device: Device, sizes: Mapping[str, int]) -> boo
 
 
 class Direct:
-    """A program that is `is_direct`, with its sizes fixed. Safe to call from several threads at
-    once. Launches over at most `small` bytes go to the quicker of two units."""
+    """Program that `is_direct`, with fixed sizes. Thread-safe. Launches over at most `small` bytes
+    go to the faster of two units."""
 
     def __init__(
         self, program: Program, session: Session, sizes: Mapping[str, int], small: int
@@ -69,8 +68,8 @@ class Direct:
         self._free: list[tuple[Launcher, list[cl.Buffer]]] = [self._new_launcher()]
 
     def __call__(self, addresses: Sequence[int]) -> None:
-        """Runs the program once over the memory at these addresses: that of each input, and then
-        of each output. An output shares no memory with another tensor."""
+        """Runs the program once on the memory at these addresses: those of the inputs, then those
+        of the outputs. An output shares no memory with another tensor."""
         session = self._session
         if not session.usable:
             session.check_usable()
@@ -91,7 +90,7 @@ class Direct:
         free.append(kept)
 
     def _new_launcher(self) -> tuple[Launcher, list[cl.Buffer]]:
-        """A launcher, and the buffers of its own that it needs alive."""
+        """Launcher, and the buffers that must live as long as it."""
         session, program = self._session, self.program
         launcher = Launcher(session, self._unit, program, self._tensors)
         launcher.set_sizes(self._sizes)

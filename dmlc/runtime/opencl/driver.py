@@ -1,16 +1,16 @@
-"""The one module that talks to OpenCL: devices, builds, buffers, transfers and launches.
+"""The one module that calls OpenCL: devices, builds, buffers, transfers and launches.
 
-It owns pyopencl, which is imported at the first call that needs it, so that starting up stays
-quick and a machine without OpenCL can do everything else. It takes kernels as source text and
-numbered arguments; which array goes where is its callers' business.
+It imports pyopencl at the first call that needs it, so that starting is fast and a machine without
+OpenCL can do everything else. It takes kernels as source text with numbered arguments; callers
+decide which array is which argument.
 
-PoCL, the CPU driver, has two interfaces to one processor: `pthread` uses every core and takes
-tens of microseconds to launch, `basic` uses one core and takes one or two. Where PoCL is there,
-both are opened (its variable POCL_DEVICES, if the user has not set it, is set for the moment the
-devices are first asked for), and small launches go to the second. Which instructions it may use is
-chosen at that moment too (see `instructions`). pyopencl keeps compiled kernels on disk only for
-drivers that do not do so themselves; PYOPENCL_NO_CACHE turns that off.
-"""
+PoCL, the CPU driver, has two interfaces to one processor: `pthread` uses every core and takes tens
+of microseconds per launch, `basic` uses one core and takes one or two. Both are opened (the
+variable POCL_DEVICES is set while devices are first listed, unless the user has set it), and small
+launches go to the second. The instruction set is chosen at the same time (see `instructions`).
+
+pyopencl keeps compiled kernels on disk only for drivers that do not do so themselves;
+PYOPENCL_NO_CACHE turns that off."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _pyopencl():
 
 
 class _State:
-    """What the process has opened, kept so that devices and contexts are made once."""
+    """Devices and contexts of the process, each opened once."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -77,7 +77,7 @@ class _State:
         self.inherited = False
 
     def after_fork(self) -> None:
-        """Marks everything opened before a fork: a driver's threads do not live on in a child."""
+        """Marks everything opened before a fork: a driver's threads do not exist in a child."""
         self.lock = threading.RLock()
         self.inherited = self.inherited or self.devices is not None
         for session in self.sessions.values():
@@ -102,11 +102,9 @@ def _forked() -> UnavailableError:
 
 
 def discover() -> tuple[Device, ...]:
-    """Every OpenCL device, in the driver loader's order; empty where there is no driver.
-
-    Raises `UnavailableError` where pyopencl cannot be imported, or in a process that was forked
-    after OpenCL was used.
-    """
+    """Every OpenCL device, in the order of the driver loader; empty without a driver. Raises
+    `UnavailableError` if pyopencl cannot be imported, or in a process that was forked after OpenCL
+    was used."""
     with _state.lock:
         if _state.inherited:
             raise _forked()
@@ -143,8 +141,8 @@ def _list_devices() -> list[Device]:
 
 
 def _pocl_units(platform: cl.Platform) -> str | None:
-    """What POCL_DEVICES is to be while the devices are first asked for, so that PoCL opens both
-    its CPU devices; None to leave it. A choice that the user made stands."""
+    """Value of POCL_DEVICES while devices are first listed, with which PoCL opens both its CPU
+    devices; None to leave it, such as a user's own setting."""
     version = re.search(r"PoCL (\d+)\.", platform.version)
     known = version is not None and int(version.group(1)) < _POCL_RENAMED_DEVICES
     if platform.name != _POCL or not known or "POCL_DEVICES" in os.environ:
@@ -153,8 +151,8 @@ def _pocl_units(platform: cl.Platform) -> str | None:
 
 
 def _choose_instructions(platform: cl.Platform) -> Choice:
-    """What is done about a platform before its devices are first asked for. PoCL alone has a
-    choice, and only where it was built with libraries for several processors."""
+    """Choice of instructions for a platform before its devices are first listed. Only PoCL has one,
+    and only if built with libraries for several processors."""
     llvm = re.search(r"\bLLVM (\d+)", platform.version)
     able = platform.name == _POCL and _POCL_MANY_LIBRARIES in platform.version
     version = int(llvm.group(1)) if llvm and able else None
@@ -162,13 +160,13 @@ def _choose_instructions(platform: cl.Platform) -> Choice:
 
 
 def _instructions_note(choice: Choice, name: str) -> str:
-    """What is said of a device: its name says what it is really built for."""
+    """Note on a device's instructions: its name states the ones that it was started with."""
     ignored = choice.value is not None and "avx512" in name
     return started_note(POCL) if ignored else choice.note
 
 
 def _pair(handles: Sequence[cl.Device]) -> list[tuple[cl.Device, cl.Device | None]]:
-    """Joins PoCL's quick device to its parallel one."""
+    """Joins PoCL's single-core device to its parallel one."""
     small = next((h for h in handles if h.name.startswith(_SMALL_NAME)), None)
     large = next((h for h in handles if h.name.startswith(_LARGE_NAME)), None)
     if small is None or large is None:
@@ -224,8 +222,8 @@ _DIVISION = Division(2.5, 3.0)
 
 
 def _read_floats(handle: cl.Device) -> FloatPromises:
-    """What a device says of its floats. FLOAT16 is read and stored as OpenCL converts it, which is
-    exact on every device; of FLOAT64 that has it, OpenCL promises all."""
+    """Floating-point promises of a device. FLOAT16 is loaded and stored by OpenCL's conversions,
+    which are exact on every device; for FLOAT64, if supported, OpenCL promises everything."""
     config = _pyopencl().device_fp_config
     doubles = (64,) if "cl_khr_fp64" in handle.extensions.split() else ()
     special, denormals = (
@@ -236,7 +234,8 @@ def _read_floats(handle: cl.Device) -> FloatPromises:
 
 
 def _can_divide_correctly(handle: cl.Device) -> bool:
-    """Whether programs may be built to round quotients and square roots of FLOAT32 correctly."""
+    """Whether programs can be built with correctly rounded quotients and square roots of
+    FLOAT32."""
     flag = _pyopencl().device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
     return bool(handle.single_fp_config & flag)
 
@@ -245,7 +244,7 @@ def _can_divide_correctly(handle: cl.Device) -> bool:
 
 
 def open_session(device: Device) -> Session:
-    """The session of a device: one per process, made at the first call."""
+    """Session of a device, one per process."""
     with _state.lock:
         discover()
         if device not in _state.sessions:
@@ -254,10 +253,7 @@ def open_session(device: Device) -> Session:
 
 
 class Session:
-    """An open device: a context, what was built in it, and how memory gets there and back.
-
-    Safe to use from several threads.
-    """
+    """Opened device: a context, its built kernels, and transfers. Thread-safe."""
 
     def __init__(self, device: Device, handles: Mapping[int, cl.Device]) -> None:
         self._cl = cl = _pyopencl()
@@ -281,20 +277,20 @@ class Session:
         }
 
     def access_flags(self, read: bool, written: bool) -> int:
-        """The driver's flags of a buffer that kernels use so."""
+        """OpenCL's flags for a buffer by its use in kernels."""
         return self._access[read, written]
 
     def reporting(self, doing: str) -> contextlib.AbstractContextManager[None]:
-        """Turns the driver's errors into `DmlcError`: `doing` begins the message."""
+        """Converts the driver's exceptions to a `DmlcError` whose message begins with `doing`."""
         return _reporting(self._cl, doing)
 
     def translate(self, doing: str, problem: Exception) -> DmlcError:
-        """The error to raise for one of the driver's."""
+        """Error to raise for an exception of the driver."""
         return _translate(doing, problem)
 
     @property
     def unit_count(self) -> int:
-        """1, or 2 where unit 1 is the quicker interface for small launches."""
+        """1, or 2 if unit 1 is the faster interface for small launches."""
         return len(self._units)
 
     def check_usable(self) -> None:
@@ -303,12 +299,9 @@ class Session:
             raise _forked()
 
     def kernels(self, kernels: Sequence[KernelSource], unit: int) -> list[cl.Kernel]:
-        """New kernel objects, with argument slots of their own: for one thread at a time. They are
-        built now, unless the session has them.
-
-        Raises `DmlcError` with the source's lines where the driver's compiler refuses a kernel, and
-        `UnsupportedError` where the device cannot run groups as large as a kernel's.
-        """
+        """New kernel objects with their own argument slots, for one thread at a time, built now
+        unless cached. Raises `DmlcError` with the source's lines if the driver's compiler refuses a
+        kernel, and `UnsupportedError` if the device cannot run groups of a kernel's size."""
         built = self.builds.find(kernels, unit)
         return [self._make_kernel(*each, unit) for each in zip(kernels, built, strict=True)]
 
@@ -328,7 +321,7 @@ class Session:
         return made
 
     def queue(self, unit: int, *, timed: bool = False) -> cl.CommandQueue:
-        """A new in-order queue; where it is `timed`, its events say when they began and ended."""
+        """New in-order queue; if `timed`, its events have start and end times."""
         cl, device = self._cl, self._units[unit]
         if not timed:
             return cl.CommandQueue(self.context, device)
@@ -337,8 +330,8 @@ class Session:
     # Memory
 
     def buffer(self, memory: Array, read: bool, written: bool) -> cl.Buffer:
-        """A buffer over contiguous host memory, or as large as it on a device with memory of
-        its own. The buffer keeps the memory alive."""
+        """Buffer over contiguous host memory, or of its size on a device with memory of its own.
+        The buffer keeps the memory alive."""
         cl = self._cl
         flags = self._access[read, written]
         size = memory.nbytes
@@ -353,7 +346,7 @@ class Session:
             return cl.Buffer(self.context, flags, 0, memory)
 
     def scratch(self, size: int) -> cl.Buffer:
-        """Device memory of `size` bytes that only kernels see."""
+        """Device memory of `size` bytes that only kernels access."""
         cl = self._cl
         if size > self.device.max_allocation:
             raise UnsupportedError(
@@ -366,8 +359,8 @@ class Session:
     def scratch_parts(
         self, sizes: Mapping[str, int], offsets: Mapping[str, int]
     ) -> list[cl.Buffer]:
-        """Device memory for tensors that only kernels see, of these bytes. Those with an offset
-        are parts of one buffer, where the device can begin a part there."""
+        """Device memory for tensors of these bytes that only kernels access. Tensors with an offset
+        are sub-buffers of one buffer, if the device's alignment permits."""
         cl = self._cl
         known = [name for name in sizes if name in offsets]
         shared = len(known) > 1 and all(
@@ -386,7 +379,7 @@ class Session:
             ]
 
     def upload(self, queue: cl.CommandQueue, buffer: cl.Buffer, memory: Array) -> None:
-        """Makes the device see what `memory` holds now."""
+        """Makes the contents of `memory` visible to the device."""
         cl = self._cl
         if self.device.memory is Memory.COPIED:
             cl.enqueue_copy(queue, buffer, memory, is_blocking=True)
@@ -394,7 +387,7 @@ class Session:
             self._map(queue, buffer, memory.nbytes, cl.map_flags.WRITE)
 
     def download(self, queue: cl.CommandQueue, buffer: cl.Buffer, memory: Array) -> None:
-        """Makes `memory` hold what the device has stored."""
+        """Copies the device's results to `memory`."""
         cl = self._cl
         if self.device.memory is Memory.COPIED:
             cl.enqueue_copy(queue, memory, buffer, is_blocking=True)
@@ -427,11 +420,9 @@ def _translate(doing: str, problem: Exception) -> DmlcError:
 
 
 class Launcher:
-    """Kernels in execution order on one unit, with argument slots and a queue of their own.
-
-    For one thread at a time. `tensors` gives each tensor's place in the buffers of a launch. Of the
-    versions for sizes that are left open, those are built that run.
-    """
+    """Kernels in execution order on one unit, with their own argument slots and queue. For one
+    thread at a time. `tensors` gives each tensor's index among the buffers of a launch. Of the
+    versions for open sizes, only those that run are built."""
 
     def __init__(
         self,
@@ -457,7 +448,7 @@ class Launcher:
         self._numbers: list[int] = []
 
     def _build(self, numbers: Iterable[int]) -> None:
-        """Makes the kernels of these numbers that are not there yet."""
+        """Makes the kernel objects of these numbers that do not exist yet."""
         missing = [number for number in numbers if number not in self._kernels]
         sources = [self._sources[number] for number in missing]
         made = self._session.kernels(sources, self.unit) if missing else []
@@ -469,8 +460,8 @@ class Launcher:
                 )
 
     def set_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Sets the scalar arguments and the number of groups. Kernels without work drop out. What
-        is built now has no buffers before `set_buffers`."""
+        """Sets the scalar arguments and numbers of groups. Kernels without work are skipped.
+        Kernels built here have no buffers until `set_buffers`."""
         steps: list[_Step] = []
         numbers: list[int] = []
         sizes = dict(sizes)
@@ -502,20 +493,20 @@ class Launcher:
         self._numbers = numbers
 
     def keep_buffers(self, first: int, buffers: Sequence[cl.Buffer]) -> None:
-        """Sets the arguments of the tensors from number `first` on for good: `set_buffers` is given
-        those before it from now on. The caller keeps the buffers."""
+        """Sets the arguments of the tensors from number `first` on permanently; `set_buffers` then
+        takes only the earlier ones. The caller keeps the buffers alive."""
         for set_argument, slot, tensor in self._arguments:
             if tensor >= first:
                 set_argument(slot, buffers[tensor - first])
         self._arguments = [each for each in self._arguments if each[2] < first]
 
     def set_buffers(self, buffers: Sequence[cl.Buffer]) -> None:
-        """Sets the buffer arguments. The driver does not keep them: the caller must."""
+        """Sets the buffer arguments, which the caller keeps alive."""
         for set_argument, slot, tensor in self._arguments:
             set_argument(slot, buffers[tensor])
 
     def launch(self) -> None:
-        """Runs the kernels and returns when the last has finished."""
+        """Runs the kernels, and returns after the last has finished."""
         event = None
         for kernel, size, group, change in self._steps:
             if change is not None:
@@ -525,18 +516,17 @@ class Launcher:
             event.wait()
 
     def time(self, turns: int) -> float:
-        """Runs the kernels so many times, one run after the other, and gives the seconds that the
-        device took for a run, by its own clock."""
+        """Seconds per run by the device's clock, over `turns` consecutive runs of the kernels."""
         times = self._time_steps(turns)
         return (times[-1].end - times[0].start) * 1e-9 / turns if times else 0.0
 
     def time_launches(self) -> list[Interval]:
-        """Runs the kernels once, and gives what each launch took by the device's clock."""
+        """Time of each launch in one run of the kernels, by the device's clock."""
         pairs = zip(self._numbers, self._time_steps(1), strict=True)
         return [Interval(number, (time.end - time.start) * 1e-9) for number, time in pairs]
 
     def _time_steps(self, turns: int) -> list[Any]:
-        """Runs the kernels so many times, and gives what the clock was around each launch."""
+        """Events of each launch over `turns` runs of the kernels."""
         queue = self._session.queue(self.unit, timed=True)
         events: list[cl.Event] = []
         for kernel, size, group, change in self._steps * turns:
@@ -547,13 +537,14 @@ class Launcher:
         return [event.profile for event in events]
 
     def only_step(self) -> _Step | None:
-        """The one step of a launch of exactly one kernel, the same in each; or None."""
+        """The only step of a launch of exactly one kernel, whose arguments never change; else
+        None."""
         return self._steps[0] if len(self._steps) == 1 else None
 
 
 class _Change:
-    """Sets the arguments of a kernel that take the number of a step. A driver takes the arguments
-    that a kernel has when it is enqueued."""
+    """Setter of a kernel's arguments that depend on the step's number. A driver reads arguments
+    when a kernel is enqueued."""
 
     def __init__(self, kernel: cl.Kernel, scalars: Sequence[ScalarBinding], step: int) -> None:
         self._kernel = kernel

@@ -1,10 +1,9 @@
-"""A program on a device, ready to run: arrays in, arrays out.
+"""Program on an OpenCL device: arrays in, arrays out.
 
-The usual call goes the short way of `quick`; everything else goes through `placement`, which
-checks, copies and explains. Both launch the same kernels, and neither waits for another thread:
-each call takes a launcher (kernel objects with argument slots of their own) from a list of free
-ones and puts it back.
-"""
+The usual call takes the fast path of `quick`; any other goes through `placement`, which checks,
+copies and explains. Both launch the same kernels without waiting for other threads: a call takes a
+launcher (kernel objects with their own argument slots) from a list of free ones, and returns it
+afterwards."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ where one core's time for a pass over memory equals the time it takes to wake th
 
 
 class Executable(ArrayExecutable["Call"]):
-    """A program built for a device. Safe to call from several threads at once."""
+    """Program built for a device. Thread-safe."""
 
     def __init__(self, program: Program, session: Session) -> None:
         _check_program(program, session.device)
@@ -86,8 +85,8 @@ class Executable(ArrayExecutable["Call"]):
         return Call(self._session, run, launcher, give, report, placement.sizes)
 
     def direct(self, sizes: Mapping[str, int]) -> Direct | None:
-        """The program with its symbols of these sizes, over addresses of memory that nobody looks
-        at; None where the device does not work on the host's memory, or has too little."""
+        """Program with its symbols of these sizes, called by address and without checks; None if
+        the device does not work on host memory, or has too little."""
         if not is_direct(self.program, self.device, sizes):
             return None
         return Direct(self.program, self._session, sizes, SMALL_LAUNCH_BYTES)
@@ -142,7 +141,7 @@ class Executable(ArrayExecutable["Call"]):
         return Launcher(self._session, unit, self.program, self._tensors)
 
     def _unit_for(self, size: int) -> int:
-        """The unit for a launch that works on `size` bytes."""
+        """Unit for a launch that works on `size` bytes."""
         small = size * self.program.effort <= SMALL_LAUNCH_BYTES
         return len(self._free) - 1 if small else 0
 
@@ -158,8 +157,8 @@ def _is_read(program: Program, tensor: str) -> bool:
 
 
 class _Run:
-    """The buffers of one placement, in the order of the launcher's tensors, and how values get
-    into them and out again."""
+    """Buffers of a placement, in the order of the launcher's tensors, with the transfers of
+    values."""
 
     def __init__(
         self,
@@ -201,18 +200,19 @@ class _Run:
         self.buffers += session.scratch_parts(placement.scratch, placement.offsets)
 
     def keep_constants(self, arrays: Sequence[Array], buffers: Sequence[cl.Buffer]) -> None:
-        """Adds the program's constants, which live as long as the run: a launcher keeps nothing."""
+        """Adds the program's constants, which live as long as the run, since a launcher keeps
+        nothing alive."""
         self._constants = arrays
         self.buffers += buffers
 
     @property
     def moves_nothing(self) -> bool:
-        """Whether a launch is all there is to do: no copy before or after it."""
+        """Whether a run is a launch alone, without copies before or after it."""
         moved = any(o.reason is not None for o, _ in (*self._inputs, *self._outputs))
         return not moved and self._session.device.memory is Memory.SHARED
 
     def launch(self, launcher: Launcher) -> None:
-        """Brings the inputs in, launches, and brings the outputs back."""
+        """Uploads the inputs, launches, and downloads the outputs."""
         for operand, _ in self._inputs:
             operand.load()
         for operand, buffer in (*self._inputs, *self._strided):
@@ -229,11 +229,9 @@ def _memory_place(memory: Array) -> tuple[int, int]:
 
 
 class Call:
-    """A run with its arrays fixed: calling it launches, waits, and returns the outputs.
-
-    Each call computes from what the input arrays hold at that time, and overwrites the same
-    output arrays. On a device with memory of its own a call also moves the data.
-    """
+    """Run bound to its arrays: a call launches, waits, and returns the outputs. Each call reads the
+    current contents of the input arrays, and overwrites the same output arrays. On a device with
+    memory of its own, a call also transfers the data."""
 
     __slots__ = (
         "_enqueue",
@@ -283,14 +281,14 @@ class Call:
         return self._give()
 
     def time_kernels(self, turns: int) -> float:
-        """The seconds that the kernels of a call take on the device, on average over so many runs,
-        one right after the other. Arrays go there and back once, in a call before these."""
+        """Mean seconds of the kernels per run on the device, over `turns` consecutive runs. Arrays
+        are transferred once, in a call before these."""
         self()
         with self._session.reporting("cannot run"):
             return self._launcher.time(turns)
 
     def time_launches(self) -> list[Interval]:
-        """A call whose launches are timed each, by kernel."""
+        """Call whose launches are timed, by kernel."""
         self()
         with self._session.reporting("cannot run"):
             return self._launcher.time_launches()

@@ -1,12 +1,11 @@
-"""OpenCL kernels under Oclgrind, a simulator that sees every access of every work item.
+"""OpenCL kernels under Oclgrind, a simulator that checks every access of every work item.
 
-Oclgrind takes the place of all OpenCL drivers of a process, so a process of its own runs under it
-(`simulated`). It is told programs and what they run on, and answers with what Oclgrind wrote into
-its log meanwhile. `find_objections` starts it at the first call and keeps it for later ones.
+Oclgrind replaces all OpenCL drivers of a process, so it runs in a process of its own (`simulated`),
+which takes programs with their arrays, and returns what Oclgrind has logged. `find_objections`
+starts the process at the first call and keeps it for later ones.
 
-Oclgrind is not asked for reads of what nothing has stored: its check stops at instructions that
-LLVM makes of plain C (`freeze`). `fences` finds those that change a result.
-"""
+Oclgrind's check for uninitialised reads is not used: it fails on instructions that LLVM makes of
+plain C (`freeze`). `fences` finds reads that change a result."""
 
 from __future__ import annotations
 
@@ -35,18 +34,16 @@ _PROGRAM = "dmlc.runtime.opencl.simulated"
 
 
 def find_oclgrind() -> str | None:
-    """Where Oclgrind is; None where it is not installed. Not every release of Debian has it."""
+    """Path of Oclgrind; None if it is not installed. Not every release of Debian has it."""
     return find_program("oclgrind")
 
 
 def find_objections(
     program: Program, inputs: Mapping[str, Array], outputs: Mapping[str, Shape]
 ) -> list[str]:
-    """What Oclgrind objects to in a run, a sentence each: accesses outside buffers and arrays, and
-    races between work items. `outputs` gives the sizes of outputs.
-
-    Raises `UnavailableError` without Oclgrind, and `DmlcError` for what cannot run under it.
-    """
+    """Errors that Oclgrind reports for a run, one sentence each: accesses outside buffers and
+    arrays, and races between work items. `outputs` gives the sizes of outputs. Raises
+    `UnavailableError` without Oclgrind, and `DmlcError` for programs that cannot run under it."""
     given = {name: (_cut_repeats(array), array.shape) for name, array in inputs.items()}
     log, error = _simulator.ask((program, given, dict(outputs)))
     if error:
@@ -55,8 +52,8 @@ def find_objections(
 
 
 def _cut_repeats(array: Array) -> Array:
-    """The array without what strides of 0 repeat, which would each be an element of its own on the
-    way to another process. It is broadcast there."""
+    """Array without the elements that strides of 0 repeat, which would be sent to the other process
+    one by one. It is broadcast there."""
     return array[tuple(slice(None if step else 1) for step in array.strides)]
 
 
@@ -69,8 +66,8 @@ _NUMBER = re.compile(r"\d+")
 
 
 def read_log(log: str, program: Program) -> list[str]:
-    """What a log of Oclgrind objects to: one sentence for each kind of objection at each line of a
-    kernel, with the buffers that the line names."""
+    """Errors in a log of Oclgrind: one sentence for each kind at each line of a kernel, with the
+    buffers that the line names."""
     kernels = {kernel.entry_point: kernel for kernel in program.kernels}
     first: dict[tuple[str, ...], str] = {}
     counts: Counter[tuple[str, ...]] = Counter()
@@ -100,7 +97,7 @@ def _describe(kernel: KernelSource, lines: list[int]) -> str:
 
 
 class _Simulator:
-    """The process that runs under Oclgrind, started when it is first needed. Threads take turns."""
+    """Process under Oclgrind, started when first needed. Threads use it one at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -108,14 +105,14 @@ class _Simulator:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def ask(self, question: object) -> tuple[str, str]:
-        """Oclgrind's log of a run, and why there is none. A process that stops is started again
-        once: its compiler crashes now and then."""
+        """Oclgrind's log of a run, and the reason if there is none. A process that stops is started
+        again once, as its compiler crashes now and then."""
         with self._lock:
             found = self._ask(question) or self._ask(question)
             return found or ("", "Oclgrind itself stopped")
 
     def _ask(self, question: object) -> tuple[str, str] | None:
-        """The same; None if the process stopped."""
+        """Oclgrind's log of a run, and the reason if there is none; None if the process stopped."""
         process = self._process or self._start()
         if process.stdin is None or process.stdout is None:
             raise AssertionError("the process has no pipes")
@@ -147,7 +144,7 @@ class _Simulator:
         return self._process
 
     def stop(self) -> None:
-        """Ends the process, if there is one."""
+        """Ends the process, if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -156,7 +153,7 @@ class _Simulator:
         self._process = self._folder = None
 
     def after_fork(self) -> None:
-        """The process is the parent's, and so is a lock that one of its threads may hold."""
+        """Drops the parent's process, and its lock, which one of the parent's threads may hold."""
         self.__init__()
 
 

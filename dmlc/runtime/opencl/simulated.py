@@ -1,8 +1,7 @@
-"""Runs programs in a process whose only OpenCL device is Oclgrind, which `oclgrind` starts.
+"""Process whose only OpenCL device is Oclgrind, started by `oclgrind`.
 
-A program of its own: it reads questions from standard input, runs each program, and writes what
-Oclgrind has put into the log meanwhile to standard output. Its argument is the log's path.
-"""
+It reads questions from standard input, runs each program, and writes what Oclgrind has logged
+meanwhile to standard output. Its argument is the path of the log."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from dmlc.source import DmlcError
 
 
 def main(log: Path) -> None:
-    """Answers questions until there are no more."""
+    """Answers questions until the end of the input."""
     answers = os.fdopen(os.dup(1), "wb")
     # What else writes to standard output must not come between the answers.
     os.dup2(2, 1)

@@ -1,10 +1,8 @@
-"""Running HLSL programs on Vulkan devices: which devices there are, and a program loaded on one.
+"""HLSL programs on Vulkan devices: list of devices, and loading of a program.
 
-The parts: `api` (the loader's functions), `device` (choosing a device),
-`context` (a device made ready), `hlsl` and `dxc` (the compiler), `plan` (what a run
-does, and whether it may), `memory`, `pipeline`, `frame` (a run recorded),
-`executable` (the run).
-"""
+The parts: `api` (the loader's functions), `device` (choosing a device), `context` (an opened
+device), `hlsl` and `dxc` (the compiler), `plan` (checks and launches of a run), `memory`,
+`pipeline`, `frame` (a recorded run), `executable` (the run)."""
 
 from __future__ import annotations
 
@@ -48,23 +46,21 @@ CHOICE = ""
 
 def devices() -> tuple[VulkanDevice, ...]:
     """Every Vulkan device of this machine that runs compute kernels; UnavailableError, with the
-    cure, where Vulkan itself is missing or cannot be set up as asked."""
+    cure, if Vulkan is missing or the requested setup fails."""
     return find_devices()
 
 
 def find_device(selector: str | None = None) -> VulkanDevice:
-    """The device that a selector means: see `device.choose_device`."""
+    """Device of a selector: see `device.choose_device`."""
     return choose_device(devices(), selector)
 
 
 def load(
     program: Program, selector: str | None = None, options: Options | None = None
 ) -> Executable:
-    """Builds a program on the device that the selector means.
-
-    Raises `UnavailableError` without Vulkan, DXC or such a device, and `UnsupportedError` where
-    the program was compiled for another target or exceeds a limit of the device.
-    """
+    """Builds a program on the selected device. Raises `UnavailableError` without Vulkan, DXC or
+    such a device, and `UnsupportedError` for a program that was compiled for another target or
+    exceeds a limit of the device."""
     return Executable(program, open_context(selector), options or Options())
 
 
@@ -74,7 +70,7 @@ def load_on(program: Program, device: VulkanDevice, options: Options | None = No
 
 
 def find_tool() -> Tool:
-    """The validation layer, installed or not: see `check_accesses`."""
+    """The validation layer, whether installed or not: see `check_accesses`."""
     return Tool("the validation layer", check_accesses)
 
 
@@ -84,8 +80,8 @@ def check_accesses(
     inputs: Mapping[str, Array],
     outputs: Mapping[str, Shape],
 ) -> list[str]:
-    """What the validation layer objects to in a run: misuse of Vulkan, races between kernels, and
-    accesses outside buffers. Raises `UnavailableError` where the layer is not installed."""
+    """Errors that the validation layer reports for a run: misuse of Vulkan, races between kernels,
+    and accesses outside buffers. Raises `UnavailableError` if the layer is not installed."""
     before = set_validation(Validation.ACCESSES)
     try:
         executable = load_on(program, device)
@@ -105,7 +101,7 @@ _DISPATCH = re.compile(r"Compute Dispatch Index (\d+)")
 
 
 def _name_kernel(message: str, program: Program) -> str:
-    """A message of the layer's, with the kernel where it numbers one."""
+    """Message of the layer, with the kernel's name if it has the kernel's number."""
     found = _DISPATCH.search(message)
     number = int(found[1]) if found else len(program.kernels)
     named = number < len(program.kernels)

@@ -1,9 +1,8 @@
 """Vulkan's functions and structures as Python values, over the package `vulkan`.
 
-The package brings the declarations and the loader; this module adds what it leaves open: every
-result is checked, a structure keeps alive what it points to, and the loader's absence is an error
-with a cure. Nothing here knows what the functions are used for.
-"""
+The package has the declarations and the loader. This module adds checks of every result, structures
+that keep alive what they point to, and an error with a cure if the loader is missing. It knows
+nothing of the functions' purpose."""
 
 from __future__ import annotations
 
@@ -87,7 +86,7 @@ _STRUCTURE_TYPES: Mapping[str, str] = {
 
 
 class VulkanError(Exception):
-    """A Vulkan function's result that says failure. What it means to a user, the caller knows."""
+    """Result of a Vulkan function that is an error. Callers know what it means to a user."""
 
     def __init__(self, function: str, result: str) -> None:
         super().__init__(f"{function} gave {result}")
@@ -96,7 +95,7 @@ class VulkanError(Exception):
 
 
 class Vulkan:
-    """The loader's functions. Handles and structures are cffi values, so of type Any."""
+    """Functions of the loader. Handles and structures are cffi values, so of type Any."""
 
     def __init__(self, module: Any) -> None:
         self.constants = module
@@ -111,11 +110,11 @@ class Vulkan:
         }
 
     def constant(self, name: str) -> int:
-        """The value of VK_<name>."""
+        """Value of VK_<name>."""
         return int(getattr(self.constants, f"VK_{name}"))
 
     def flags(self, prefix: str, *names: str) -> int:
-        """The bits VK_<prefix>_<name>_BIT together."""
+        """Bits VK_<prefix>_<name>_BIT, combined."""
         found = 0
         for name in names:
             found |= self.constant(f"{prefix}_{name}_BIT")
@@ -124,12 +123,10 @@ class Vulkan:
     # Structures -------------------------------------------------------------------------------
 
     def make(self, kind: str, **fields: Any) -> Any:
-        """A pointer to a new structure, zero but for `fields`, with its `sType` set.
-
-        A field may be a number, a handle, a string, another such pointer (where the field is a
-        pointer or a structure), or a sequence of any of these where the field points to an array.
-        All of them live as long as the structure.
-        """
+        """Pointer to a new structure, zero except for `fields` and its `sType`. A field may be a
+        number, a handle, a string, another such pointer (for a pointer or a structure), or a
+        sequence of any of these (for a pointer to an array). All of them live as long as the
+        structure."""
         made = self.ffi.new(f"{kind} *")
         if kind in _STRUCTURE_TYPES:
             made.sType = self.constant(f"STRUCTURE_TYPE_{_STRUCTURE_TYPES[kind]}")
@@ -155,7 +152,7 @@ class Vulkan:
         return isinstance(value, self.ffi.CData) and self.ffi.typeof(value).kind == "pointer"
 
     def array(self, kind: str, items: Sequence[Any]) -> Any:
-        """A new array; its items as the fields of `make`."""
+        """New array, with items as the fields of `make`."""
         of = self.ffi.typeof(kind)
         lowered = [self._lower(of, item) for item in items]
         made = self.ffi.new(f"{kind}[]", lowered)
@@ -163,13 +160,13 @@ class Vulkan:
         return made
 
     def text(self, characters: Any) -> str:
-        """A string that Vulkan gave."""
+        """String that Vulkan returned."""
         return self.ffi.string(characters).decode(errors="replace")
 
     # Calls ------------------------------------------------------------------------------------
 
     def call(self, function: str, *arguments: Any) -> None:
-        """Calls one of the loader's functions; VulkanError unless it succeeds."""
+        """Calls a function of the loader. Raises VulkanError unless it succeeds."""
         result: int | None = getattr(self.lib, function)(*arguments)
         if result:
             raise self.error(function, result)
@@ -178,18 +175,18 @@ class Vulkan:
         return VulkanError(function, self._names.get(result, f"the result {result}"))
 
     def get(self, function: str, kind: str, *arguments: Any) -> Any:
-        """What a function stores through its last argument, a pointer to a `kind`."""
+        """Value that a function stores through its last argument, a pointer to a `kind`."""
         place = self.ffi.new(f"{kind} *")
         self.call(function, *arguments, place)
         return place[0]
 
     def list_all(self, function: str, kind: str, *arguments: Any) -> Any:
-        """The array that a function gives which counts first and fills then. Structures in it
-        live as long as the array."""
+        """Array of a function that first counts and then fills. Structures in it live as long as
+        the array."""
         return self._list(functools.partial(self.call, function), kind, arguments)
 
     def list_extended(self, owner: Any, function: str, kind: str, *arguments: Any) -> Any:
-        """The same of a function of an extension of an instance or a device."""
+        """Array of an extension's function, of an instance or a device."""
         found = self.extension_function(owner, function)
 
         def call(*given: Any) -> None:
@@ -211,7 +208,7 @@ class Vulkan:
         return places
 
     def extension_function(self, owner: Any, function: str) -> Any:
-        """A function of an extension of an instance or a device, as a bare cffi function."""
+        """Function of an extension, of an instance or a device, as a bare cffi function."""
         is_device = self.ffi.typeof(owner) is self.ffi.typeof("VkDevice")
         finder = self.lib.vkGetDeviceProcAddr if is_device else self.lib.vkGetInstanceProcAddr
         found = finder(owner, function.encode())
@@ -222,7 +219,7 @@ class Vulkan:
 
 @functools.cache
 def load_vulkan() -> Vulkan:
-    """The loader; UnavailableError, with the cure, where the package or the loader is missing."""
+    """The loader. UnavailableError, with the cure, if the package or the loader is missing."""
     try:
         # The package's face hides its cffi objects, which are what is wanted here.
         return Vulkan(importlib.import_module("vulkan._vulkan"))

@@ -1,8 +1,7 @@
-"""Vulkan set up: the instance with its messages, and a device ready to take work.
+"""Opened Vulkan: the instance with its messages, and devices with their queues.
 
-One context per device and process serves every program. It does not survive a fork: the child
-makes its own, and never touches its parent's. What is made on a device lives in other modules.
-"""
+One context per device and process serves every program. It does not survive a fork: the child opens
+its own, and never uses its parent's. Other modules make objects on a device."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ _INSTALL_LAYER = "on Debian or Ubuntu: apt-get install vulkan-validationlayers"
 
 
 class Validation(enum.Enum):
-    """How much of what is done is checked by the validation layer."""
+    """Extent of the checks by the validation layer."""
 
     NONE = ()
     CALLS = ("SYNCHRONIZATION_VALIDATION",)
@@ -55,7 +54,7 @@ class Validation(enum.Enum):
 
 
 class Objection(InternalError):
-    """What Vulkan said of something that was done."""
+    """Error or warning that Vulkan reported."""
 
     def __init__(self, doing: str, messages: Sequence[str]) -> None:
         lines = [f"Vulkan objects while dmlc {doing}:", *(f"  {m}" for m in messages)]
@@ -64,7 +63,7 @@ class Objection(InternalError):
 
 
 class Messages:
-    """What was said since somebody last looked. Drivers speak on threads of their own."""
+    """Messages since the last `take`. Drivers send them from their own threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -75,20 +74,20 @@ class Messages:
             self._said.append(message)
 
     def take(self) -> list[str]:
-        """All messages, which are then forgotten."""
+        """All messages, which are then removed."""
         with self._lock:
             said, self._said = self._said, []
             return said
 
     def raise_if_any(self, doing: str) -> None:
-        """`Objection` with every message; `doing` says what was being done."""
+        """Raises `Objection` with all messages, if there are any; `doing` names the action."""
         said = self.take() if self._said else None
         if said:
             raise Objection(doing, said)
 
 
 class Instance:
-    """Vulkan in this process, its messages collected from the first moment on."""
+    """Vulkan's instance in this process, which collects messages from the first moment."""
 
     def __init__(self, validation: Validation) -> None:
         self.api = api = load_vulkan()
@@ -161,21 +160,22 @@ class Instance:
         return UnavailableError(f"Vulkan could not be set up: {error}", notes=notes)
 
     def close(self) -> None:
-        """Gives the instance back; every context on it must be closed before."""
+        """Destroys the instance; every context on it must be closed before."""
         destroy = self.api.extension_function(self.handle, "vkDestroyDebugUtilsMessengerEXT")
         destroy(self.handle, self._messenger[0], self.api.null)
         self.api.lib.vkDestroyInstance(self.handle, self.api.null)
 
 
 def _with_note(device: VulkanDevice, choice: Choice) -> VulkanDevice:
-    """A device with what was chosen for its driver."""
+    """Device with the note on the choice for its driver."""
     if not choice.note or not device.name.startswith(lavapipe.NAME):
         return device
     return dataclasses.replace(device, note=choice.note)
 
 
 def _check_layers(api: Vulkan) -> None:
-    """The loader passes over layers that a user names and that it cannot find: not so here."""
+    """Raises for layers that the user names and the loader cannot find, since the loader ignores
+    these."""
     named = [n for n in os.environ.get("VK_INSTANCE_LAYERS", "").split(os.pathsep) if n]
     if named:
         layers = api.list_all("vkEnumerateInstanceLayerProperties", "VkLayerProperties")
@@ -219,8 +219,8 @@ def _message_callback(api: Vulkan, messages: Messages) -> Any:
 
 
 class Doing:
-    """Turns failures of Vulkan's functions, and any message, into an InternalError that says what
-    was being done. It serves any number of times: a run enters one."""
+    """Context manager that converts failures of Vulkan's functions, and any message, to an
+    InternalError that names the action. It can be entered any number of times."""
 
     __slots__ = ("_messages", "_what")
 
@@ -247,8 +247,8 @@ class Doing:
 
 
 class Context:
-    """A device with its one queue. Any thread may submit. With `reports`, its driver can be asked
-    what it makes of kernels."""
+    """Opened device with its one queue, to which any thread may submit. With `reports`, its driver
+    can be asked for statistics of kernels."""
 
     def __init__(self, instance: Instance, device: VulkanDevice, *, reports: bool = False) -> None:
         self.instance = instance
@@ -297,39 +297,41 @@ class Context:
         )
 
     def doing(self, what: str) -> Doing:
-        """Turns failures of Vulkan's functions, and any message, into an InternalError."""
+        """Context manager that converts failures of Vulkan's functions, and any message, to an
+        InternalError."""
         return Doing(self.instance.messages, what)
 
     def make(self, function: str, kind: str, asked: Any) -> Any:
-        """The handle that one of the functions `vkCreate...` or `vkAllocateMemory` makes."""
+        """Handle made by one of the functions `vkCreate...` or `vkAllocateMemory`."""
         return self.api.get(function, kind, self.handle, asked, self.api.null)
 
     def destroyer(self, function: str, handle: Any) -> Callable[[], None]:
-        """What gives a handle back by one of the functions `vkDestroy...` or `vkFreeMemory`."""
+        """Function that destroys a handle by one of the functions `vkDestroy...` or
+        `vkFreeMemory`."""
         destroy: Callable[[Any, Any, Any], None] = getattr(self.api.lib, function)
         return functools.partial(destroy, self.handle, handle, self.api.null)
 
     def submit(self, submission: Any, fence: Any) -> None:
-        """Hands one VkSubmitInfo to the queue."""
+        """Submits one VkSubmitInfo to the queue."""
         with self._queue_lock:
             result: int = self._submit(self._queue, 1, submission, fence)
         if result:
             raise self.api.error("vkQueueSubmit", result)
 
     def wait_until_idle(self) -> None:
-        """Waits for all work on the device, whatever comes of it."""
+        """Waits for all work on the device, whether it succeeds or not."""
         with self._queue_lock:
             self.api.lib.vkDeviceWaitIdle(self.handle)
 
     def close(self) -> None:
-        """Waits for all work and gives the device back; what was made on it must be gone."""
+        """Waits for all work and destroys the device; objects made on it must be gone."""
         with self.doing("closes a device"):
             self.wait_until_idle()
             self.api.lib.vkDestroyDevice(self.handle, self.api.null)
 
 
 class _Process:
-    """The instances and contexts of this process, each made once."""
+    """Instances and contexts of this process, each made once."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -338,14 +340,14 @@ class _Process:
         self.contexts: dict[tuple[Validation, int], Context] = {}
 
     def forget(self) -> None:
-        """After a fork: the parent's objects stay its own, and its lock may be held for ever."""
+        """Drops the parent's objects and lock after a fork; the lock may be held for ever."""
         self.lock = threading.RLock()
         self.instances = {}
         self.contexts = {}
 
     def close_watched(self) -> None:
-        """Before the process ends: newer validation layers (1.4.309) abort it where they still
-        write checks into kernels of a device."""
+        """Destroys the contexts that are under validation before the process ends: newer validation
+        layers (1.4.309) abort it if they still instrument kernels of a device."""
         for validation, index in list(self.contexts):
             if validation is Validation.ACCESSES:
                 # What was made on the device and is still in use goes with it.
@@ -380,25 +382,23 @@ if hasattr(os, "register_at_fork"):
 
 
 def set_validation(validation: Validation) -> Validation:
-    """How far contexts asked for from now on run under the validation layer; how far before.
-
-    Every misuse of Vulkan, and every race between kernels, is then an InternalError. It is slow.
-    """
+    """Sets the validation of contexts opened from now on, and returns the previous one. Every
+    misuse of Vulkan, and every race between kernels, is then an InternalError. It is slow."""
     with _process.lock:
         before, _process.validation = _process.validation, validation
         return before
 
 
 def open_context(selector: str | None = None) -> Context:
-    """The context of the device that a selector means (see `choose_device`)."""
+    """Context of a device's selector (see `choose_device`)."""
     return _process.context(selector)
 
 
 def reopen_context(context: Context) -> Context:
-    """The context of the same device in this process: the same one, but after a fork."""
+    """Context of the same device in this process: the same one, except after a fork."""
     return _process.context_of(context.device, context.instance.validation)
 
 
 def find_devices() -> tuple[VulkanDevice, ...]:
-    """Every device that runs compute kernels; UnavailableError without Vulkan."""
+    """Every device that runs compute kernels. UnavailableError without Vulkan."""
     return _process.instance(_process.validation).devices

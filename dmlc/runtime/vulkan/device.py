@@ -1,9 +1,7 @@
-"""Which Vulkan devices there are, what each can do, and which one a selector means.
+"""Vulkan devices, their properties, and the choice of one by a selector.
 
-Numbers and names only: what a device is asked here is written down in plain frozen data, so that
-the choice among devices and the checks against their limits need no driver. Making anything on
-a device is `context`'s business.
-"""
+Properties are plain frozen data, so that the choice and the checks of limits need no driver.
+`context` opens devices."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ RUNTIME = "vulkan"
 
 
 class DeviceType(enum.Enum):
-    """What a device is, in order of preference. The numbers are Vulkan's."""
+    """Type of a device, in order of preference. The values are Vulkan's."""
 
     DISCRETE_GPU = ("discrete GPU", 2)
     INTEGRATED_GPU = ("integrated GPU", 1)
@@ -38,13 +36,13 @@ class DeviceType(enum.Enum):
 
     @property
     def shares_memory(self) -> bool:
-        """True where the device works in the host's own memory, so that copies gain nothing."""
+        """Whether the device works in host memory, so that copies gain nothing."""
         return self in (DeviceType.INTEGRATED_GPU, DeviceType.CPU)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """What a device refuses to exceed. Sizes are in bytes; names in comments are Vulkan's."""
+    """Limits of a device. Sizes are in bytes; names in comments are Vulkan's."""
 
     groups: tuple[int, int, int]  # maxComputeWorkGroupCount
     group_size: tuple[int, int, int]  # maxComputeWorkGroupSize
@@ -61,8 +59,8 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FloatControls:
-    """What a device lists of VK_KHR_shader_float_controls: the widths of floats, in bits, that a
-    module may ask something of. Names in comments are Vulkan's."""
+    """Device's properties of VK_KHR_shader_float_controls: widths of floats, in bits, for which a
+    module may request a mode. Names in comments are Vulkan's."""
 
     special: tuple[int, ...] = ()  # shaderSignedZeroInfNanPreserveFloat
     denormals: tuple[int, ...] = ()  # shaderDenormPreserveFloat
@@ -71,8 +69,8 @@ class FloatControls:
 
     @property
     def promises(self) -> FloatPromises:
-        """What it promises to modules that ask for all they may. Some devices treat the denormals
-        of several widths alike, so that it may be asked of all of these, or of none."""
+        """Promises to modules that request every mode possible. Some devices treat the denormals of
+        several widths alike, so that a mode is requested for all of these or for none."""
         denormals = self.denormals
         for alike in _ALIKE[self.independence]:
             if not set(alike) <= set(denormals):
@@ -81,7 +79,7 @@ class FloatControls:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What can be asked besides what `promises` says, for people."""
+        """Modes that can be requested besides those in `promises`, in words."""
         if not self.flushed:
             return ()
         widths = join_words(map(str, self.flushed), "and")
@@ -98,7 +96,7 @@ _ALIKE: Mapping[str, tuple[tuple[int, ...], ...]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VulkanDevice:
-    """A device that can run compute kernels."""
+    """Device that can run compute kernels."""
 
     runtime: ClassVar[str] = RUNTIME
 
@@ -138,7 +136,7 @@ class VulkanDevice:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What it is and can do, for people."""
+        """Properties in words."""
         return (
             f"Vulkan, {self.type.label}",
             f"largest binding {self.limits.storage_range >> 20:,} MiB",
@@ -206,7 +204,7 @@ FLOAT_EXTENSION = "VK_KHR_shader_float_controls"
 
 
 def describe_device(api: Vulkan, instance: Any, physical: Any, index: int) -> VulkanDevice | None:
-    """What a physical device is; None where it runs no compute kernels."""
+    """Properties of a physical device; None if it runs no compute kernels."""
     family = _find_queue_family(api, physical)
     if family is None:
         return None
@@ -272,7 +270,7 @@ def describe_device(api: Vulkan, instance: Any, physical: Any, index: int) -> Vu
 
 
 def _list_matrices(api: Vulkan, instance: Any, physical: Any, sizes: Any, denied: str) -> Offer:
-    """The products that a device makes by subgroups, of types that dmlc has."""
+    """Matrix products by subgroups that a device offers, of types that dmlc has."""
     listed = api.list_extended(
         instance,
         "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR",
@@ -309,7 +307,7 @@ _COMPONENTS = {
 
 
 def _read_float_controls(api: Vulkan, properties: Any) -> FloatControls:
-    """What a VkPhysicalDeviceFloatControlsProperties says."""
+    """Float controls from a VkPhysicalDeviceFloatControlsProperties."""
 
     def list_widths(name: str) -> tuple[int, ...]:
         return tuple(w for w in FLOAT_WIDTHS if getattr(properties, f"shader{name}Float{w}"))
@@ -324,7 +322,7 @@ def _read_float_controls(api: Vulkan, properties: Any) -> FloatControls:
 
 
 def _list_float_capabilities(floats: FloatPromises) -> frozenset[str]:
-    """The capabilities of modules that ask for what is promised."""
+    """Capabilities of modules that request the promised modes."""
     asked = {"SignedZeroInfNanPreserve": floats.special, "DenormPreserve": floats.denormals}
     return frozenset(name for name, widths in asked.items() if widths)
 
@@ -346,7 +344,7 @@ def _find_queue_family(api: Vulkan, physical: Any) -> int | None:
 
 
 def device_extensions(api: Vulkan, physical: Any) -> frozenset[str]:
-    """The names of the extensions a physical device has."""
+    """Names of a physical device's extensions."""
     found = api.list_all(
         "vkEnumerateDeviceExtensionProperties", "VkExtensionProperties", physical, api.null
     )
@@ -361,8 +359,7 @@ def _largest_heap(api: Vulkan, physical: Any) -> int:
 
 
 def feature_chain(api: Vulkan, extensions: frozenset[str]) -> tuple[Any, list[tuple[Any, Any]]]:
-    """A VkPhysicalDeviceFeatures2 to be filled, and its parts with the capabilities they stand
-    for."""
+    """VkPhysicalDeviceFeatures2 to be filled, and its parts with their capabilities."""
     parts: list[tuple[Any, Any]] = []
     chain = api.null
     for kind, extension, features in _EXTENDED_FEATURES:
@@ -389,7 +386,7 @@ def _capabilities(
 
 
 def enabled_features(api: Vulkan, extensions: frozenset[str], wanted: frozenset[str]) -> Any:
-    """A VkPhysicalDeviceFeatures2 that asks for the features of these capabilities."""
+    """VkPhysicalDeviceFeatures2 that requests the features of these capabilities."""
     whole, parts = feature_chain(api, extensions)
     for part, features in parts:
         for name, capability in features.items():
@@ -398,12 +395,11 @@ def enabled_features(api: Vulkan, extensions: frozenset[str], wanted: frozenset[
 
 
 def choose_device(devices: Sequence[VulkanDevice], selector: str | None) -> VulkanDevice:
-    """The device a selector means.
+    """Device of a selector. `selector` is `vulkan`, `vulkan:<index or part of a name>`, the part
+    after the colon alone, or None.
 
-    `selector` is `vulkan`, `vulkan:<index or part of a name>`, the part after the colon alone, or
-    None. Without such a part: a discrete GPU, else an integrated one, else a virtual one, else a
-    CPU. UnavailableError where there is no device or none that matches; DmlcError for `vulkan:`.
-    """
+    Without such a part: a discrete GPU, else an integrated one, else a virtual one, else a CPU.
+    UnavailableError if no device matches; DmlcError for `vulkan:`."""
     if not devices:
         raise UnavailableError("no Vulkan device was found", notes=(INSTALL_LOADER,))
     preference = list(DeviceType)

@@ -1,9 +1,8 @@
-"""A program on a Vulkan device, ready to run: arrays in, arrays out.
+"""Program on a Vulkan device: arrays in, arrays out.
 
-Large arrays are lent to the device where it can work in the host's memory; small ones go through
-buffers that an executable keeps, together with the commands that work on them, so that a further
-run of the same sizes makes nothing. Any thread may call; runs that meet use frames of their own.
-"""
+A device that can work in host memory uses large arrays in place. Small ones go through buffers that
+an executable keeps with their recorded commands, so that a further run of the same sizes creates
+nothing. Any thread may call; concurrent runs use separate frames."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ _KEPT_PLANS = 256
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """How an executable runs."""
+    """Options of an executable."""
 
     timed: bool = False
     """Whether reports say how long the kernels took."""
@@ -57,7 +56,7 @@ class Options:
 
 
 class Session:
-    """What the executables on one context share."""
+    """State shared by the executables on one context."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -69,13 +68,14 @@ _sessions: weakref.WeakKeyDictionary[Context, Session] = weakref.WeakKeyDictiona
 
 
 def session_of(context: Context) -> Session:
-    """The session of a context, made once. No lock: a thread may hold it while another forks."""
+    """Session of a context, made once. There is no lock, as a thread may hold it while another
+    forks."""
     found = _sessions.get(context)
     return found if found is not None else _sessions.setdefault(context, Session(context))
 
 
 class _Built:
-    """A program's pipelines on one context, and the frames that are free for a run."""
+    """Pipelines of a program on one context, and the frames that are free for a run."""
 
     def __init__(
         self, session: Session, compiled: Sequence[tuple[KernelSource, CompiledKernel]]
@@ -92,7 +92,7 @@ class _Built:
         self._free: dict[tuple[int, ...], list[Recording]] = {}
 
     def find_pipeline(self, number: int) -> Pipeline:
-        """The pipeline of a kernel, by its number in the program."""
+        """Pipeline of a kernel, by its number in the program."""
         found = self._pipelines.get(number)
         if found is None:
             made = self.session.pipelines.find(*self._compiled[number])
@@ -100,13 +100,13 @@ class _Built:
         return found
 
     def take(self, sizes: tuple[int, ...]) -> Recording | None:
-        """A free frame that was recorded for these sizes."""
+        """Free frame that was recorded for these sizes."""
         with self._lock:
             frames = self._free.get(sizes)
             return frames.pop() if frames else None
 
     def put(self, sizes: tuple[int, ...], frame: Recording) -> None:
-        """Keeps a frame for a later run, and gives up the oldest ones where they are too many."""
+        """Returns a frame for later runs, and drops the oldest ones if there are too many."""
         with self._lock:
             kept = self._free.pop(sizes, [])
             kept.append(frame)
@@ -125,7 +125,8 @@ class _Built:
 
 
 def _compile(program: Program, floats: FloatPromises) -> list[tuple[KernelSource, CompiledKernel]]:
-    """What stands for each kernel: itself, or the first that it is equal to but for names."""
+    """Compiled kernels: for each kernel its own, or that of the first kernel equal to it up to
+    names."""
     numbers = find_equal(program.kernels)
     firsts = [program.kernels[number] for number in dict.fromkeys(numbers)]
     made = zip(firsts, compile_kernels(firsts, floats=floats), strict=True)
@@ -134,7 +135,7 @@ def _compile(program: Program, floats: FloatPromises) -> list[tuple[KernelSource
 
 
 class Executable(ArrayExecutable["Call"]):
-    """A program built for a device. Safe to call from several threads at once."""
+    """Program built for a device. Thread-safe."""
 
     def __init__(self, program: Program, context: Context, options: Options) -> None:
         check_target(program, "hlsl", "Vulkan devices")
@@ -197,7 +198,7 @@ class Executable(ArrayExecutable["Call"]):
         return found
 
     def _here(self) -> _Built:
-        """The pipelines, in this process: those made before a fork belong to the parent."""
+        """Pipelines of this process; those made before a fork belong to the parent."""
         built = self._built
         if built.session.context.process != os.getpid():
             context = reopen_context(built.session.context)
@@ -228,8 +229,8 @@ class Executable(ArrayExecutable["Call"]):
     def fix(
         self, placement: Placement, turns: int | None = None, each: bool = False
     ) -> Recording | None:
-        """A frame for the arrays of a placement alone, which times so many runs one after the
-        other if these are given, or `each` launch; None where there is nothing to run."""
+        """Frame for the arrays of a placement alone, which times `turns` consecutive runs, or
+        `each` launch, if requested; None if there is nothing to run."""
         plan = self._plan(placement.sizes)
         if not plan.launches:
             return None
@@ -238,11 +239,9 @@ class Executable(ArrayExecutable["Call"]):
 
 
 class Call:
-    """A run with its arrays fixed: calling it launches, waits, and returns the outputs.
-
-    Each call computes from what the input arrays hold at that time, and overwrites the same
-    output arrays. Threads that call at the same time take turns.
-    """
+    """Run bound to its arrays: a call launches, waits, and returns the outputs. Each call reads the
+    current contents of the input arrays, and overwrites the same output arrays. Concurrent calls
+    run one after the other."""
 
     def __init__(
         self,
@@ -294,8 +293,8 @@ class Call:
         return self._give()
 
     def time_kernels(self, turns: int) -> float:
-        """The seconds that the kernels of a call take on the device, on average over so many runs,
-        one right after the other. Arrays are brought there once, before these."""
+        """Mean seconds of the kernels per run on the device, over `turns` consecutive runs. Arrays
+        are uploaded once, before these."""
         self()
         with self._lock:
             if self._timed is None or self._timed[0] != turns:
@@ -311,7 +310,7 @@ class Call:
             return (time.perf_counter() - start if seconds is None else seconds) / turns
 
     def time_launches(self) -> list[Interval]:
-        """A call whose launches are timed each, by kernel."""
+        """Call whose launches are timed, by kernel."""
         self()
         device = self._executable.device
         if device.timestamp_period is None:

@@ -1,9 +1,8 @@
-"""One run of a program recorded as Vulkan commands over fixed buffers, to be submitted at will.
+"""Run of a program recorded as Vulkan commands over fixed buffers, to be submitted repeatedly.
 
-A frame owns its buffers, descriptor sets, command buffer and fence. Copies on the device, where
-it has memory of its own, and the barriers between launches are among the commands; copies by the
-host are its `Moves`. One thread uses a frame at a time.
-"""
+A frame owns its buffers, descriptor sets, command buffer and fence. The commands include barriers
+between launches, and copies on a device with memory of its own; copies by the host are its `Moves`.
+One thread uses a frame at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ _WAIT_NANOSECONDS = 100_000_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Transfer:
-    """How one tensor's values get between the host and the device."""
+    """Transfer of a tensor's values between the host and the device."""
 
     tensor: str
     host: Bytes
@@ -40,8 +39,8 @@ class Transfer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Moves:
-    """Copies by the host, each a target and a source: values that go in before a run, and results
-    that come out after it. None is of a tensor in whose memory the device works itself."""
+    """Copies by the host, each with its target and source: of inputs before a run, and of results
+    after it. Tensors in whose memory the device works itself have none."""
 
     inward: Sequence[tuple[Bytes, Bytes]]
     outward: Sequence[tuple[Bytes, Bytes]]
@@ -56,7 +55,7 @@ class Moves:
 
 
 class Recording:
-    """A recorded run. Its objects are given back when it is dropped."""
+    """Recorded run, which destroys its objects when it is dropped."""
 
     def __init__(
         self,
@@ -72,11 +71,10 @@ class Recording:
         turns: int = 1,
         each: bool = False,
     ) -> None:
-        """`pipelines` are those of the plan's kernels, by their numbers. `lent` are arrays of the
-        caller's to work in where the device can: they stay alive as long as the frame. With
-        `staged`, values go through memory that only copies touch. The kernels run so many `turns`,
-        one after the other, between copies. With `each`, a launch waits for the one before it, and
-        both are timed."""
+        """`pipelines` are those of the plan's kernels, by number. `lent` are arrays of the caller
+        to work in if the device can, which live as long as the frame. With `staged`, values go
+        through memory that only copies access. The kernels run `turns` times between the copies.
+        With `each`, launches do not overlap, and each is timed."""
         self._context = context
         self._program = program
         self._pipelines = pipelines
@@ -153,7 +151,7 @@ class Recording:
     def _place_table(
         self, allocator: Allocator, tensor: TensorSpec, size: int, staged: bool
     ) -> None:
-        """A tensor whose values the program has: they are brought to the host's side once."""
+        """Buffer of a constant tensor, whose values are copied to the host's side once."""
         shared = allocator.allocate(self._stack, size, Use.UPLOAD if staged else Use.SHARED)
         values = as_bytes(constant_array(tensor))
         _host_bytes(shared)[: values.size] = values
@@ -164,7 +162,7 @@ class Recording:
             self._buffers[tensor.name] = buffer
 
     def _place_constants(self, allocator: Allocator, plan: Plan) -> list[Buffer | None]:
-        """Each launch's constants, side by side in one buffer."""
+        """Constants of all launches, side by side in one buffer."""
         alignment = max(16, self._context.device.limits.uniform_alignment)
         starts: list[int] = []
         end = 0
@@ -186,7 +184,7 @@ class Recording:
         return placed
 
     def _describe(self, plan: Plan, constants: Sequence[Buffer | None]) -> list[Any]:
-        """A descriptor set for each launch."""
+        """Descriptor set of each launch."""
         api, context = self._context.api, self._context
         storage = api.constant("DESCRIPTOR_TYPE_STORAGE_BUFFER")
         uniform = api.constant("DESCRIPTOR_TYPE_UNIFORM_BUFFER")
@@ -349,7 +347,7 @@ class Recording:
     # Running ----------------------------------------------------------------------------------
 
     def move(self, memories: Mapping[str, Array]) -> Moves:
-        """What the host copies before and after a run on `memories`."""
+        """Copies by the host before and after a run on `memories`."""
         pairs = [(each, as_bytes(memories[each.tensor])) for each in self.transfers]
         return Moves(
             [(each.host, memory) for each, memory in pairs if each.inward],
@@ -378,20 +376,20 @@ class Recording:
                 raise
 
     def seconds(self) -> float | None:
-        """How long the kernels of the last run took on the device; None without a clock."""
+        """Seconds of the last run's kernels on the device; None without a clock."""
         ticks = self._read_marks()
         if ticks is None:
             return None
         return (ticks[1] - ticks[0]) * (self._context.device.timestamp_period or 0.0) * 1e-9
 
     def launches(self) -> list[Interval]:
-        """How long each launch of the last run took, of a frame that times each; none without a
+        """Time of each launch of the last run, in a frame that times them; empty without a
         clock."""
         ticks, period = self._read_marks(), self._context.device.timestamp_period
         return [] if ticks is None else read_ticks(self._order, ticks, period or 0.0)
 
     def _read_marks(self) -> list[int] | None:
-        """What the clock was at each mark; None without a clock."""
+        """Clock readings at the timestamps; None without a clock."""
         if self._clock is None or self._context.device.timestamp_period is None:
             return None
         api, count = self._context.api, self._marks
@@ -411,7 +409,7 @@ def _host_bytes(buffer: Buffer) -> Bytes:
 
 
 def _part(whole: Buffer, window: tuple[int, int], tensor: TensorSpec) -> Buffer:
-    """The elements of a window, in whole words of 4 bytes."""
+    """Part of a buffer with a window's elements, in whole words of 4 bytes."""
     first, count = (n * tensor.dtype.bytes for n in window)
     return Buffer(whole.handle, whole.offset + first, -(-count // 4) * 4, None)
 

@@ -1,8 +1,7 @@
-"""Memory on a Vulkan device: buffers of its own, and the host's own memory lent to it.
+"""Memory of a Vulkan device: buffers of its own, and host memory in which it works.
 
-A buffer is a stretch of bytes that kernels can be bound to. What is made is given back through
-the ExitStack that was passed in.
-"""
+A buffer is a range of bytes that kernels can be bound to. Objects are destroyed by the ExitStack
+that was passed in."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from dmlc.source import DmlcError, InternalError
 
 
 class Use(enum.Enum):
-    """Who works in a buffer, which decides where it had best be."""
+    """Users of a buffer, which determine the best memory type."""
 
     KERNELS = "kernels alone"
     SHARED = "kernels and the host"
@@ -30,7 +29,7 @@ class Use(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Buffer:
-    """Bytes that kernels can work in."""
+    """Range of bytes that can be bound to kernels."""
 
     handle: Any
     offset: int
@@ -41,7 +40,7 @@ class Buffer:
 
 
 class Allocator:
-    """Makes buffers on one context's device."""
+    """Allocator of buffers on one context's device."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -67,7 +66,7 @@ class Allocator:
     def allocate(
         self, stack: contextlib.ExitStack, size: int, use: Use, *, constants: bool = False
     ) -> Buffer:
-        """A new buffer. DmlcError where the device has not that much memory left."""
+        """New buffer. DmlcError if the device lacks the memory."""
         api, context = self._api, self._context
         usage = self._uniform if constants else self._storage
         must, better = self._wanted[use]
@@ -106,7 +105,8 @@ class Allocator:
         return needs
 
     def _find_type(self, allowed: int, must: int, better: int) -> int | None:
-        """The memory type with all of `must` and the most of `better`, in the driver's order."""
+        """Memory type with all flags of `must` and the most of `better`, the first in the driver's
+        order."""
         best, best_score = None, -1
         for k in range(self._types.memoryTypeCount):
             flags = self._types.memoryTypes[k].propertyFlags
@@ -116,10 +116,9 @@ class Allocator:
         return best
 
     def lend(self, stack: contextlib.ExitStack, memory: Array) -> Buffer | None:
-        """A buffer over the host's own memory, or None where the device cannot work in it.
+        """Buffer over host memory; None if the device cannot work in it.
 
-        `memory` is contiguous, and stays alive and where it is as long as the buffer.
-        """
+        `memory` is contiguous, and neither freed nor moved while the buffer exists."""
         context, api = self._context, self._api
         page = context.device.import_alignment
         start = int(memory.__array_interface__["data"][0])

@@ -1,8 +1,7 @@
-"""Kernels as Vulkan pipelines, each made once per device and kept while it is in use.
+"""Kernels as Vulkan pipelines, each made once per device and kept while in use.
 
 A pipeline takes one descriptor set: the kernel's buffers and its constant buffer, at the bindings
-that the register shifts of `hlsl` give them.
-"""
+that the register shifts of `hlsl` give them."""
 
 from __future__ import annotations
 
@@ -25,13 +24,13 @@ _KEPT = 64
 
 
 def close_in_process(process: int, stack: contextlib.ExitStack) -> None:
-    """Gives things back, unless this is a child of the process that made them."""
+    """Closes a stack, unless this process is a child of the one that made its objects."""
     if os.getpid() == process:
         stack.close()
 
 
 class Pipeline:
-    """A kernel ready to be launched on a device. It gives its objects back when dropped."""
+    """Kernel ready to be launched on a device. It destroys its objects when dropped."""
 
     def __init__(self, context: Context, kernel: KernelSource, compiled: CompiledKernel) -> None:
         api = context.api
@@ -56,7 +55,7 @@ class Pipeline:
         )
 
     def binding(self, buffer: BufferBinding) -> int:
-        """The number of a buffer's binding."""
+        """Number of a buffer's binding."""
         return buffer.slot + (self.shifts.u if buffer.written else self.shifts.t)
 
     @property
@@ -73,9 +72,9 @@ def build_pipeline(
     flags: int = 0,
     subgroup: int = 0,
 ) -> tuple[Any, Any, Any]:
-    """A module as a pipeline, with VkDescriptorSetLayoutBindings: the layouts of its descriptor
-    set and of itself, and its handle. Its subgroups have as many items as `subgroup` says, unless
-    that is 0. What `stack` closes gives them back."""
+    """Pipeline of a module, with VkDescriptorSetLayoutBindings: the layouts of its descriptor set
+    and of itself, and its handle. Subgroups have the size `subgroup`, unless that is 0. `stack`
+    destroys the objects."""
     api = context.api
     asked = api.make(
         "VkDescriptorSetLayoutCreateInfo", bindingCount=len(bindings), pBindings=bindings
@@ -111,7 +110,7 @@ def build_pipeline(
 
 
 def layout_binding(api: Any, kind: str, number: int) -> Any:
-    """A VkDescriptorSetLayoutBinding of a buffer: `STORAGE` or `UNIFORM`."""
+    """VkDescriptorSetLayoutBinding of a buffer: `STORAGE` or `UNIFORM`."""
     return api.make(
         "VkDescriptorSetLayoutBinding",
         binding=number,
@@ -122,7 +121,7 @@ def layout_binding(api: Any, kind: str, number: int) -> Any:
 
 
 class PipelineCache:
-    """The pipelines of one context, found again by their kernel."""
+    """Pipelines of one context, by kernel."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -133,7 +132,7 @@ class PipelineCache:
         self._recent: dict[KernelSource, Pipeline] = {}
 
     def find(self, kernel: KernelSource, compiled: CompiledKernel) -> Pipeline:
-        """The pipeline of a kernel, made now unless there is one."""
+        """Pipeline of a kernel, made now if it is new."""
         with self._lock:
             found = self._made.get(kernel)
             if found is None:
@@ -146,6 +145,6 @@ class PipelineCache:
             return found
 
     def clear(self) -> None:
-        """Drops what no executable uses."""
+        """Drops the pipelines that no executable uses."""
         with self._lock:
             self._recent.clear()

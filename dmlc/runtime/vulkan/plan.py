@@ -1,8 +1,7 @@
-"""What a run does on a device, decided before anything is made: launches, bytes, and refusals.
+"""Plan of a run on a Vulkan device, made before any allocation: launches, sizes, and refusals.
 
-Drivers may exceed their limits without a word and give wrong results, so every limit is checked
-here, by name, against what the program and the run need. Nothing here talks to a driver.
-"""
+Drivers may exceed their limits silently and give wrong results, so every limit is checked here, by
+name, against the needs of the program and the run. Nothing here calls a driver."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ INDEX_LIMIT = 1 << 32
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Launch:
-    """One dispatch."""
+    """Dispatch of a kernel."""
 
     kernel: int
     groups: tuple[int, int, int]
@@ -39,7 +38,7 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """A run of a program with its sizes known."""
+    """Run of a program with known sizes."""
 
     bytes_of: Mapping[str, int]
     """The memory of each tensor."""
@@ -49,7 +48,7 @@ class Plan:
 def check_kernels(
     program: Program, compiled: Sequence[CompiledKernel], device: VulkanDevice
 ) -> None:
-    """UnsupportedError where a kernel exceeds what a device can do, whatever the run's sizes."""
+    """Raises UnsupportedError for a kernel that exceeds a device's abilities at all sizes."""
     limits = device.limits
     for kernel, made in zip(program.kernels, compiled, strict=True):
         what = f"the kernel {kernel.name}"
@@ -142,7 +141,7 @@ def _launch_all(
 
 
 class _Touched:
-    """What the launches since the last barrier read and stored."""
+    """Tensors that the launches since the last barrier read and stored."""
 
     def __init__(self, program: Program) -> None:
         self._sharing = list_sharing(program.tensors)
@@ -150,7 +149,7 @@ class _Touched:
         self._written: set[str] = set()
 
     def add(self, kernel: KernelSource) -> bool:
-        """Adds a launch; True where a barrier must stand before it."""
+        """Adds a launch. Returns whether it needs a barrier before it."""
         reads = self._list_touched(b.tensor for b in kernel.buffers if b.read)
         writes = self._list_touched(b.tensor for b in kernel.buffers if b.written)
         waits = bool(reads & self._written or writes & self._written or writes & self._read)
@@ -162,5 +161,5 @@ class _Touched:
         return waits
 
     def _list_touched(self, tensors: Iterable[str]) -> set[str]:
-        """Some tensors, and those in the same memory."""
+        """Tensors, and those that share memory with them."""
         return {name for tensor in tensors for name in self._sharing.get(tensor, (tensor,))}

@@ -1,9 +1,8 @@
-"""What a driver says of the kernels that it compiles: registers, instructions, the machine code.
+"""Driver's statistics of compiled kernels: registers, instructions, machine code.
 
-A program of its own, which reads modules as JSON from standard input and writes what it finds to
-standard output: `python -m dmlc.runtime.vulkan.statistics`. So its caller can choose a driver by
-variables that the loader and the driver read as they start. The kernels are compiled, and not run.
-"""
+A process of its own, `python -m dmlc.runtime.vulkan.statistics`, which reads modules as JSON from
+standard input and writes its results to standard output, so that its caller can choose a driver by
+variables that the loader and the driver read when they start. Kernels are compiled, not run."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from dmlc.runtime.vulkan.pipeline import build_pipeline, layout_binding
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Module:
-    """A kernel to compile: SPIR-V, and what is bound to it."""
+    """Kernel to compile: SPIR-V, and its bindings."""
 
     spirv: bytes
     entry_point: str
@@ -34,7 +33,7 @@ class Module:
 
 
 def dump(modules: Sequence[Module]) -> str:
-    """Modules as the program reads them."""
+    """Modules as JSON text."""
     fields = [
         dataclasses.asdict(m) | {"spirv": base64.b64encode(m.spirv).decode()} for m in modules
     ]
@@ -55,7 +54,7 @@ def _load(text: str) -> list[Module]:
 
 
 def _report(modules: Sequence[Module]) -> dict[str, Any]:
-    """What the first device's driver says of each module."""
+    """Statistics of each module, from the driver of the first device."""
     instance = Instance(Validation.NONE)
     if not instance.devices:
         return {"device": None}
@@ -101,7 +100,7 @@ _KINDS = {
 
 
 def _list(context: Context, what: str, asked: Any) -> Any:
-    """The array that one of the extension's functions gives."""
+    """Array from one of the extension's functions."""
     api = context.api
     count = api.ffi.new("uint32_t *")
     _call(context, what, asked, count, api.null)
@@ -118,7 +117,7 @@ def _call(context: Context, what: str, *arguments: Any) -> None:
 
 
 def _read_texts(context: Context, asked: Any) -> dict[str, str]:
-    """The representations of a kernel that are text, by the driver's names for them."""
+    """Textual representations of a kernel, by the driver's names for them."""
     api: Vulkan = context.api
     places = _list(context, "InternalRepresentations", asked)
     memory = [api.ffi.new("char[]", max(1, place.dataSize)) for place in places]
