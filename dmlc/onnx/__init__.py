@@ -1,8 +1,7 @@
-"""ONNX: its models, and functions of the tensor IR.
+"""Import and export of ONNX models.
 
-The names below are imported when they are first used, and ONNX's own package with them, which is
-an extra: `pip install 'dmlc[onnx]'`. Modules here import that package at their top.
-"""
+Names are imported when first used, together with ONNX's own package, which is an extra: `pip
+install 'dmlc[onnx]'`. Modules here import that package at their top."""
 
 from __future__ import annotations
 

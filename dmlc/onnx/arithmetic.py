@@ -1,11 +1,10 @@
-"""The IR's scalar operations and casts on whole tensors, as nodes.
+"""Scalar operations and casts of the IR on whole tensors, as nodes of ONNX.
 
 Values are *held* in types that every runtime of ONNX computes in: small integers in INT32, and
-UINT32, UINT64 and positions in INT64. A value held in more bits than its own type has is brought
-back into that type's range after each operation that may leave it; UINT64 is held as the same bits.
-ONNX says less than the IR of zeros of both signs, NaN, and of integers beyond a type; where it
-does, several nodes say it.
-"""
+UINT32, UINT64 and indices in INT64. A value held in more bits than its own type has is brought back
+into that type's range after each operation that may leave it; UINT64 is held by its bits. ONNX
+leaves more open than the IR: zeros of both signs, NaN, and integers outside a type's range. Several
+nodes then express one operation."""
 
 from __future__ import annotations
 
@@ -71,12 +70,12 @@ _LOWEST = -(1 << 63)
 
 
 def find_held(dtype: DataType) -> DataType:
-    """The type that values of a compute type are held in."""
+    """Type in which values of a compute type are held."""
     return _HELD.get(dtype, dtype)
 
 
 def hold(array: Array, dtype: DataType) -> Array:
-    """An array of a compute type as it is held."""
+    """Array of a compute type, converted to the type that holds it."""
     return np.asarray(array).astype(find_held(dtype).dtype)
 
 
@@ -93,12 +92,13 @@ class Arithmetic:
     # Nodes ------------------------------------------------------------------------------------
 
     def add(self, operator: str, *given: Value, element: int | None = None) -> Value:
-        """A node whose output has the sizes its inputs broadcast to, and the first one's type."""
+        """Output of a node, with the broadcast sizes of its inputs and the element type of the
+        first."""
         shape = np.broadcast_shapes(*(value.shape for value in given))
         return self.nodes.add(operator, given, element or given[0].element, shape)
 
     def test(self, operator: str, *given: Value) -> Value:
-        """The same of a node that gives booleans."""
+        """Output of a node that gives booleans, with the broadcast sizes of its inputs."""
         return self.add(operator, *given, element=TensorProto.BOOL)
 
     def where(self, condition: Value, then: Value, otherwise: Value) -> Value:
@@ -108,13 +108,13 @@ class Arithmetic:
         return self.add("Where", condition, then, otherwise, element=then.element)
 
     def as_element(self, value: Value, element: int) -> Value:
-        """ONNX's own cast; the value itself where it has the type."""
+        """Value cast by ONNX's own cast; the value itself if it has the type."""
         if value.element == element:
             return value
         return self.nodes.add("Cast", [value], element, value.shape, to=element)
 
     def like(self, value: Value, number: float) -> Value:
-        """A number of a value's type."""
+        """Number in the type of a value."""
         return self.nodes.constant(np.array(number, value.dtype))
 
     def literal(self, constant: Constant) -> Value:
@@ -123,7 +123,7 @@ class Arithmetic:
         return self.nodes.constant(hold(array, constant.dtype))
 
     def wrap(self, value: Value, dtype: DataType) -> Value:
-        """A held value brought into its type's range, as integers wrap."""
+        """Held value brought into its type's range, as integers wrap."""
         if find_held(dtype) is dtype or dtype in (DataType.UINT64, DataType.INDEX):
             return value
         return self.as_element(self.as_element(value, ELEMENTS[dtype]), value.element)
@@ -131,17 +131,17 @@ class Arithmetic:
     # Tensors ----------------------------------------------------------------------------------
 
     def load(self, stored: Value, dtype: DataType) -> Value:
-        """A tensor of a data type as its elements are held."""
+        """Tensor of a data type, as values held."""
         return self.as_element(stored, ELEMENTS[find_held(dtype.compute)])
 
     def store(self, held: Value, dtype: DataType) -> Value:
-        """A held value as a tensor of a data type."""
+        """Held value, as a tensor of a data type."""
         return self.as_element(held, ELEMENTS[dtype])
 
     # Operations -------------------------------------------------------------------------------
 
     def apply(self, operation: Operation, given: Sequence[Value], dtype: DataType) -> Value:
-        """An operation on values of one compute type."""
+        """Operation on values of one compute type."""
         name = operation.name
         if operation.rounds_to is not None:
             rounded = self.as_element(given[0], ELEMENTS[operation.rounds_to])
@@ -156,7 +156,7 @@ class Arithmetic:
         return self.wrap(made, dtype) if name in _LEAVES else made
 
     def apply_same(self, name: str, given: Sequence[Value]) -> Value:
-        """An operation that one node is."""
+        """Operation that is one node of ONNX."""
         operation = OPERATIONS[name]
         if operation.onnx is None:
             raise UnsupportedError(f"ONNX has no operator that computes '{name}'")
@@ -164,7 +164,7 @@ class Arithmetic:
         return add(operation.onnx, *given)
 
     def apply_float(self, name: str, given: Sequence[Value]) -> Value:
-        """An operation on floats, comparisons aside."""
+        """Operation on floats, except comparisons."""
         x = given[0]
         match name:
             case "min" | "max":
@@ -181,8 +181,7 @@ class Arithmetic:
                 return _Floats(self).compute(formula, *given)
 
     def apply_whole(self, name: str, dtype: DataType, given: Sequence[Value]) -> Value:
-        """The same on integers, positions and booleans, in the range of the type they are held
-        in."""
+        """Operation on integers, indices and booleans, in the range of the type that holds them."""
         x = given[0]
         match name:
             case "div":
@@ -203,24 +202,24 @@ class Arithmetic:
                 return self.apply_same(name, given)
 
     def ordered(self, value: Value, dtype: DataType) -> Value:
-        """A value that compares as its type does: the bits of UINT64 move by half the range. The
-        same again moves them back."""
+        """Value that compares as its type does: UINT64 is shifted by half its range. Applied twice,
+        it is the identity."""
         if dtype is not DataType.UINT64:
             return value
         return self.add("BitwiseXor", value, self.like(value, _LOWEST))
 
     def number(self, value: Value) -> int | float | None:
-        """The number that a constant of one element is; None of other values."""
+        """Number of a constant with one element; None for other values."""
         known = self.nodes.known(value)
         return None if known is None or known.size != 1 else known.item()
 
     def is_never_nan(self, value: Value) -> bool:
-        """Whether a float is a number for certain."""
+        """Whether a float is proved not to be NaN."""
         known = self.nodes.known(value)
         return known is not None and not bool(np.isnan(known).any())
 
     def extreme(self, operator: str, x: Value, y: Value) -> Value:
-        """The greater or the smaller of two floats: NaN of either, and the first on a tie."""
+        """Larger or smaller of two floats: NaN if either is, and the first on a tie."""
         beyond, within = ("Greater", "LessOrEqual") if operator == "max" else (
             "Less", "GreaterOrEqual"
         )  # fmt: skip
@@ -238,7 +237,7 @@ class Arithmetic:
     # Integers ---------------------------------------------------------------------------------
 
     def divide(self, dtype: DataType, x: Value, y: Value) -> Value:
-        """The quotient, towards zero; 0 where the divisor is."""
+        """Quotient, truncated; 0 if the divisor is 0."""
         zero, one = self.like(x, 0), self.like(x, 1)
         number = self.number(y)
         if number == 0:
@@ -258,8 +257,8 @@ class Arithmetic:
         return self.where(self.test("Equal", y, zero), zero, quotient)
 
     def divide_unsigned(self, x: Value, y: Value) -> Value:
-        """The quotient of UINT64, of bits held in INT64: that of half of x, doubled, and one more
-        where the rest holds y again. A y of 0 gives anything."""
+        """Quotient of UINT64 held in INT64: twice the quotient of half of x, plus one if the
+        remainder contains y once more. Undefined for y = 0."""
         zero, one = self.like(x, 0), self.like(x, 1)
         large = self.test("Less", y, zero)
         divisor = self.where(self.test("Greater", y, zero), y, one)
@@ -278,7 +277,7 @@ class Arithmetic:
         return self.where(large, self.as_element(fits, x.element), quotient)
 
     def remainder(self, dtype: DataType, x: Value, y: Value) -> Value:
-        """The rest, of the sign of x; 0 where the divisor is."""
+        """Remainder, with the sign of x; 0 if the divisor is 0."""
         rest = self.add("Sub", x, self.add("Mul", self.divide(dtype, x, y), y))
         number = self.number(y)
         if number:
@@ -287,7 +286,8 @@ class Arithmetic:
         return self.where(self.test("Equal", y, zero), zero, rest)
 
     def shift(self, direction: str, x: Value, y: Value) -> Value:
-        """Bits moved, zeros coming in: as UINT64 has it, of a value held in fewer bits too."""
+        """Logical shift of bits, which fills with zeros; right for values held in more bits as
+        well."""
         wide = [self.as_element(v, TensorProto.UINT64) for v in (x, y)]
         shape = np.broadcast_shapes(x.shape, y.shape)
         moved = self.nodes.add("BitShift", wide, TensorProto.UINT64, shape, direction=direction)
@@ -303,7 +303,7 @@ class Arithmetic:
         return self.where(negative, self.add("BitwiseNot", moved), moved)
 
     def distance(self, dtype: DataType, y: Value) -> Value:
-        """A shift distance, modulo the width."""
+        """Distance of a shift, modulo the width."""
         return self.add("BitwiseAnd", y, self.like(y, dtype.bytes * 8 - 1))
 
     def extreme_whole(self, operator: str, dtype: DataType, x: Value, y: Value) -> Value:
@@ -322,7 +322,7 @@ class Arithmetic:
     # Casts ------------------------------------------------------------------------------------
 
     def cast(self, value: Value, source: DataType, to: DataType) -> Value:
-        """A held value of one compute type as another, as `scalars.convert` has it."""
+        """Held value of one compute type converted to another: see `scalars.convert`."""
         if source is to:
             return value
         element = ELEMENTS[find_held(to)]
@@ -338,8 +338,7 @@ class Arithmetic:
         return self.wrap(self.as_element(value, element), to)
 
     def saturate(self, x: Value, to: DataType) -> Value:
-        """A float as an integer: towards zero, at most the largest and at least the smallest, and
-        0 of NaN."""
+        """Float as an integer: truncated and clamped to the type's range; 0 for NaN."""
         limits = np.iinfo(to.dtype)
         element = TensorProto.UINT64 if to is DataType.UINT64 else ELEMENTS[find_held(to)]
         least, most = self.like(x, float(limits.min)), self.like(x, float(limits.max))

@@ -1,9 +1,9 @@
-"""Stages that are convolutions, as `Conv`.
+"""Recognizes stages that are convolutions, for `Conv`.
 
-A convolution is a sum of products of two tensors. One of them, the weights, is read at indices
-alone. Along each spatial axis the other is read at a sum of an index of the domain and an index of
-the reduction, each times a number. The order of the axes is free: `NCHW` and `NHWC` alike.
-"""
+A convolution is a sum of products of two tensors. One of them, the weights, is loaded at plain
+indices. Along each spatial axis, the index of the other is a sum of an index of the domain and an
+index of the reduction, each times a number. The order of the axes is free, such as `NCHW` and
+`NHWC`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dmlc.scalars import DataType
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution: its tensors, their axes in the order of `Conv`, the indices of the domain in
+    """Convolution: its tensors with their axes in the order of `Conv`, the indices of the domain in
     that order, and the node's attributes."""
 
     data: str
@@ -37,7 +37,7 @@ class Convolution:
     def add(
         self, nodes: Nodes, tensors: Mapping[str, Value], extents: Mapping[Index, int]
     ) -> Value:
-        """The nodes of the convolution. The result has the axes of the stage's domain."""
+        """Adds the nodes. The result has the axes of the stage's domain."""
         data = nodes.transpose(tensors[self.data], self.data_order)
         weights = nodes.transpose(tensors[self.weights], self.weights_order)
         made = nodes.add(
@@ -57,7 +57,7 @@ class Convolution:
 def find_convolution(
     stage: Stage, facts: IndexFacts, extents: Mapping[Index, int], tensors: Mapping[str, Value]
 ) -> Convolution | None:
-    """The convolution that a stage is; None where it is none, or not of FLOAT32."""
+    """Convolution of a stage; None if it is none, or not of FLOAT32."""
     body, reduction = stage.body, stage.reduction
     product = body.instructions[body.result]
     if reduction is None or reduction.combiner != "sum" or not isinstance(product, Apply):
@@ -80,7 +80,7 @@ def find_convolution(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Search:
-    """A stage's product, one factor of which is the data, of some sizes."""
+    """Search in a stage's product, given the factor that is the data."""
 
     stage: Stage
     facts: IndexFacts
@@ -89,7 +89,7 @@ class _Search:
     data: Load
 
     def find(self, weights: Load) -> Convolution | None:
-        """The convolution by these weights."""
+        """Convolution with these weights."""
         taps = [self._find_index(value) for value in weights.indices]
         named = [index for index in taps if index is not None]
         outer = [index for index in named if not index.reduced]
@@ -142,12 +142,13 @@ class _Search:
         )
 
     def reads_all(self, weights: Load, sizes: tuple[int, ...]) -> bool:
-        """Whether every weight is read, as `Conv` reads them all."""
+        """Whether every weight is used, as `Conv` uses them all."""
         taps = [self._find_index(value) for value in weights.indices]
         return tuple(map(self._count, taps)) == sizes
 
     def _assign(self, outer: Index) -> list[int] | None:
-        """The axes of the data: that of the batch, that of the channels, and the others."""
+        """Axes of the data: batch, channels, and then the spatial ones; None if they are not
+        unique."""
         batch: int | None = None
         channel: int | None = None
         windows: list[int] = []
@@ -163,21 +164,21 @@ class _Search:
         return None if batch is None or channel is None else [batch, channel, *windows]
 
     def _count(self, index: Index | None) -> int:
-        """The places of an index; 1 where there is none."""
+        """Extent of an index; 1 for None."""
         return 1 if index is None else self.extents[index]
 
     def _tap(self, axis: int) -> Index | None:
-        """The index of the reduction that the position along an axis depends on."""
+        """Index of the reduction on which the data's index along an axis depends."""
         over = self.facts.dependencies[self.data.indices[axis]]
         return next((index for index in over if index.reduced), None)
 
     def _outer(self, axis: int) -> Index | None:
-        """The index of the domain that it depends on."""
+        """Index of the domain on which the data's index along an axis depends."""
         over = self.facts.dependencies[self.data.indices[axis]]
         return next((index for index in over if not index.reduced), None)
 
     def _find_index(self, value: int) -> Index | None:
-        """The index that a position is, by itself."""
+        """Index that a value is, without arithmetic; else None."""
         form = self.facts.forms[value]
         if form is None or len(form.factors) != 1:
             return None
@@ -185,7 +186,7 @@ class _Search:
         return index if form == Affine(0, ((index, factor),)) and factor == 1 else None
 
     def _count_groups(self, axis: int, outer: Index) -> int | None:
-        """The groups that the channels are in; None where they are not read as groups."""
+        """Number of groups of channels; None if channels are not grouped."""
         value, tap, count = self.data.indices[axis], self._tap(axis), self.extents[outer]
         held = 1 if tap is None else self.extents[tap]
         groups = self.sizes[axis] // held
@@ -198,8 +199,8 @@ class _Search:
         return groups if (found[0] == wanted).all() else None
 
     def _measure(self, axis: int) -> tuple[int, int, int, int] | None:
-        """The stride, the dilation and the padding at both ends along an axis; None where positions
-        are none of a window."""
+        """Stride, dilation and the padding at both ends along an axis; None if its index is not
+        that of a window."""
         form = self.facts.forms[self.data.indices[axis]]
         outer, tap, size = self._outer(axis), self._tap(axis), self.sizes[axis]
         if form is None or outer is None or len(form.factors) != (1 if tap is None else 2):
@@ -215,7 +216,7 @@ class _Search:
         return (stride, dilation, before, behind) if given == count else None
 
     def _holds_guard(self, windows: list[int]) -> bool:
-        """Whether the points that the guard lets through are those inside the data."""
+        """Whether the guard admits exactly the points inside the data."""
         guard = self.stage.body.guard
         positions = [self.data.indices[axis] for axis in windows]
         asked = positions if guard is None else [*positions, guard]

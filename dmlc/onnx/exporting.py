@@ -1,9 +1,8 @@
-"""ONNX models of operators, graphs and functions of the tensor IR.
+"""Export of operators, graphs and functions of the tensor IR as ONNX models.
 
-A model has one function of its own, in the domain `dmlc`, and a graph that calls it. In it the
-stages of the tensor IR stand in order, each under its own name and with its formula. Strides say
-how memory is laid out, of which ONNX knows nothing: a model has the elements alone.
-"""
+A model has one function, in the domain `dmlc`, and a graph that calls it. The function contains the
+stages of the tensor IR in order, each under its own name and with its formula. ONNX has no strides:
+a model describes the elements alone."""
 
 from __future__ import annotations
 
@@ -42,17 +41,15 @@ def export(
     attributes: Mapping[str, object] | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> onnx.ModelProto:
-    """The model of a function, of an operator, or its name, with these tensors and attributes, or
-    of a graph with these tensors and symbols, as `bind` of both takes them.
-
-    Raises `UnsupportedError` for a function whose sizes are open, and what binding raises.
-    """
+    """Model of a function, or of an operator (or its name) with these tensors and attributes, or of
+    a graph with these tensors and symbols, as `bind` of both takes them. Raises `UnsupportedError`
+    for a function with open sizes, and the errors of binding."""
     function = find_function(subject, tensors, attributes, dims, "subject")
     return make_model(function, subject if isinstance(subject, str) else subject.name)
 
 
 def export_files(function: Function, subject: Operator | Graph) -> Export:
-    """The files of `dmlc export --to onnx`."""
+    """Files of `dmlc export --to onnx`."""
     model = make_model(function, subject.name)
     return Export({name_file(function.name, ".onnx"): model.SerializeToString(deterministic=True)})
 
@@ -60,7 +57,7 @@ def export_files(function: Function, subject: Operator | Graph) -> Export:
 def make_model(
     function: Function, title: str, arithmetic: type[Arithmetic] = Arithmetic
 ) -> onnx.ModelProto:
-    """The model of a function, whose operations `arithmetic` makes nodes of."""
+    """Model of a function, with nodes made by `arithmetic`."""
     symbols = function.symbols()
     if symbols:
         raise UnsupportedError(
@@ -89,7 +86,7 @@ def _describe(tensor: Parameter | Stage) -> onnx.ValueInfoProto:
 
 
 def _make_function(function: Function, title: str, kind: type[Arithmetic]) -> onnx.FunctionProto:
-    """The function of a model: its stages in order."""
+    """Function of a model: its stages in order."""
     lowered = tighten_bounds(simplify(unroll_loops(function, "ONNX")))
     nodes = Nodes(lowered.tensors())
     arithmetic = kind(nodes)
@@ -128,8 +125,8 @@ def _make_function(function: Function, title: str, kind: type[Arithmetic]) -> on
 
 
 def _name_function(name: str) -> str:
-    """What a model calls its function. ONNX's own evaluator takes a function with the name of one
-    of ONNX's operators for that, whatever its domain."""
+    """Name of the function in a model. ONNX's own evaluator would take a function with the name of
+    one of ONNX's operators for that operator, whatever its domain."""
     return f"dmlc_{name}" if onnx.defs.has(name) else name
 
 

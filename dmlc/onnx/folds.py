@@ -1,8 +1,7 @@
-"""Reductions: the points of a stage put together, along the axes behind its domain.
+"""Reductions as nodes of ONNX, along the axes after a stage's domain.
 
-Where ONNX or its runtimes leave open what the IR says, several nodes say it: a NaN among the values
-of a maximum, the first of equal values, integers beyond 53 bits.
-"""
+Several nodes express what ONNX or its runtimes leave open: NaN in a maximum, the first of equal
+values, integers beyond 53 bits."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ _MOST_SUMMED = 1 << 20
 
 
 class Folds:
-    """Adds the nodes of the reductions of one stage. `extents` are the sizes of its domain, of that
-    rank, and of its reduction's axes."""
+    """Adds the nodes of one stage's reductions. `extents` are the sizes of its domain, of that
+    rank, and of the axes of its reduction."""
 
     def __init__(self, arithmetic: Arithmetic, extents: tuple[int, ...], rank: int) -> None:
         self.arithmetic = arithmetic
@@ -30,18 +29,18 @@ class Folds:
         self.rank = rank
 
     def whole_rank(self, value: Value) -> Value:
-        """A value with an axis for each index."""
+        """Value with an axis for each index."""
         missing = len(self.extents) - len(value.shape)
         return self.nodes.reshape(value, (*[1] * missing, *value.shape))
 
     def spread(self, value: Value) -> Value:
-        """A value with all the points of the reduction."""
+        """Value broadcast to all points of the reduction."""
         value = self.whole_rank(value)
         rank = self.rank
         return self.nodes.expand(value, (*value.shape[:rank], *self.extents[rank:]))
 
     def fold(self, combiner: str, dtype: DataType, value: Value) -> Value:
-        """The points of a reduction put together."""
+        """Reduction of a value by a combiner."""
         rank = self.rank
         value = self.spread(value) if combiner in ("sum", "product") else self.whole_rank(value)
         if math.prod(value.shape[rank:]) == 1:
@@ -64,7 +63,7 @@ class Folds:
                 return self.arithmetic.ordered(found, dtype)
 
     def _sum_whole(self, dtype: DataType, value: Value) -> Value:
-        """The sum of integers: onnxruntime adds up as FLOAT64, which holds 53 bits."""
+        """Sum of integers, exact although onnxruntime adds in FLOAT64, which holds 53 bits."""
         wide = self.arithmetic.as_element(value, TensorProto.INT64)
         count = math.prod(self.extents[self.rank :])
         if dtype.bytes < 8 and count <= _MOST_SUMMED:
@@ -76,7 +75,7 @@ class Folds:
         return self.arithmetic.as_element(total, value.element)
 
     def _multiply_whole(self, dtype: DataType, value: Value) -> Value:
-        """The product of integers, half by half: onnxruntime's own is computed as FLOAT64."""
+        """Product of integers by halving, as onnxruntime computes its own in FLOAT64."""
         line = self._line_up(value)
         while line.shape[-1] > 1:
             count = line.shape[-1]
@@ -89,36 +88,36 @@ class Folds:
         return self.nodes.reshape(line, line.shape[:-1])
 
     def _append_last(self, line: Value, last: Value) -> Value:
-        """A line of numbers with one more at its end."""
+        """Vector with one more number at its end."""
         rank, size = len(line.shape) - 1, line.shape[-1] + 1
         shape = (*line.shape[:-1], size)
         return self.nodes.add("Concat", [line, last], line.element, shape, axis=rank)
 
     def _cut(self, line: Value, start: int, end: int) -> Value:
-        """A part of a value's last axis."""
+        """Slice of a value's last axis."""
         ends = [self.nodes.sizes([number]) for number in (start, end, len(line.shape) - 1)]
         shape = (*line.shape[:-1], end - start)
         return self.nodes.add("Slice", [line, *ends], line.element, shape)
 
     def _line_up(self, value: Value) -> Value:
-        """A value whose points of the reduction are one axis, the last."""
+        """Value whose reduced axes are merged into one, the last."""
         rank = self.rank
         points = math.prod(self.extents[rank:])
         return self.nodes.reshape(value, (*value.shape[:rank], points))
 
     def _keep_nan(self, value: Value, found: Value) -> Value:
-        """The largest or the smallest of floats, or NaN where one of them is."""
+        """Largest or smallest of floats, or NaN if one of them is."""
         odd = self._number(self.arithmetic.test("IsNaN", value))
         some = self._add("ReduceMax", odd)
         some = self.arithmetic.test("Greater", some, self.arithmetic.like(some, 0))
         return self.arithmetic.where(some, self.arithmetic.like(found, math.nan), found)
 
     def _number(self, condition: Value) -> Value:
-        """A condition as 1 or 0."""
+        """Condition as 1 or 0."""
         return self.arithmetic.as_element(condition, TensorProto.INT32)
 
     def _add(self, operator: str, value: Value, keep: bool = False) -> Value:
-        """A reduction of ONNX over the axes of the stage's."""
+        """Reduction of ONNX over the axes of the stage's reduction."""
         rank = self.rank
         axes = self.nodes.sizes(range(rank, len(self.extents)))
         shape = value.shape[:rank]
@@ -129,7 +128,7 @@ class Folds:
     def find_position(
         self, combiner: str, dtype: DataType, value: Value, guard: Value | None
     ) -> Value:
-        """The number of the first point that is the most extreme; 0 where there is none."""
+        """Linear index of the first most extreme point; 0 if there are no points."""
         if guard is not None:
             identity = self.arithmetic.identity(combiner, dtype)
             value = self.arithmetic.where(guard, value, identity)

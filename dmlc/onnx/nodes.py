@@ -1,7 +1,6 @@
-"""The nodes of a model's function, as they are added: names, constants, and values on the way.
+"""Builder of the nodes of a model's function: names, constants and intermediate values.
 
-A node that is there already, with the same inputs and attributes, is not added again.
-"""
+A node that exists already, with the same inputs and attributes, is reused."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ LONG = 64
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor of the model: its name, its element type as ONNX numbers them, and its sizes."""
+    """Tensor of the model: its name, ONNX's number of its element type, and its sizes."""
 
     name: str
     element: int
@@ -38,7 +37,7 @@ class Value:
 
 
 class Nodes:
-    """The nodes so far, in order. `scope` is the stage that they are for."""
+    """Nodes so far, in order. `scope` is the current stage."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self.scope = ""
@@ -59,7 +58,7 @@ class Nodes:
         shape: Sequence[int],
         **attributes: Attribute,
     ) -> Value:
-        """A node's output, of this type and these sizes."""
+        """Output of a new node, of this type and these sizes."""
         key = (operator, tuple(v.name for v in inputs), tuple(sorted(attributes.items())))
         if key not in self._made:
             name = self._name(f"{self.scope}_{_snake(operator)}")
@@ -68,7 +67,7 @@ class Nodes:
         return self._made[key]
 
     def constant(self, array: Array, wanted: str | None = None) -> Value:
-        """An array of a type that ONNX has."""
+        """Constant for an array of a type that ONNX has."""
         array = np.asarray(array)
         key = ("Constant", array.dtype.str, array.shape, array.tobytes())
         if key not in self._made:
@@ -80,7 +79,7 @@ class Nodes:
         return self._made[key]
 
     def reshape(self, value: Value, shape: Sequence[int]) -> Value:
-        """The same elements in other sizes."""
+        """Value reshaped to other sizes."""
         value = self._reshaped.get(value.name, value)
         if tuple(shape) == value.shape:
             return value
@@ -89,13 +88,13 @@ class Nodes:
         return made
 
     def expand(self, value: Value, shape: Sequence[int]) -> Value:
-        """A value in sizes that it broadcasts to."""
+        """Value broadcast to other sizes."""
         if math.prod(shape) == math.prod(value.shape):
             return self.reshape(value, shape)
         return self.add("Expand", [value, self.sizes(shape)], value.element, shape)
 
     def transpose(self, value: Value, order: Sequence[int]) -> Value:
-        """A value with its axes in another order."""
+        """Value with its axes in another order."""
         if list(order) == sorted(order):
             return value
         shape = [value.shape[axis] for axis in order]
@@ -108,11 +107,11 @@ class Nodes:
         return made
 
     def find_transposed(self, value: Value) -> tuple[Value, tuple[int, ...]]:
-        """What a value is a transpose of, and the axis there that each of its own is."""
+        """Value of which this one is a transpose, with the axis there for each of its axes."""
         return self._transposed.get(value.name, (value, tuple(range(len(value.shape)))))
 
     def known(self, value: Value) -> Array | None:
-        """The elements of a constant; None of other values."""
+        """Elements of a constant; None for other values."""
         return self._arrays.get(value.name)
 
     def _make_constant(self, name: str, array: Array) -> Value:
@@ -133,13 +132,12 @@ class Nodes:
         return value
 
     def sizes(self, numbers: Sequence[int]) -> Value:
-        """A constant of sizes, positions along axes, or axes."""
+        """Constant of sizes, indices or axes."""
         wanted = "_".join(["ints", *(str(n).replace("-", "m") for n in numbers)])
         return self.constant(np.array(numbers, np.int64), wanted[:40])
 
     def finish(self, value: Value, name: str, doc: str) -> Value:
-        """Gives a value the name of the stage that it is, which is taken already; `doc` is said at
-        its node."""
+        """Gives a value the reserved name of its stage; `doc` is the text of its node."""
         node = self._makers.get(value.name)
         if node is None or value.name in self._final:
             given, value = value.name, dataclasses.replace(value, name=name)
@@ -150,7 +148,7 @@ class Nodes:
         return value
 
     def close(self, results: Iterable[str]) -> list[onnx.NodeProto]:
-        """The nodes that results are made by, each value with the name it is to have."""
+        """Nodes of which the results are made, each result with its final name."""
         needed, kept = set(results), list[onnx.NodeProto]()
         for node in reversed(self._nodes):
             for names in (node.input, node.output):
@@ -179,13 +177,13 @@ class Nodes:
 
 
 def _counts(line: Array) -> bool:
-    """Whether whole numbers go up or down by the same step, and not by 0."""
+    """Whether integers are an arithmetic sequence with a step other than 0."""
     steps = np.diff(line)
     return bool(steps[0] and (steps == steps[0]).all())
 
 
 def _snake(operator: str) -> str:
-    """`ReduceSum` as it stands in names: `reduce_sum`."""
+    """Operator's name for use in names: `reduce_sum` for `ReduceSum`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", operator).lower()
 
 

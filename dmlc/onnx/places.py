@@ -1,7 +1,7 @@
-"""Positions that are known at export: which of them are slices, reshapes and transposes.
+"""Indices that are known at export: which of them are slices, reshapes and transposes.
 
-Each is an array with an axis for every index of a stage, of size 1 where it does not depend on it.
-"""
+Each is an array with an axis for every index of a stage, of size 1 if it does not depend on that
+index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dmlc.scalars import Array
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EvenSteps:
-    """Places that one index walks evenly."""
+    """Arithmetic sequence of indices, along one index of the stage."""
 
     start: int
     step: int
@@ -23,21 +23,22 @@ class EvenSteps:
 
     @property
     def end(self) -> int:
-        """One step behind the last place."""
+        """Index one step after the last."""
         return self.start + self.step * self.count
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RegroupedView:
-    """Places that are all of a line, each once: it is cut into `counts`, whose axes then stand in
-    another `order`."""
+    """Indices that are a permutation of a vector: it is split into axes of sizes `counts`, which
+    are then transposed by `order`."""
 
     counts: tuple[int, ...]
     order: tuple[int, ...]
 
 
 def settle(position: Array, size: int, clamp: bool) -> Array:
-    """Positions within an axis, with one place along each index that they do not depend on."""
+    """Indices clamped to an axis if that is permitted, with size 1 along each index that they do
+    not depend on."""
     if clamp:
         position = np.asarray(np.clip(position, 0, size - 1))
     for axis in range(position.ndim):
@@ -48,7 +49,7 @@ def settle(position: Array, size: int, clamp: bool) -> Array:
 
 
 def find_steps(position: Array) -> EvenSteps | None:
-    """The even steps of positions that depend on one index or none."""
+    """Arithmetic sequence of indices that depend on at most one index."""
     if sum(size > 1 for size in position.shape) > 1:
         return None
     line = position.reshape(-1)
@@ -60,8 +61,7 @@ def find_steps(position: Array) -> EvenSteps | None:
 
 
 def split_sum(position: Array) -> list[Array] | None:
-    """Terms that each depend on one index, and whose sum positions are; None where they are no such
-    sum."""
+    """Terms that each depend on one index, and whose sum is `position`; None if there are none."""
     origin = (0,) * position.ndim
     terms: list[Array] = []
     total = np.full((1,) * position.ndim, position[origin])
@@ -75,7 +75,7 @@ def split_sum(position: Array) -> list[Array] | None:
 
 
 def find_view(position: Array, size: int) -> RegroupedView | None:
-    """Positions as a view of a line of so many elements, where they are one."""
+    """Indices as a view of a vector of `size` elements; None if they are none."""
     if position.size != size or position.reshape(-1)[0] != 0:
         return None
     terms = split_sum(position)
@@ -93,8 +93,8 @@ def find_view(position: Array, size: int) -> RegroupedView | None:
 
 
 def _find_digits(line: Array) -> list[tuple[int, int]]:
-    """A line of positions from 0 as digits, the last one fastest: of each the count, and what a
-    step along it adds. Empty where it is no such line."""
+    """Digits of a vector of indices that starts at 0, the fastest last: the extent and the stride
+    of each. Empty if it has none."""
     if line.size <= 1:
         return []
     step = int(line[1])

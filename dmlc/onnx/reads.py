@@ -1,11 +1,10 @@
-"""How stages read tensors: slices, transposes and gathers of whole tensors.
+"""Loads of stages as slices, transposes and gathers of whole tensors.
 
-A read gives, for every point of a stage, one element of a tensor. Its result has an axis for each
-index of the stage, of size 1 where the read does not depend on that index; such axes in front may
-be missing, since values broadcast. Positions along an axis
-of the tensor that a stage's index walks evenly are a slice; others are gathered. Axes of the tensor
-whose positions depend on the same index are read together, as one axis.
-"""
+A load gives one element of a tensor for every point of a stage. Its result has an axis for each
+index of the stage, of size 1 if it does not depend on that index; leading axes of size 1 may be
+missing, since values broadcast. Indices in an arithmetic sequence along one index are a slice;
+others are gathered. Axes whose indices depend on the same index of the stage are merged and read as
+one."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ Position: TypeAlias = Array | Value
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Group:
-    """Axes of a tensor that are read together: their sizes, the positions along each, and the
-    indices of the stage that these depend on."""
+    """Axes of a tensor that are read together: their sizes, the indices along each, and the indices
+    of the stage that these depend on."""
 
     axes: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -41,21 +40,21 @@ class _Group:
     indices: tuple[int, ...]
 
     def steps(self) -> EvenSteps | None:
-        """The even steps of the one axis that it is by now, where it is known to take such."""
+        """Arithmetic sequence along the group's one axis, if its indices are known to be one."""
         position = self.positions[0]
         return find_steps(position) if isinstance(position, np.ndarray) else None
 
 
 class Reader:
-    """Adds the nodes of reads."""
+    """Adds the nodes of loads."""
 
     def __init__(self, arithmetic: Arithmetic) -> None:
         self.arithmetic = arithmetic
         self.nodes = arithmetic.nodes
 
     def read(self, tensor: Value, positions: Sequence[Position], rank: int, clamp: bool) -> Value:
-        """The elements of a tensor at positions, for a stage with so many indices. With `clamp`,
-        positions may lie outside where no one looks at what is read."""
+        """Elements of a tensor at given indices, for a stage of this rank. With `clamp`, indices
+        may be out of bounds at points whose value is unused."""
         if 0 in tensor.shape:
             # No point is looked at.
             return self.nodes.constant(np.zeros((1,) * rank, tensor.dtype))
@@ -73,7 +72,7 @@ class Reader:
         return self._arrange(tensor, labels, rank)
 
     def _bound(self, position: Value, size: int, clamp: bool) -> Value:
-        """Positions that nodes compute, within the axis."""
+        """Computed indices, clamped to the axis."""
         if not clamp:
             return position
         like, add = self.arithmetic.like, self.arithmetic.add
@@ -81,7 +80,7 @@ class Reader:
         return add("Min", low, like(position, size - 1))
 
     def _slice(self, tensor: Value, groups: Sequence[_Group]) -> Value:
-        """The part of the tensor, with an axis for each group, that even steps walk, in their
+        """Slice of the tensor, with an axis for each group of arithmetic sequences, in their
         order."""
         sizes = tensor.shape
         parts = {axis: s for axis, g in enumerate(groups) if (s := g.steps()) is not None}
@@ -98,7 +97,7 @@ class Reader:
         return self.nodes.add("Slice", [tensor, *given], tensor.element, shape)
 
     def _merge(self, tensor: Value, groups: list[_Group]) -> tuple[Value, list[_Group]]:
-        """The tensor with the axes of each group as one, in the order of the groups."""
+        """Tensor with the axes of each group merged, in the order of the groups."""
         order = [axis for group in groups for axis in group.axes]
         tensor = self.nodes.transpose(tensor, order)
         if all(len(group.axes) == 1 for group in groups):
@@ -111,8 +110,7 @@ class Reader:
         return self.nodes.reshape(tensor, shape), merged
 
     def _merge_group(self, group: _Group) -> _Group:
-        """A group whose one position is the number of an element in all its axes, the last one
-        fastest."""
+        """Group with one axis, whose index is the linear index over all its axes."""
         total: Position = np.zeros((), np.int64)
         for size, position in zip(group.sizes, group.positions, strict=True):
             total = self._sum(self._times(total, size), position)
@@ -133,7 +131,7 @@ class Reader:
         return self.arithmetic.add("Add", self._as_value(one), self._as_value(other))
 
     def _as_value(self, position: Position) -> Value:
-        """Positions as a value: many of them as a sum of few, where they are that."""
+        """Indices as a value; many as a sum of smaller constants, if possible."""
         if isinstance(position, Value):
             return position
         terms = split_sum(position) if position.size > MOST_KNOWN else None
@@ -144,8 +142,8 @@ class Reader:
         return self.nodes.constant(position.astype(np.int64), f"{self.nodes.scope}_positions")
 
     def _gather(self, tensor: Value, group: _Group, axis: int) -> tuple[Value, list[int | None]]:
-        """Reads a group's one axis, the tensor's axis `axis` by now, where it is no slice: what
-        comes in its place is an axis for each index it depends on."""
+        """Gather along a group's axis, unless it is a slice. The axis is replaced by one for each
+        index of the stage on which its indices depend."""
         (position,), (size,) = group.positions, group.sizes
         if group.steps() is not None:
             return tensor, list(group.indices) or [None]
@@ -167,7 +165,7 @@ class Reader:
         return made, labels
 
     def _arrange(self, tensor: Value, labels: Sequence[int | None], rank: int) -> Value:
-        """The tensor's axes in the order of the stage's indices, with 1 for those it lacks."""
+        """Value with its axes in the order of the stage's indices, of size 1 for those it lacks."""
         order = sorted(range(len(labels)), key=lambda at: _place(labels[at]))
         tensor = self.nodes.transpose(tensor, order)
         shape = [1] * rank
@@ -190,7 +188,7 @@ def _depends(position: Position) -> list[int]:
 
 
 def _group(positions: Sequence[Position], sizes: Sequence[int]) -> list[_Group]:
-    """The axes of a tensor, those together whose positions depend on the same indices."""
+    """Axes of the tensor, grouped by the indices of the stage on which their indices depend."""
     groups: list[tuple[list[int], list[int]]] = []
     for axis, position in enumerate(positions):
         axes, indices = [axis], _depends(position)

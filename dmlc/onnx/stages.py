@@ -1,10 +1,9 @@
 """Stages of the tensor IR as nodes over whole tensors.
 
-A body is computed over the points of its stage: the domain, and the axes of its reduction behind
-it. A value has an axis for each, of size 1 where it does not depend on that index. What depends on
-positions alone is a constant, evaluated here, unless it has many elements. A reduction comes last,
-over the axes that are its own.
-"""
+A body is computed over the points of its stage: the domain, followed by the axes of its reduction.
+A value has an axis for each index, of size 1 if it does not depend on it. An index-only value is a
+constant, evaluated here, unless it has many elements. The reduction comes last, over its own
+axes."""
 
 from __future__ import annotations
 
@@ -49,8 +48,8 @@ _MOST_PARTS = 1 << 8
 
 
 class StageLowering:
-    """Adds the nodes of one stage. `tensors` are all that it may read, as they are held; `tables`
-    the elements of those that are known now."""
+    """Adds the nodes of one stage. `tensors` are the tensors that it may load, as they are held;
+    `tables` the elements of those that are known."""
 
     def __init__(
         self,
@@ -74,7 +73,7 @@ class StageLowering:
         self._found: dict[int, Array | Value] = {}
 
     def lower(self) -> Value:
-        """The stage's elements, as they are held, in its own sizes."""
+        """Elements of the stage, as they are held, with the stage's extents."""
         stage = self.stage
         reduction = stage.reduction
         dtype = stage.dtype.compute
@@ -95,7 +94,7 @@ class StageLowering:
     # Bodies -----------------------------------------------------------------------------------
 
     def _evaluate(self, wanted: Sequence[int]) -> None:
-        """Finds values of the body, and what they are computed from."""
+        """Computes values of the body, after those that they depend on."""
         needed: set[int] = set()
         pending = list(wanted)
         while pending:
@@ -112,8 +111,8 @@ class StageLowering:
             self._found[value] = self._lower(self.body.instructions[value])
 
     def _evaluate_known(self, value: int) -> Array | None:
-        """What depends on positions alone, with an axis for each index; None where it has too many
-        elements, and nodes compute the very same."""
+        """Index-only value, with an axis for each index; None if it has too many elements, and
+        nodes compute the very same."""
         facts = self.facts
         if not facts.known[value]:
             return None
@@ -128,13 +127,13 @@ class StageLowering:
         return array if few or (self._type(value) is DataType.INDEX and split_sum(array)) else None
 
     def _rounds(self, value: int) -> bool:
-        """Whether nodes may give other bits than the IR says."""
+        """Whether nodes may compute other bits than the IR specifies."""
         instruction = self.body.instructions[value]
         own = isinstance(instruction, Apply) and instruction.operation.transcendental
         return own or any(map(self._rounds, operands(instruction)))
 
     def _lower(self, instruction: Instruction) -> Value:
-        """An instruction whose operands are found."""
+        """Value of an instruction whose operands are computed."""
         match instruction:
             case Load():
                 positions = [self._position(v) for v in instruction.indices]
@@ -183,7 +182,7 @@ class StageLowering:
     # Reductions -------------------------------------------------------------------------------
 
     def _reduce(self, reduction: Reduction) -> Value:
-        """What the points come to, with an axis for each of the domain."""
+        """Reduction, with an axis for each of the domain."""
         body, dtype, combiner = self.body, self.body.dtype, reduction.combiner
         extents = dict(zip(self.indices, self.extents, strict=True))
         convolution = find_convolution(self.stage, self.facts, extents, self.tensors)
@@ -215,7 +214,7 @@ class StageLowering:
         return self.arithmetic.where(outer, found, identity)
 
     def _find_guard(self) -> Value | None:
-        """The guard, where it may be false."""
+        """Guard; None if it is always true."""
         if self.body.guard is None:
             return None
         self._evaluate([self.body.guard])
@@ -231,8 +230,8 @@ class StageLowering:
     # Contractions -----------------------------------------------------------------------------
 
     def _find_factors(self, reduction: Reduction) -> tuple[Value, Value] | None:
-        """Of a sum of products: the factors, where each depends on an index that the other does
-        not, so that the products are many more than either."""
+        """Factors of a sum of products, if each depends on an index that the other does not, so
+        that there are far more products than factors."""
         product = self.body.instructions[self.body.result]
         named = isinstance(product, Apply) and product.operation.name == "mul"
         if reduction.combiner != "sum" or not self.body.dtype.is_float or not named:
@@ -245,7 +244,7 @@ class StageLowering:
         return (left, right) if apart and every <= axes[0] | axes[1] else None
 
     def _contract(self, left: Value, right: Value) -> Value:
-        """The sum of products as one node, which makes none of them alone."""
+        """Sum of products as one node, without the separate products."""
         rank, terms, given = len(self.domain), list[str](), list[Value]()
         for value in (left, right):
             axes = sorted(_find_axes(value))
@@ -269,8 +268,8 @@ class StageLowering:
         )
 
     def _is_better_apart(self, reduction: Reduction) -> bool:
-        """Whether a contraction with a guard is too large to be made of all its products, and would
-        be none without the guard."""
+        """Whether a contraction with a guard has too many products to compute them all, and would
+        be a plain one without the guard."""
         if math.prod(self.extents) <= _MOST_AT_ONCE:
             return False
         asked = self._find_asked()
@@ -280,7 +279,7 @@ class StageLowering:
         return self._find_factors(reduction) is not None
 
     def _find_asked(self) -> list[Index]:
-        """The axes of the reduction that the guard depends on."""
+        """Axes of the reduction on which the guard depends."""
         guard = self.body.guard
         return [] if guard is None else [i for i in self.facts.dependencies[guard] if i.reduced]
 
@@ -288,7 +287,7 @@ class StageLowering:
         return self.extents[self.indices.index(index)]
 
     def _reduce_apart(self, reduction: Reduction) -> Value:
-        """A sum as one of parts, each at one place along the axes that the guard asks for."""
+        """Sum in parts, one for each index along the axes on which the guard depends."""
         asked = self._find_asked()
         axes = tuple((n, e) for n, e in reduction.axes if Index(n, reduced=True) not in asked)
         total: Value | None = None
@@ -307,7 +306,7 @@ class StageLowering:
         return total
 
     def reduce_some(self) -> Value | None:
-        """What the points come to; None where the guard lets none through."""
+        """Reduction; None if the guard admits no points."""
         guard, reduction = self.body.guard, self.stage.reduction
         if guard is not None:
             self._evaluate([guard])
@@ -318,12 +317,13 @@ class StageLowering:
 
 
 def _find_axes(value: Value) -> set[int]:
-    """The indices that a value depends on."""
+    """Indices on which a value depends."""
     return {at for at, size in enumerate(value.shape) if size > 1}
 
 
 def _is_matrix_product(terms: Sequence[str], whole: str) -> bool:
-    """Whether letters for axes mean `MatMul`: a stack of matrices by a stack of matrices."""
+    """Whether the axes' letters are those of `MatMul`: a stack of matrices by a stack of
+    matrices."""
     left, right = terms
     if len(left) < 2 or len(right) != len(left):
         return False
@@ -333,7 +333,7 @@ def _is_matrix_product(terms: Sequence[str], whole: str) -> bool:
 
 
 def _fix(body: Body, places: Mapping[Index, int]) -> Body:
-    """A body at one place of some indices."""
+    """Body with constants in place of some indices."""
     return body.map(
         lambda i: Constant(DataType.INDEX, places[i]) if isinstance(i, Index) and i in places else i
     )

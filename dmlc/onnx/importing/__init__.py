@@ -1,1 +1,2 @@
-"""ONNX to the tensor IR: the walk over a model, and a rule for each operator, by kind."""
+"""Import of ONNX to the tensor IR: the traversal of a model, and a rule for each operator, by
+kind."""

@@ -1,4 +1,5 @@
-"""What importing a model may take, over all of it: a small file may ask for no end of either."""
+"""Limits on the memory and the work of an import, since a small file may ask for any amount of
+either."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ DEEPEST = 48
 
 
 class BudgetError(UnsupportedError):
-    """Importing a model takes more than it may. It ends the import, at whichever node it is."""
+    """Import of a model exceeds its limits. It ends the import, at whichever node."""
 
 
 class Budget:
-    """What an import has taken so far, and the node that it is at."""
+    """Memory and work of an import so far, and the current node."""
 
     def __init__(self) -> None:
         self.node = "its inputs"
@@ -30,7 +31,7 @@ class Budget:
         self._most_bytes = MOST_BYTES
 
     def allow(self, size: int) -> None:
-        """Counts the bytes of a constant that a model has."""
+        """Raises the limit on memory in proportion to the bytes of a constant in the model."""
         self._most_bytes += GROWTH * size
 
     def work(self, instructions: int) -> None:
@@ -45,7 +46,7 @@ class Budget:
             )  # fmt: skip
 
     def hold(self, size: int) -> None:
-        """Counts bytes, before they are there. Raises `BudgetError`."""
+        """Counts bytes before they are allocated. Raises `BudgetError`."""
         self._bytes += size
         if self._bytes > self._most_bytes:
             raise BudgetError(

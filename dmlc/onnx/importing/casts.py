@@ -1,4 +1,4 @@
-"""Operators of ONNX that change the type of elements, quantisation among them."""
+"""Operators of ONNX that convert types, quantization included."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dmlc.source import DmlcError, UnsupportedError
 
 
 def cast_tensor(node: Node, tensor: Tensor, dtype: DataType) -> Tensor:
-    """A tensor in another type."""
+    """Tensor converted to another type."""
     if tensor.dtype is dtype:
         return tensor
     return map_elements(node.builder, node.name, lambda x: x.cast(dtype.compute), tensor,
@@ -48,8 +48,8 @@ def _bit_cast(node: Node) -> Tensor:
 
 
 def _align(node: Node, x: Tensor, value: Value, axis: int, block: int) -> tuple[Extent, ...]:
-    """The sizes that a scale or a zero point has beside the tensor it is for: one number for all,
-    for each place along an axis, or for each block of such."""
+    """Sizes of a scale or a zero point that broadcast to its tensor: one number for all, for each
+    index along an axis, or for each block of these."""
     extents = extents_of(value)
     if all(extent == 1 for extent in extents):
         return (1,) * x.rank
@@ -63,7 +63,7 @@ def _align(node: Node, x: Tensor, value: Value, axis: int, block: int) -> tuple[
 def _read_aligned(
     at: Point, tensor: Tensor, extents: Sequence[Extent], axis: int, block: int
 ) -> Scalar:
-    """What a scale or a zero point is at a place."""
+    """Scale or zero point for an element."""
     if tensor.rank == 0:
         return at.read(tensor)
     if len(extents) == tensor.rank:
@@ -89,7 +89,7 @@ def _limits(dtype: DataType) -> tuple[int, int]:
 
 
 def round_into(value: Scalar, zero: Scalar | None, dtype: DataType) -> Scalar:
-    """A number rounded to an integer type, beyond a zero point, and held in its range."""
+    """Number rounded to an integer type, offset by a zero point and saturated."""
     moved = value.apply("round")
     if zero is not None:
         moved = moved + zero.cast(moved.dtype)

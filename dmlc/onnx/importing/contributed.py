@@ -1,8 +1,7 @@
 """Operators of `com.microsoft`, which ONNX Runtime's optimizer and its quantizer put into models.
 
-Each is a function of ONNX's own operators, written for the inputs that a node has. What is stored
-in packed bits has a rule, so that its weights stay packed.
-"""
+Each is a function of ONNX's own operators, written for the inputs that a node has. An operator with
+weights in packed bits has a rule instead, so that its weights stay packed."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ DOMAIN = "com.microsoft"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Use:
-    """An operator where it is used: its inputs, as far as they are there, and its attributes."""
+    """Use of an operator: the inputs that are present, and the attributes."""
 
     inputs: Sequence[Value | None]
     attributes: Mapping[str, object]
@@ -33,14 +32,14 @@ class Use:
         return number < len(self.inputs) and self.inputs[number] is not None
 
     def rank(self, number: int) -> int:
-        """How many axes an input has."""
+        """Rank of an input."""
         found = self.inputs[number] if self.has(number) else None
         if found is None:
             raise DmlcError(f"it has no input {number}")
         return len(extents_of(found))
 
     def refuse(self, *numbers: int) -> None:
-        """Raises `UnsupportedError` where one of some inputs is given."""
+        """Raises `UnsupportedError` if one of some inputs is present."""
         for number in numbers:
             if self.has(number):
                 raise UnsupportedError(f"its input {number} is not supported")
@@ -49,7 +48,7 @@ class Use:
         return int(cast("int", self.attributes.get(name, default)))
 
     def number(self, name: str, default: float) -> str:
-        """A number, as ONNX's text form has it."""
+        """Attribute as a number in ONNX's text form."""
         return repr(float(cast("float", self.attributes.get(name, default))))
 
     def text(self, name: str, default: str = "") -> str:
@@ -65,7 +64,7 @@ inputs, they make `o0`, `o1` and so on."""
 
 
 def find_function(op_type: str, use: Use) -> onnx.FunctionProto | None:
-    """The function that an operator of this domain is; None where it is not known."""
+    """Function that defines an operator of this domain; None for unknown operators."""
     write = _FUNCTIONS.get(op_type)
     if write is None:
         return None
@@ -76,7 +75,7 @@ def find_function(op_type: str, use: Use) -> onnx.FunctionProto | None:
 
 
 def _optional_sum(use: Use, number: int, before: str, after: str) -> str:
-    """A value plus an input, where that is given."""
+    """Statement that adds an input to a value, if it is present."""
     operation = f"Add ({before}, i{number})" if use.has(number) else f"Identity ({before})"
     return f"{after} = {operation} "
 
@@ -93,8 +92,8 @@ def _quick_gelu(use: Use) -> str:
 
 
 def _skip_normalization(operator: str, biased: int) -> Write:
-    """The sum of two tensors and of a bias, normalized along the last axis; and the sum itself.
-    Input `biased` is the bias of the sum."""
+    """Sum of two tensors and a bias, normalized along the last axis; and the sum itself. `biased`
+    is the number of the sum's bias among the inputs."""
 
     def write(use: Use) -> str:
         given = "s, i2, i3" if operator == "LayerNormalization" and use.has(3) else "s, i2"
@@ -121,7 +120,7 @@ _ACTIVATIONS: Mapping[str, Sequence[str]] = {
 
 
 def _activate(use: Use, parameters: Sequence[float]) -> str:
-    """What a fused operator does last: an activation of `s`."""
+    """Activation of `s` at the end of a fused operator."""
     kind = use.text("activation")
     if kind not in ("", *_ACTIVATIONS):
         raise UnsupportedError(f"the activation {kind}")
@@ -161,7 +160,7 @@ def _fused_gemm(use: Use) -> str:
 
 
 def _fused_convolution(use: Use) -> str:
-    """A convolution, plus a residual, and an activation."""
+    """Convolution plus a residual, with an activation."""
     listed = [
         f"{name} = {value}"
         for name in ("dilations", "kernel_shape", "pads", "strides", "group")
@@ -186,8 +185,8 @@ def _attend(use: Use, heads: int, mask: str, causal: int) -> str:
 
 
 def _mask(use: Use, padding: int, added: int) -> tuple[str, str]:
-    """The nodes that make a mask, and its name: of a number for each key that counts, and of
-    what is added to scores."""
+    """Statements that make a mask, and its name: from the keys' padding mask, and from a bias of
+    the scores."""
     if not use.has(padding):
         return "", f"i{added}" if use.has(added) else ""
     if use.rank(padding) != 2:
@@ -224,7 +223,7 @@ def _given(use: Use, number: int) -> Value:
 
 
 def _attention(use: Use) -> str:
-    """Attention of one tensor, with the weights of queries, keys and values side by side."""
+    """Attention of one tensor, whose weights of queries, keys and values are concatenated."""
     use.refuse(4, 6)
     if use.integer("do_rotary"):
         raise UnsupportedError("rotary embeddings inside of it")
@@ -243,7 +242,7 @@ def _attention(use: Use) -> str:
 
 
 def _dynamic_product(use: Use) -> str:
-    """A product of floats that are quantized by their range with quantized weights."""
+    """Product of floats, quantized by their range, with quantized weights."""
     zero = ", i3" if use.has(3) else ""
     return (
         f"q, step, zero = DynamicQuantizeLinear (i0) p = MatMulInteger (q, i1, zero{zero}) "
@@ -261,8 +260,8 @@ def _product_to_float(use: Use) -> str:
 
 
 def _dynamic_lstm(use: Use) -> str:
-    """An LSTM of quantized weights, which stand by rows of inputs. States and inputs are not
-    rounded to 8 bits, as ONNX Runtime does it."""
+    """LSTM of quantized weights, whose rows are inputs. States and inputs are not rounded to 8
+    bits, as they are in ONNX Runtime."""
     lines = ""
     for number, (scale, zero) in ((1, (8, 9)), (2, (10, 11))):
         # One for each direction, or for each column of that too.
@@ -291,7 +290,7 @@ def _dynamic_lstm(use: Use) -> str:
 
 
 def _requantized(operation: str, operands: int) -> Write:
-    """An operation on quantized tensors, each with its scale and its zero point: on the numbers
+    """Operation on quantized tensors, each with its scale and its zero point, by way of the numbers
     that they stand for. The result's scale and zero point come last."""
 
     def write(use: Use) -> str:
@@ -352,8 +351,8 @@ _FUNCTIONS: Mapping[str, Write] = {
 
 
 def _packed_product(node: Node) -> Value:
-    """A product with weights of 4 or 8 bits, in blocks along the axis that is summed: each block of
-    each column has a scale and a zero point."""
+    """Product with weights of 4 or 8 bits. Blocks along the summed axis have a scale and a zero
+    point for each column."""
     x, packed, scales = node.tensor(0), node.tensor(1), node.tensor(2)
     bits, size = node.integer("bits", 4), node.integer("block_size", 32)
     depth, columns = node.integer("K"), node.integer("N")
@@ -366,13 +365,13 @@ def _packed_product(node: Node) -> Value:
     compute = x.dtype.compute
 
     def unpack(byte: Scalar, place: Scalar) -> Scalar:
-        """The number that stands at a place among those of a byte, the lowest bits first."""
+        """Number at an index within a byte, the lowest bits first."""
         if bits == 8:
             return byte
         return (place % each).equals(0).select(byte & 15, byte.apply("shift_right", 4))
 
     def read(at: Point, number: int, column: Scalar, block: Scalar, width: int) -> Scalar:
-        """An input by column and block, in one axis or two, packed or not."""
+        """Element of an input by column and block, which are one axis or two, packed or not."""
         held = node.tensor(number)
         if held.rank == 2:
             return at.read(held, column, block)
@@ -408,5 +407,5 @@ RULES: Mapping[str, Rule] = {"MatMulNBits": _packed_product}
 
 
 def list_functions() -> list[str]:
-    """The operators of this domain that are functions of others."""
+    """Operators of this domain that are functions of others."""
     return sorted(_FUNCTIONS)

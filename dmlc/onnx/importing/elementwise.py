@@ -1,4 +1,4 @@
-"""Operators of ONNX that compute each element by itself, of tensors that broadcast."""
+"""Element-wise operators of ONNX, on tensors that broadcast."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Several(Protocol):
 
 
 def map_formula(node: Node, formula: Formula, *tensors: Tensor) -> Tensor:
-    """A formula of tensors, stored in the type of the first."""
+    """Tensor of a formula, in the type of the first operand."""
     return map_elements(node.builder, node.name, formula, *tensors, dtype=tensors[0].dtype)
 
 
 def _map(formula: Unary | Binary) -> Rule:
-    """A formula of all inputs, stored in the type of the first."""
+    """Rule for a formula of all inputs, in the type of the first."""
     return lambda node: map_formula(node, formula, *node.tensors())
 
 
@@ -41,17 +41,17 @@ def _join(formula: Several) -> Rule:
 
 
 def _test(formula: Unary | Binary) -> Rule:
-    """A formula of all inputs that gives a boolean."""
+    """Rule for a formula of all inputs that gives a boolean."""
     return lambda node: map_elements(node.builder, node.name, formula, *node.tensors())
 
 
 def _operation(name: str) -> Rule:
-    """An operation of the IR on all inputs."""
+    """Rule for an operation of the IR on all inputs."""
     return _join(lambda *values: values[0].apply(name, *values[1:]))
 
 
 def _numbered(formula: Formula, **numbers: float) -> Rule:
-    """A formula of the inputs, and of attributes that are numbers with these defaults."""
+    """Rule for a formula of the inputs, and of number attributes with these defaults."""
 
     def rule(node: Node) -> Tensor:
         given = [node.number(name, default) for name, default in numbers.items()]
@@ -65,7 +65,7 @@ def _numbered(formula: Formula, **numbers: float) -> Rule:
 
 
 def _fold(combine: Binary) -> Rule:
-    """An operator of one or more inputs."""
+    """Rule for an operator of one or more inputs that are combined in order."""
     return _join(lambda *values: functools.reduce(combine, values))
 
 
@@ -155,15 +155,15 @@ def _power(node: Node) -> Tensor:
 
 
 def _count_bits(value: Value) -> int:
-    """The binary digits of the largest integers that a value may hold, without their signs."""
+    """Number of bits of a type's largest integer, without the sign."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return max((abs(number).bit_length() for number in value.ravel().tolist()), default=0)
     return int(np.iinfo(dtype_of(value).dtype).max).bit_length()
 
 
 def _multiply_up(base: Scalar, power: Scalar, bits: int) -> Scalar:
-    """An integer to the power of another one of so many bits, modulo the range of its type. Where
-    the power is negative, that is the inverse without its fraction, and 0 of 0."""
+    """Integer to the power of another one of at most `bits` bits, modulo the range of its type. A
+    negative power gives the truncated inverse, and 0 for base 0."""
     found, factor, rest = base * 0 + 1, base, power
     is_signed = power.dtype.kind is Kind.SIGNED
     if is_signed:
@@ -185,7 +185,7 @@ _ERROR = 2.0**-48
 
 
 def _snap(x: Scalar) -> Scalar:
-    """A power of FLOAT64s; the whole number next to it, where that is no further than its error."""
+    """Power of FLOAT64s, rounded to the nearest integer if that is within its error."""
     near = x.apply("round")
     return ((x - near).apply("abs") <= near.apply("abs") * _ERROR).select(near, x)
 

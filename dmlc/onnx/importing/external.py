@@ -1,4 +1,4 @@
-"""The constants of a model that lie in files beside it."""
+"""Constants of a model in files beside it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dmlc.source import DmlcError
 
 
 def load_external(model: onnx.ModelProto, folder: Path) -> None:
-    """Reads them into the model. Raises `DmlcError` where a file is not there, or has not the bytes
-    that a constant of this type and these sizes takes."""
+    """Reads external constants into the model. Raises `DmlcError` if a file is missing, or its
+    bytes are not those of a constant of this type and these sizes."""
     for tensor in _list_tensors(model):
         if not external_data_helper.uses_external_data(tensor):
             continue
@@ -42,7 +42,7 @@ def load_external(model: onnx.ModelProto, folder: Path) -> None:
 
 
 def _measure(tensor: onnx.TensorProto, what: str) -> tuple[int, int, str]:
-    """How many bytes a constant takes, from where on, and in which file."""
+    """Number of bytes of a constant, their offset, and their file."""
     told = {entry.key: entry.value for entry in tensor.external_data}
     numbers: dict[str, int] = {}
     for key in ("offset", "length"):
@@ -67,7 +67,7 @@ def _measure(tensor: onnx.TensorProto, what: str) -> tuple[int, int, str]:
 
 
 def _list_tensors(message: Any) -> Iterator[Any]:
-    """The tensors of a message, and of those in it."""
+    """Tensors of a message and of its submessages."""
     pending: list[Any] = [message]
     while pending:
         found = pending.pop()

@@ -1,8 +1,7 @@
-"""What a node gives whose inputs are all known while a model is imported.
+"""Constant folding of nodes during import.
 
-ONNX's own reference computes it. Sizes that are left open are objects: what moves these moves
-their numbers, and a few operators compute with them.
-"""
+ONNX's own reference evaluates them. Open sizes are objects in arrays: operators that move elements
+move their numbers, and a few operators compute with them."""
 
 from __future__ import annotations
 
@@ -49,8 +48,8 @@ _SLOW = {
 def measure_results(
     op_type: str, inputs: Sequence[Array | None], types: Sequence[onnx.TypeProto]
 ) -> int | None:
-    """How many bytes the outputs of a node of known inputs take at most, None where that cannot be
-    said before they are computed."""
+    """Upper bound in bytes of the outputs of a node with known inputs; None if unknown before
+    evaluation."""
     given = [array for array in inputs if array is not None]
     if any(map(is_sizes, given)):
         # Sizes: a sum of products is larger than a number.
@@ -66,8 +65,8 @@ def measure_results(
 def is_quick(
     op_type: str, inputs: Sequence[Array | None], attributes: Mapping[str, object], size: int
 ) -> bool:
-    """Whether ONNX's reference computes a node of known inputs in an instant, as it does most;
-    `size` is how many bytes that gives. What is left of other nodes is computed by kernels."""
+    """Whether ONNX's reference evaluates a node with known inputs quickly, as it does most; `size`
+    is the number of bytes of the result. Kernels compute the other nodes."""
     counts = [array.size for array in inputs if array is not None]
     if op_type == "GatherElements":
         # NumPy counts step by step to what a place out of range wraps to.
@@ -93,8 +92,8 @@ def is_quick(
 def can_fold(
     op_type: str, inputs: Sequence[Array | None], attributes: Mapping[str, object]
 ) -> bool:
-    """Whether a node of these inputs is folded. Sizes that are left open become numbers in the
-    function where they are computed with as such."""
+    """Whether a node with these inputs can be folded. Only a few operators compute with open sizes
+    during import; others get them as numbers in the function."""
     if any(map(is_sizes, inputs)):
         to = attributes.get("to", onnx.TensorProto.INT64)
         return op_type in {*_SIZES, *_MOVING} and to in (
@@ -112,8 +111,8 @@ def fold(
     version: int,
     domain: str,
 ) -> list[Array] | None:
-    """The outputs of a node of known inputs; None where that depends on what sizes are that are
-    left open. Raises `DmlcError` where there are none."""
+    """Outputs of a node with known inputs; None if they depend on the values of open sizes. Raises
+    `DmlcError` if evaluation fails."""
     if not any(map(is_sizes, inputs)):
         return _evaluate(proto, inputs, protos, version, domain)
     try:
@@ -131,7 +130,7 @@ def _evaluate(
     version: int,
     domain: str,
 ) -> list[Array]:
-    """What ONNX's reference gives of a node of numbers."""
+    """Outputs of a node of numbers, by ONNX's reference."""
     names = [f"i{number}" if array is not None else "" for number, array in enumerate(inputs)]
     outputs = [f"o{number}" if name else "" for number, name in enumerate(proto.output)]
     node = helper.make_node(proto.op_type, names, outputs, domain=domain)
@@ -160,7 +159,8 @@ def _evaluate(
 
 
 def _as_array(result: Any) -> Array:
-    """What the reference computed, as an array. Objects are texts: sizes are not computed by it."""
+    """Result of the reference as an array. Objects are strings here, since the reference does not
+    compute open sizes."""
     if not isinstance(result, np.ndarray | np.generic):
         raise DmlcError("its inputs are known, and what it gives is no tensor")
     found = np.asarray(cast("Any", result))
@@ -168,13 +168,13 @@ def _as_array(result: Any) -> Array:
 
 
 class _UndecidedError(Exception):
-    """What sizes are that are left open decides a value."""
+    """Result that depends on the values of open sizes."""
 
 
 def _fold_sizes(
     op_type: str, inputs: Sequence[Array | None], attributes: Mapping[str, object]
 ) -> Array:
-    """What a node computes with sizes that are left open."""
+    """Result of a node that computes with open sizes."""
     try:
         return _SIZES[op_type](_Call(inputs, attributes))
     except (IndexError, TypeError, ValueError, ZeroDivisionError) as error:
@@ -189,8 +189,8 @@ def _move_sizes(
     version: int,
     domain: str,
 ) -> list[Array]:
-    """What a node gives that moves sizes: ONNX's reference moves their numbers in a list. They are
-    the inputs that have the type of the first output."""
+    """Result of a node that moves open sizes: ONNX's reference moves their numbers in a list. The
+    moved inputs are those with the type of the first output."""
     known = find_schema(proto.op_type, version, domain)
     moved = known.outputs[0].type_str
     sizes: list[object] = []
@@ -211,7 +211,7 @@ def _move_sizes(
 
 
 def _settle(array: Array) -> Array:
-    """An array of sizes, as INT64s where none of them is left open."""
+    """Array of sizes, as INT64 if none of them is open."""
     if array.dtype == object and all(not isinstance(value, Size) for value in array.ravel()):
         return array.astype(np.int64)
     return array
@@ -219,20 +219,20 @@ def _settle(array: Array) -> Array:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Call:
-    """A node that computes with sizes that are left open: its inputs, and its attributes."""
+    """Node that computes with open sizes: its inputs, and its attributes."""
 
     inputs: Sequence[Array | None]
     attributes: Mapping[str, object]
 
     def array(self, number: int) -> Array:
-        """An input, of numbers or of sizes."""
+        """Input, of numbers or of sizes."""
         found = self.inputs[number]
         if found is None:
             raise DmlcError(f"it has no input {number}")
         return found
 
     def numbers(self, number: int, name: str = "") -> list[int] | None:
-        """Whole numbers that an input says, or else an attribute."""
+        """Integers of an input, or else of an attribute."""
         if number < len(self.inputs) and self.inputs[number] is not None:
             found = self.array(number).ravel().tolist()
             if any(isinstance(value, Size) for value in found):
@@ -243,7 +243,7 @@ class _Call:
 
 
 def _map(function: Callable[..., object], dtype: type[Any] = object) -> Callable[[_Call], Array]:
-    """A function of sizes, on each of those that stand together where arrays broadcast."""
+    """Function of sizes, applied element by element with broadcasting."""
 
     def fold_all(call: _Call) -> Array:
         arrays = np.broadcast_arrays(*(call.array(k) for k in range(len(call.inputs))))
@@ -258,7 +258,8 @@ def _map(function: Callable[..., object], dtype: type[Any] = object) -> Callable
 
 
 def _is_at_most(one: Measure, other: Measure) -> bool:
-    """Whether a size is never above another. Raises `_UndecidedError` where sizes decide."""
+    """Whether a size is never above another. Raises `_UndecidedError` if that depends on values of
+    sizes."""
     if find_least(other - one) >= 0:
         return True
     if find_least(one - other) > 0:
@@ -295,7 +296,7 @@ def _larger(one: Measure, other: Measure) -> Measure:
 
 
 def _divide(size: Measure, by: Measure) -> Measure:
-    """A quotient, which ONNX rounds towards 0."""
+    """Quotient, truncated as in ONNX."""
     exact = divide_exactly(size, by)
     if exact is not None:
         return exact
@@ -324,7 +325,7 @@ def _absolute(size: Measure) -> Measure:
 
 
 def _reduction(combine: Callable[[Any, Any], Any]) -> Callable[[_Call], Array]:
-    """What sizes come to along one axis, or all."""
+    """Reduction of sizes along one axis, or all."""
 
     def fold_all(call: _Call) -> Array:
         data, axes = call.array(0), call.numbers(1, "axes")

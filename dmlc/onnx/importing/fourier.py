@@ -113,7 +113,7 @@ us on two cores, and one product of 26 million took 650."""
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Plan:
-    """How a transform of some length is computed: as one product, unless one field says more."""
+    """Plan of a transform of some length: one product, unless a field says otherwise."""
 
     cost: int
     radix: int = 0
@@ -124,7 +124,7 @@ class _Plan:
 
 @functools.cache
 def _plan(length: int, parts: int, results: int, kept: int) -> _Plan:
-    """The cheapest way to transform points of so many `parts` to frequencies of which so many
+    """Cheapest plan for points with this number of `parts`, and frequencies of which that many
     parts are `kept`."""
     best = _Plan(length * parts * results * kept)
     for radix in _list_divisors(length):
@@ -142,13 +142,13 @@ def _plan(length: int, parts: int, results: int, kept: int) -> _Plan:
 
 
 def _list_divisors(number: int) -> list[int]:
-    """Those without 1 and the number."""
+    """Divisors, except 1 and the number."""
     small = [factor for factor in range(2, int(number**0.5) + 1) if number % factor == 0]
     return sorted({factor for each in small for factor in (each, number // each)})
 
 
 def _count_kinds(length: int, parts: int) -> int:
-    """Frequencies that determine all of a spectrum: half of them for a real signal."""
+    """Number of frequencies that determine the spectrum: half of them for a real signal."""
     return length if parts == 2 else length // 2 + 1
 
 
@@ -158,8 +158,8 @@ def _count_kinds(length: int, parts: int) -> int:
 def _transform(
     node: Node, signal: Tensor, length: int, inverse: bool, results: int, kept: int = 2
 ) -> Tensor:
-    """The first `results` frequencies of a signal that is 0 from its end to `length`. With 1 part
-    `kept`, they are the real parts."""
+    """The first `results` frequencies of a signal that is padded with 0 to `length`. With 1 part
+    `kept`, only their real parts."""
     node.hold(64 * length)
     _, parts = _measure_signal(signal)
     kinds = _count_kinds(length, parts)
@@ -183,7 +183,7 @@ def _transform(
 
 
 def _measure_signal(signal: Tensor) -> tuple[int, int]:
-    """The points and the parts of a signal."""
+    """Numbers of points and parts of a signal."""
     points, parts = (need_number(extent, "a size of a signal") for extent in signal.extents[-2:])
     return points, parts
 

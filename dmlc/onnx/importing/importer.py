@@ -1,9 +1,7 @@
-"""The walk over a model: each of its nodes in order.
+"""Traversal of a model, node by node.
 
-What is known while the model is imported is folded, what a rule knows is built, and what ONNX or
-the model defines by other nodes is taken apart into these. All that is not supported is collected,
-and refused at once.
-"""
+A node with known inputs is folded, one with a rule is built, and one that ONNX or the model defines
+by other nodes is decomposed into these. Unsupported nodes are collected, and refused together."""
 
 from __future__ import annotations
 
@@ -56,7 +54,7 @@ Found: TypeAlias = Value | Missing
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scope:
-    """What names stand for in a graph or in the body of a function."""
+    """Values of names in a graph, or in the body of a function."""
 
     values: dict[str, Found]
     opsets: Mapping[str, int]
@@ -68,7 +66,7 @@ class Scope:
     """What stands before the names of all others there."""
 
     def spell(self, name: str) -> str:
-        """What a value is called in the function of the IR."""
+        """Name of a value in the function of the IR."""
         return self.names.get(name) or self.prefix + spell_name(name)
 
     def find(self, name: str) -> Found:
@@ -80,7 +78,7 @@ class Scope:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """A node with its inputs and attributes read, for what takes it apart."""
+    """Node with its inputs and attributes read, for rules that decompose it."""
 
     proto: onnx.NodeProto
     domain: str
@@ -95,21 +93,21 @@ class Call:
 
     @property
     def complete(self) -> bool:
-        """Whether all inputs are there."""
+        """Whether all inputs are supported."""
         return not any(isinstance(value, Missing) for value in self.inputs)
 
     def given(self) -> tuple[Value | None, ...]:
-        """The inputs of a node that has them all."""
+        """Inputs of a complete node."""
         return tuple(value for value in self.inputs if not isinstance(value, Missing))
 
     def miss(self) -> list[Found]:
-        """What a node gives whose inputs are not there."""
+        """Outputs of a node whose inputs are missing."""
         return [MISSING] * len(self.names)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Refusal:
-    """A node that is not supported, and why."""
+    """Unsupported node, with the reason."""
 
     op_type: str
     node: str
@@ -121,7 +119,7 @@ EXAMPLE = 1
 
 
 class Importer:
-    """Nodes of a model become stages of a function."""
+    """Translator of a model's nodes to stages of a function."""
 
     def __init__(self, name: str, model: onnx.ModelProto) -> None:
         self.budget = Budget()
@@ -131,7 +129,7 @@ class Importer:
         self.refusals: list[_Refusal] = []
 
     def run(self, nodes: Iterable[onnx.NodeProto], scope: Scope) -> None:
-        """Adds what nodes give to a scope."""
+        """Adds the outputs of nodes to a scope."""
         for node in nodes:
             name = f"{scope.prefix}{node.name or next((o for o in node.output if o), '')}"
             self.budget.node = f"the node {name} ({node.op_type})"
@@ -151,7 +149,7 @@ class Importer:
 
     def check(self, name: str, subject: str) -> None:
         """Raises one error for all that is not supported. `subject` is the file of the model, empty
-        where it has none."""
+        if it has none."""
         if not self.refusals:
             return
         grouped: dict[tuple[str, str], list[str]] = {}
@@ -202,7 +200,7 @@ class Importer:
         return Call(proto, domain, inputs, tuple(protos), values, names, scope)
 
     def _import(self, call: Call) -> Sequence[Found]:
-        """The outputs of a node."""
+        """Outputs of a node."""
         proto, op_type = call.proto, call.proto.op_type
         function = self._functions.get((call.domain, op_type, proto.overload))
         if function is not None:
@@ -250,8 +248,8 @@ class Importer:
     def _fold(
         self, call: Call, known_as: Any, version: int, *, has_rule: bool
     ) -> list[Found] | None:
-        """The outputs of a node of known inputs that is held to its schema, where they are
-        computed at once: of one that has a rule, or that ONNX has no other nodes for."""
+        """Outputs of a node with known inputs that fits its schema, if it is folded: ONNX's
+        reference evaluates it quickly, and it has a rule or cannot be decomposed."""
         if not call.complete:
             return None
         proto, op_type = call.proto, call.proto.op_type
@@ -276,7 +274,7 @@ class Importer:
         return None if found is None else list(found)
 
     def _inline(self, function: onnx.FunctionProto, call: Call) -> list[Found]:
-        """The outputs of a function of ONNX: its nodes become nodes of the caller."""
+        """Outputs of a function of ONNX, whose nodes are inlined."""
         attributes = {own.name: own for own in (*function.attribute_proto, *call.protos)}
         inputs = zip(function.input, call.inputs, strict=False)
         values = {name: value for name, value in inputs if value is not None}
@@ -296,7 +294,7 @@ class Importer:
         self, graph: onnx.GraphProto, call: Call, given: Mapping[str, Value], prefix: str,
         names: Mapping[str, str],
     ) -> list[Found]:  # fmt: skip
-        """The outputs of a graph in a node, which sees the names around it."""
+        """Outputs of a node's subgraph, which sees the names of its context."""
         held: dict[str, Found] = {**call.scope.values, **given}
         for initializer in graph.initializer:
             held[initializer.name] = self.values.read_initializer(initializer, prefix)
@@ -306,7 +304,7 @@ class Importer:
         return [inner.find(output.name) for output in graph.output]
 
     def _descend(self, nodes: Sequence[onnx.NodeProto], scope: Scope) -> None:
-        """Adds what the nodes of a function or of a graph in a node give to its scope."""
+        """Adds the outputs of the nodes of a function or a subgraph to its scope."""
         if self.budget.depth == DEEPEST:
             raise UnsupportedError(
                 f"functions and graphs lie more than {DEEPEST} deep in one another here"
@@ -319,13 +317,13 @@ class Importer:
 
 
 def _is_contributed(call: Call) -> bool:
-    """Whether an operator is one of ONNX Runtime's, some of which are used without their domain."""
+    """Whether an operator is one of ONNX Runtime's; some are used without their domain."""
     own = call.proto.op_type in ("SimplifiedLayerNormalization",)
     return call.domain == contributed.DOMAIN or (own and call.domain == "")
 
 
 def _expand(call: Call, version: int) -> onnx.FunctionProto:
-    """What ONNX defines an operator by. Raises `UnsupportedError` where there is nothing."""
+    """Function by which ONNX defines an operator. Raises `UnsupportedError` if there is none."""
     proto, domain = call.proto, call.domain
     own = schema.find_schema(proto.op_type, version, domain)
     plain: list[int] = [v for v in own.function_opset_versions if v <= version]
@@ -367,7 +365,7 @@ def _expand(call: Call, version: int) -> onnx.FunctionProto:
 def _drop_absent(
     function: onnx.FunctionProto, values: Mapping[str, object]
 ) -> Sequence[onnx.NodeProto]:
-    """The nodes of a function, without the names of optional inputs that a call leaves out."""
+    """Nodes of a function, without the names of absent optional inputs."""
     absent = [name for name in function.input if name not in values]
     if not absent:
         return function.node
@@ -388,7 +386,7 @@ MOST_STEPS = 256
 
 
 def _choose(importer: Importer, call: Call) -> Sequence[Found]:
-    """An If whose condition is known."""
+    """Outputs of an If whose condition is known."""
     taken = importer.values.know(call.given()[0], "the condition of an If").all()
     branch = cast("onnx.GraphProto", call.attributes["then_branch" if taken else "else_branch"])
     _check_count("outputs of its branch", len(branch.output), len(call.names))
@@ -397,7 +395,7 @@ def _choose(importer: Importer, call: Call) -> Sequence[Found]:
 
 
 def _repeat(importer: Importer, call: Call) -> Sequence[Found]:
-    """A Loop that is known to go on at each step, or to end, laid out one step after another."""
+    """Outputs of a Loop whose conditions are known at each step, unrolled."""
     values, inputs = importer.values, call.given()
     body = cast("onnx.GraphProto", call.attributes["body"])
     carried: list[Found] = [value for value in inputs[2:] if value is not None]
@@ -427,7 +425,7 @@ def _repeat(importer: Importer, call: Call) -> Sequence[Found]:
 
 
 def _scan(importer: Importer, call: Call) -> Sequence[Found]:
-    """A Scan as a loop, or laid out step by step."""
+    """Outputs of a Scan, as a loop of the IR or unrolled."""
     if call.scope.opsets[""] < 9:
         raise UnsupportedError("a Scan of the versions before 9 of ONNX")
     values, inputs = importer.values, [v for v in call.given() if v is not None]
@@ -508,7 +506,7 @@ def _check_count(what: str, found: int, wanted: int) -> None:
 
 
 def _know_one(values: Values, value: Value | None, what: str) -> int:
-    """A number or a condition that has to be known."""
+    """Number or condition that must be known."""
     found = values.know(value, what)
     if found.size == 1 and found.dtype == np.dtype(object):
         return need_number(found.item(), what)
@@ -522,7 +520,7 @@ def _all_there(values: Sequence[Found]) -> list[Value]:
 
 
 def _stack(importer: Importer, values: Sequence[Value], axis: int) -> Value:
-    """Values along a new axis."""
+    """Values stacked along a new axis."""
     if not values:
         raise UnsupportedError("a Loop without steps gives no tensor of a known type")
     arrays: list[Array] = [value for value in values if isinstance(value, np.ndarray)]

@@ -1,4 +1,4 @@
-"""Operators of ONNX that read or write tensors at places that other tensors say."""
+"""Gathers and scatters of ONNX."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def _write(
     matches: Callable[[Point], Scalar],
     update: Callable[[Point, Sequence[Scalar]], Scalar],
 ) -> Tensor:
-    """A tensor with updates written into it. `axes` are the sizes of what a place looks through,
-    `matches` says which of these are for it, and `update` what is there."""
+    """Tensor with updates written into it. `axes` are the extents of the updates to search for an
+    element, `matches` whether one of these is written to it, and `update` the value."""
     name, builder = node.name, node.builder
     reduction = node.text("reduction", "none")
     if reduction in _REDUCTIONS:
@@ -105,7 +105,7 @@ def _scatter_elements(node: Node) -> Tensor:
         raise DmlcError(f"{positions.name} and {updates.name} have other axes than {x.name}")
 
     def holds(at: Point) -> Scalar:
-        """Whether a place is one that positions are for, beside the axis."""
+        """Whether an element's slice, apart from the axis, has updates."""
         found = at.constant(True, DataType.BOOL)
         for place, index in enumerate(at.indices):
             if place != axis and positions.extents[place] != x.extents[place]:
@@ -207,8 +207,8 @@ def _reverse_sequence(node: Node) -> Tensor:
 
 
 def _top(node: Node) -> list[Tensor | None]:
-    """The first elements of an order: each counts those before it, and a place looks for the one
-    with its number. NaN counts as larger than every number, as in NumPy, and equal to NaN."""
+    """First elements of a sorted order: each element counts those before it, and a result finds the
+    element with its count. NaN is larger than every number, as in NumPy, and equal to NaN."""
     x, builder = node.tensor(0), node.builder
     (count,) = node.measures(1) if node.has(1) else [node.integer("k")]
     axis, largest = node.axis(x.rank, -1), node.integer("largest", 1)

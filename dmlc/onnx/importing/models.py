@@ -1,7 +1,5 @@
-"""ONNX models to functions of the tensor IR: the inputs and outputs of a model.
-
-What its nodes mean is known in `importing`.
-"""
+"""Import of ONNX models as functions of the tensor IR: their inputs and outputs. `importing` has
+the meaning of nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ Subject: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | onnx.FunctionPr
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ImportedModel:
-    """A model as a function. Its tensors keep their names as far as the IR can spell them."""
+    """Model as a function. Tensors keep their names as far as the IR allows."""
 
     function: Function
     weights: Mapping[str, Array]
@@ -56,8 +54,8 @@ class ImportedModel:
     """What its outputs are called there."""
 
     def run(self, inputs: Mapping[str, object], device: str = "opencl") -> Results:
-        """Runs the function on arrays, and its weights. Inputs and results are by the names that
-        the model has for them."""
+        """Runs the function on arrays, with the model's weights. Inputs and results have the
+        model's names."""
         given = {self.inputs.get(name, name): array for name, array in inputs.items()}
         found = run(self.function, {**self.weights, **given}, device=device)
         names = {own: name for name, own in self.outputs.items()}
@@ -70,15 +68,13 @@ def load(
     tensors: Mapping[str, TensorDesc] | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> ImportedModel:
-    """The function that a model computes, or a single function of ONNX.
+    """Function of a model, or of a single function of ONNX.
 
-    `subject` is a file, or what the package `onnx` has for one. `constants` fixes inputs: what is
-    the shape of another tensor has to be known. `tensors` describes inputs whose types or sizes the
-    model leaves open, as a function of ONNX leaves them all; `dims` gives sizes for its symbols.
-    The others stay open until kernels run.
-
-    Raises `UnsupportedError` for a model with nodes that have no meaning here: it names them all.
-    """
+    `subject` is a file, or an object of the package `onnx`. `constants` fixes inputs; an input that
+    determines another tensor's shape must be known. `tensors` describes inputs whose types or sizes
+    the model leaves open, such as all inputs of a function of ONNX; `dims` gives values of its
+    symbols. Other symbols stay open until kernels run. Raises `UnsupportedError` for a model with
+    unsupported nodes, with the names of all."""
     if isinstance(subject, str | os.PathLike):
         given = read_file(expect_path("subject", subject))
     else:
@@ -103,8 +99,8 @@ def _load(
     dims: Mapping[str, int],
     subject: str,
 ) -> ImportedModel:
-    """The function of a model. Open sizes that meet are one: where a symbol is another size, the
-    model is imported again with that in its place, which leaves one symbol less."""
+    """Function of a model. If a symbol turns out to equal another size, the model is imported again
+    with that size in its place, which leaves one symbol less."""
     known: dict[str, Measure] = {**dims}
     while True:
         made = _Model(model, fixed, tensors, known)
@@ -130,7 +126,7 @@ def _read_named(parameter: str, given: object) -> Mapping[str, object]:
 
 
 def read_file(path: Path) -> onnx.ModelProto:
-    """The model in a file, with the constants that lie in files beside it."""
+    """Model in a file, with the constants in files beside it."""
     shown = os.fspath(path)
     try:
         with open_regular(path):
@@ -149,7 +145,7 @@ def read_file(path: Path) -> onnx.ModelProto:
 def _wrap_function(
     function: onnx.FunctionProto, tensors: Mapping[str, TensorDesc], fixed: Mapping[str, Array]
 ) -> onnx.ModelProto:
-    """A model that calls a function on the tensors that are described."""
+    """Model that calls a function on the tensors described."""
     missing = [name for name in function.input if name not in tensors and name not in fixed]
     if missing:
         raise DmlcError(
@@ -168,7 +164,7 @@ def _wrap_function(
 
 
 class _Model:
-    """A model, and what a caller says of it."""
+    """Model, with the caller's information about it."""
 
     def __init__(
         self,
@@ -260,7 +256,7 @@ class _Model:
     def _describe(
         self, declared: onnx.ValueInfoProto
     ) -> tuple[DataType | None, tuple[Extent, ...] | None]:
-        """The type and the sizes of an input, as far as they are known."""
+        """Type and sizes of an input, as far as they are known."""
         known = self.tensors.get(declared.name)
         if known is not None and known.sizes is not None:
             return known.data_type, tuple(self._fix(extent) for extent in known.sizes)
@@ -288,7 +284,7 @@ class _Model:
         return dtype, tuple(extents)
 
     def _fix(self, extent: Extent) -> Extent:
-        """A size, with the symbols that are given in it."""
+        """Size with values for the symbols that have one."""
         size = measure(extent)
         self.known |= dict.fromkeys(list_measured(size))
         return as_extent(replace_symbols(size, self.dims))
@@ -313,7 +309,7 @@ class _Model:
 
 
 def _check_kind(place: str, declared: onnx.ValueInfoProto) -> None:
-    """Raises `UnsupportedError` where an input or an output is no tensor."""
+    """Raises `UnsupportedError` for an input or output that is no tensor."""
     kind = declared.type.WhichOneof("value")
     if kind not in (None, "tensor_type"):
         shown = kind.removesuffix("_type").replace("_", " ")

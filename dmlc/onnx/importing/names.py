@@ -1,4 +1,4 @@
-"""Names, sizes and types of ONNX as the IR has them."""
+"""Conversion of ONNX's names, sizes and types to those of the IR."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _RENAMED = {"FLOAT": "FLOAT32", "DOUBLE": "FLOAT64"}
 
 
 def spell_domain(text: str) -> str:
-    """A domain of operators: that of ONNX itself has two names."""
+    """Canonical domain of operators; ONNX's own has two names."""
     return "" if text == "ai.onnx" else text
 
 
 def spell_name(name: str) -> str:
-    """A name as the IR can spell it."""
+    """Name that the IR can spell."""
     found = re.sub(r"[^A-Za-z0-9_]+", "_", name)
     return f"_{found}" if found[:1].isdigit() else found
 
 
 def spell_symbol(text: str, known: Container[str]) -> Extent:
-    """A size that is left open: what ONNX has for it where that is a size of symbols that are
-    `known`, or one symbol; and else a symbol like it: the `a*b` of a model that has no axis of the
-    size `a` is a name."""
+    """Open size from ONNX's text: a formula of `known` symbols, or one symbol; any other text
+    becomes one symbol with a similar name, such as the `a*b` of a model that has no axis of size
+    `a`."""
     try:
         size = parse_size(text)
     except DmlcError:
@@ -55,7 +55,7 @@ _LONGEST = 200
 
 
 def read_type(number: int, what: str = "it") -> DataType:
-    """The data type that a number of ONNX stands for. Raises `UnsupportedError`."""
+    """Data type for a number of ONNX. Raises `UnsupportedError`."""
     names = {value: name for name, value in onnx.TensorProto.DataType.items()}
     shown = names.get(number, f"the type {number}")
     wanted = _RENAMED.get(shown, shown)
@@ -66,7 +66,7 @@ def read_type(number: int, what: str = "it") -> DataType:
 
 
 def describe_type(value: Value | None) -> onnx.TypeProto:
-    """The type of a value, as ONNX describes one; an empty one where there is none."""
+    """Type of a value, in ONNX's form; empty if unknown."""
     if value is None:
         return onnx.TypeProto()
     if isinstance(value, Tensor):
@@ -77,7 +77,7 @@ def describe_type(value: Value | None) -> onnx.TypeProto:
 
 
 def number_type(array: Array) -> int:
-    """The number that ONNX has for the type of an array. Objects are sizes that are left open."""
+    """ONNX's number for the type of an array. Objects are open sizes."""
     if array.dtype == np.dtype(object):
         return onnx.TensorProto.INT64
     if array.dtype.kind == "U":
@@ -86,7 +86,7 @@ def number_type(array: Array) -> int:
 
 
 def read_attribute(attribute: onnx.AttributeProto) -> object:
-    """An attribute as Python has it: texts decoded, tensors as arrays."""
+    """Attribute as a Python value: strings decoded, tensors as arrays."""
     try:
         value: Any = helper.get_attribute_value(attribute)
     except ValueError:
@@ -112,8 +112,8 @@ _DENSEST = 8
 
 
 def read_tensor(tensor: onnx.TensorProto, what: str) -> Array:
-    """A constant of a model as an array; texts are NumPy's. Raises `DmlcError` where what it holds
-    is not of its type and sizes."""
+    """Constant of a model as an array; strings have NumPy's type. Raises `DmlcError` if its data
+    does not fit its type and sizes."""
     sizes = list(tensor.dims)
     held = len(tensor.raw_data) + sum(
         len(getattr(tensor, name))
@@ -130,8 +130,7 @@ def read_tensor(tensor: onnx.TensorProto, what: str) -> Array:
 
 
 def check_texts(model: Any, what: str) -> None:
-    """Raises `DmlcError` where a text in a message of ONNX is no UTF-8: such a name has no
-    spelling."""
+    """Raises `DmlcError` if a string in a message of ONNX is not UTF-8."""
     pending: list[Any] = [model]
     while pending:
         message = pending.pop()

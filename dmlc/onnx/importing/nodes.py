@@ -1,9 +1,8 @@
-"""A node of an ONNX model as the rules see it: its inputs, its attributes and its outputs.
+"""Node of an ONNX model as rules see it: its inputs, attributes and outputs.
 
-A value of a model is a tensor of the function in the making, or an array that is known while the
-model is imported. Sizes that are left open stand in such arrays as `Size`s. A rule asks a node for
-what it needs of either kind; which rule a node has, and what its values are, is known in `load`.
-"""
+A value of a model is a tensor of the function under construction, or an array that is known during
+import, whose elements may be open sizes (`Size`). A rule asks a node for either kind. `load` knows
+the rules and the values."""
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ Output: TypeAlias = Value | Sequence[Value | None]
 
 
 class UnknownValueError(UnsupportedError):
-    """A value that shapes the function is no constant of the model. `names` are the inputs of the
-    model that it is made of: it is known where these are given as constants."""
+    """Value that must be known during import and is not. `names` are the inputs of the model on
+    which it depends; it is known if these are given as constants."""
 
     def __init__(self, message: str | Diagnostic, names: tuple[str, ...]) -> None:
         super().__init__([message] if isinstance(message, Diagnostic) else message)
@@ -37,8 +36,8 @@ class UnknownValueError(UnsupportedError):
 
 
 class OpenSizeError(UnsupportedError):
-    """A size that is left open is needed as a number. `symbols` are those that it is made of: it is
-    known where these are given."""
+    """Open size that must be a number. `symbols` are those on which it depends; it is known if
+    these are given."""
 
     def __init__(self, message: str | Diagnostic, symbols: tuple[str, ...]) -> None:
         super().__init__([message] if isinstance(message, Diagnostic) else message)
@@ -46,8 +45,7 @@ class OpenSizeError(UnsupportedError):
 
 
 def need_number(size: Extent | Measure, what: str) -> int:
-    """A size as a number. Raises `OpenSizeError` where it is left open; `what` is a clause that
-    says what it is of."""
+    """Size as a number. Raises `OpenSizeError` if it is open; `what` is a clause that names it."""
     found = measure(size) if isinstance(size, str) else size
     if isinstance(found, Size):
         raise OpenSizeError(f"{what} is {found}, which is left open", found.symbols)
@@ -56,7 +54,7 @@ def need_number(size: Extent | Measure, what: str) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A node in a model of some version of its operator set."""
+    """Node in a model, with the version of its operator set."""
 
     builder: FunctionBuilder
     op_type: str
@@ -76,18 +74,18 @@ class Node:
     # Inputs -----------------------------------------------------------------------------------
 
     def has(self, number: int) -> bool:
-        """Whether an optional input is given."""
+        """Whether an optional input is present."""
         return number < len(self.inputs) and self.inputs[number] is not None
 
     def value(self, number: int) -> Value:
-        """An input, known or not."""
+        """Input, known or not."""
         found = self.inputs[number] if number < len(self.inputs) else None
         if found is None:
             raise DmlcError(f"it has no input {number}")
         return found
 
     def tensor(self, number: int) -> Tensor:
-        """An input as a tensor of the function."""
+        """Input as a tensor of the function."""
         found = self.value(number)
         if isinstance(found, Tensor):
             return found
@@ -97,19 +95,19 @@ class Node:
         return self.tensor(number) if self.has(number) else None
 
     def tensors(self) -> list[Tensor]:
-        """All inputs."""
+        """All inputs, as tensors."""
         return [self.tensor(number) for number in range(len(self.inputs))]
 
     def array(self, number: int) -> Array:
-        """An input that has to be known. Raises `UnknownValueError`."""
+        """Input that must be known. Raises `UnknownValueError`."""
         return self.know(self.value(number), f"its input {number}")
 
     def measures(self, number: int) -> list[Measure]:
-        """An input that has to be known, as sizes: those left open are `Size`s."""
+        """Input that must be known, as sizes, of which some may be open."""
         return [v if isinstance(v, Size) else int(v) for v in self.array(number).ravel()]
 
     def numbers(self, number: int) -> list[int]:
-        """An input that has to be known, as whole numbers."""
+        """Input that must be known, as integers."""
         return [need_number(size, f"a number in its input {number}") for size in
                 self.measures(number)]  # fmt: skip
 
@@ -119,7 +117,7 @@ class Node:
         return int(cast("int", self.attributes.get(name, default)))
 
     def axis(self, rank: int, default: int = 0) -> int:
-        """The attribute `axis`, one of so many, counted from the first."""
+        """Attribute `axis`, normalized for a rank."""
         (found,) = normalize_axes([self.integer("axis", default)], rank)
         return found
 
@@ -134,7 +132,7 @@ class Node:
         return None if found is None else [int(value) for value in found]
 
     def setting(self, name: str, number: int) -> list[int] | None:
-        """Whole numbers that older versions have as an attribute, and newer ones as an input."""
+        """Integers that are an attribute in older versions and an input in newer ones."""
         if self.has(number):
             return self.numbers(number)
         return self.integers(name)
@@ -143,15 +141,16 @@ class Node:
 
     @property
     def name(self) -> str:
-        """What the first output is called."""
+        """Name of the first output."""
         return next((name for name in self.outputs if name), self.op_type)
 
     def wants(self, number: int) -> bool:
-        """Whether an optional output is asked for."""
+        """Whether an optional output is used."""
         return number < len(self.outputs) and self.outputs[number] != ""
 
     def fixed(self, tensor: Tensor, rank: int | None = None) -> list[int]:
-        """The sizes of a tensor, which a rule needs to know; those of as many axes as `rank`."""
+        """Sizes of a tensor, which must be known. Raises `DmlcError` if it is not of this
+        `rank`."""
         if rank is not None and tensor.rank != rank:
             raise DmlcError(f"{tensor.name} has {tensor.rank} axes, and not {rank}")
         return [need_number(extent, f"a size of {tensor.name}") for extent in tensor.extents]
@@ -162,7 +161,7 @@ Rule: TypeAlias = Callable[[Node], Output]
 
 
 def dtype_of(value: Value) -> DataType:
-    """The data type of a value. Raises `UnsupportedError` where no tensor can hold it."""
+    """Data type of a value. Raises `UnsupportedError` if no tensor can have it."""
     if isinstance(value, Tensor):
         return value.dtype
     if is_sizes(value):
@@ -174,7 +173,7 @@ def dtype_of(value: Value) -> DataType:
 
 
 def is_sizes(value: object) -> bool:
-    """Whether a value is an array of sizes that are left open."""
+    """Whether a value is an array of open sizes."""
     return isinstance(value, np.ndarray) and cast("Array", value).dtype == np.dtype(object)
 
 
@@ -183,8 +182,8 @@ def extents_of(value: Value) -> tuple[Extent, ...]:
 
 
 def hold_sizes(extents: Sequence[Extent], sizes: Sequence[Measure]) -> Array:
-    """Sizes as a value: INT64s, or objects where some are left open. Raises `UnsupportedError`
-    where INT64 cannot hold one."""
+    """Sizes as a value: INT64, or objects if some are open. Raises `UnsupportedError` if one
+    exceeds INT64."""
     numbers = [extent for extent in extents if isinstance(extent, int)]
     if max(numbers, default=0) > np.iinfo(np.int64).max:
         raise UnsupportedError(f"a size of {max(numbers):,} is more than INT64 holds")

@@ -1,5 +1,4 @@
-"""Operators of ONNX that sum products: matrices and Einstein sums; Fourier transforms have their
-own module."""
+"""Sums of products in ONNX: matrix products and Einstein sums. `fourier` has Fourier transforms."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ def _gemm(node: Node) -> Tensor:
 
 
 def center(node: Node, x: Tensor, zero: Tensor | None, axis: int) -> Tensor:
-    """A tensor of integers less its zero point, as INT32s. A zero point for each place along an
-    axis has these as its own."""
+    """Integers minus their zero point, as INT32. A vector of zero points lies along `axis`."""
     if zero is None:
         return map_elements(node.builder, f"{node.name}_{x.name}", _widen, x)
     held = zero
@@ -95,14 +93,14 @@ def _quantized_product(node: Node) -> Tensor:
 
 
 def _align_columns(node: Node, scale: Tensor, product: Tensor) -> Tensor:
-    """A scale for each column of a product; it broadcasts as it is."""
+    """Scale for each column of a product, shaped to broadcast."""
     if scale.rank > 1 or scale.extents in ((), (1,)) or scale.extents[0] == product.extents[-1]:
         return scale
     raise UnsupportedError("a scale for each row")
 
 
 def requantize(node: Node, total: Tensor, scales: list[Tensor], zero: Tensor) -> Tensor:
-    """A sum of products of integers, in the scale of the result."""
+    """Sum of products of integers, converted to the scale of the result."""
 
     def formula(value: Scalar, one: Scalar, other: Scalar, own: Scalar, point: Scalar) -> Scalar:
         factor = one.cast(DataType.FLOAT32) * other.cast(DataType.FLOAT32)
@@ -164,7 +162,7 @@ def _einsum(node: Node) -> Tensor:
 
 
 def _digits(count: int) -> str:
-    """Names for the axes that `...` stands for, the last of which is 0."""
+    """Digits as names of the axes that `...` stands for; the last axis is 0."""
     return string.digits[:count][::-1]
 
 

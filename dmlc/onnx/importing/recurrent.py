@@ -1,5 +1,5 @@
-"""Recurrent operators of ONNX: operators of the library, whose loops are laid out step by step if
-these are few."""
+"""Recurrent operators of ONNX, as operators of the library. Their loops are unrolled if they have
+few steps."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ _OUTPUTS = ("OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTenso
 def _read_activations(
     node: Node, defaults: Sequence[str], directions: int
 ) -> dict[str, list[object]]:
-    """The activations of all directions, with their parameters: each takes those that it has from
-    the lists of the node, in order."""
+    """Activations of all directions, with their parameters, which each takes from the node's lists
+    in order."""
     given = cast("Sequence[str]", node.attributes.get("activations", ()))
     alphas, betas = (
         iter(cast("Sequence[float]", node.attributes.get(f"activation_{name}", ())))
@@ -76,7 +76,7 @@ def _read_activations(
 
 
 def _read_inputs(node: Node, direction: int) -> dict[str, Tensor | View]:
-    """The inputs that are given as DirectML has them for one direction: of four axes, steps before
+    """Inputs that are present, in DirectML's form for one direction: rank 4, steps before
     batches."""
     batch_first = node.integer("layout")
     found: dict[str, Tensor | View] = {}
@@ -108,7 +108,7 @@ def _read_inputs(node: Node, direction: int) -> dict[str, Tensor | View]:
 
 
 def _recurrence(kind: str, defaults: Sequence[str]) -> Rule:
-    """The rule of a recurrent operator: that of the library for each direction, so that each is a
+    """Rule of a recurrent operator: the library's operator for each direction, so that each is a
     loop of its own."""
 
     def rule(node: Node) -> list[Tensor | None]:
@@ -150,7 +150,7 @@ def _recurrence(kind: str, defaults: Sequence[str]) -> Rule:
 
 
 def _join(node: Node, name: str, parts: Sequence[Tensor]) -> Tensor:
-    """An output as ONNX has it, of those of each direction: the states of all steps, or those after
+    """Output in ONNX's form, from those of each direction: the states of all steps, or those after
     the last."""
     found = concatenate(node.builder, name, parts, 1)
     if name != node.outputs[0]:

@@ -1,4 +1,4 @@
-"""Operators of ONNX that combine elements along axes, and normalise by what these give."""
+"""Reductions and normalizations of ONNX."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _absolute(x: Scalar) -> Scalar:
 
 
 def count_places(at: Point, x: Tensor, axes: Sequence[int]) -> Scalar:
-    """How many elements there are along axes, as an INDEX."""
+    """Number of elements along axes, as an INDEX."""
     count = at.constant(1, DataType.INDEX)
     for axis in axes:
         count = count * at.size(x.extents[axis])
@@ -41,7 +41,7 @@ def count_places(at: Point, x: Tensor, axes: Sequence[int]) -> Scalar:
 def mean_over(
     node: Node, name: str, x: Tensor, axes: Sequence[int], keep: bool, formula: Formula = _same
 ) -> Tensor:
-    """The mean along axes, in the compute type of floats."""
+    """Mean along axes, in the compute type of floats."""
     compute = x.dtype.compute
     total = reduce_axes(node.builder, f"{name}_total", "sum", x, axes, keep, formula, compute)
 
@@ -52,7 +52,7 @@ def mean_over(
 
 
 def _find_axes(node: Node, x: Tensor) -> tuple[int, ...] | None:
-    """The axes that a reduction goes over, None where it does nothing."""
+    """Axes of a reduction; None if it does nothing."""
     axes = node.setting("axes", 1)
     if not axes:
         return None if node.integer("noop_with_empty_axes") else tuple(range(x.rank))
@@ -60,7 +60,7 @@ def _find_axes(node: Node, x: Tensor) -> tuple[int, ...] | None:
 
 
 def _reduction(combiner: str, formula: Formula = _same, after: Formula = _same) -> Rule:
-    """A reduction of `formula` of each element, and `after` of what it gives."""
+    """Rule for a reduction of `formula` of each element, followed by `after`."""
 
     def rule(node: Node) -> Tensor:
         x = node.tensor(0)
@@ -82,7 +82,7 @@ def _reduction(combiner: str, formula: Formula = _same, after: Formula = _same) 
 
 
 def _function(name: str) -> Formula:
-    """A function of a float; of an integer, what it gives without its fraction."""
+    """Function of a float; for an integer, with the result truncated."""
 
     def formula(x: Scalar) -> Scalar:
         return x.cast(x.dtype if x.dtype.is_float else DataType.FLOAT64).apply(name).cast(x.dtype)
@@ -153,7 +153,7 @@ def _arg(operator: str) -> Rule:
 
 
 def _cumulative(operator: str, exclusive: str) -> Rule:
-    """A running sum or product: each element combines those before it."""
+    """Rule for a cumulative sum or product."""
 
     def rule(node: Node) -> Tensor:
         x = node.tensor(0)
@@ -186,8 +186,8 @@ def _softmax(operator: str) -> Rule:
 def _standardize(
     node: Node, x: Tensor, axes: Sequence[int], epsilon: float, centered: bool = True
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Elements less their mean along axes, by the root of their variance; the inverse of that
-    root, and the mean."""
+    """Elements minus their mean along axes, divided by their standard deviation; the inverse of the
+    latter, and the mean."""
     builder, name = node.builder, node.name
     mean = mean_over(node, f"{name}_mean", x, axes, True) if centered else None
     moved = x
@@ -204,7 +204,7 @@ def _standardize(
 def _apply_affine(
     node: Node, x: Tensor, scale: Tensor | None, bias: Tensor | None, dtype: DataType
 ) -> Tensor:
-    """The tensor times a scale plus a bias, which broadcast."""
+    """Tensor times a scale plus a bias, which broadcast."""
     given = [tensor for tensor in (scale, bias) if tensor is not None]
 
     def formula(value: Scalar, *others: Scalar) -> Scalar:
@@ -235,7 +235,7 @@ def _rms_normalization(node: Node) -> Tensor:
 
 
 def _by_channel(node: Node, tensor: Tensor, rank: int) -> Tensor:
-    """A tensor of one axis as one that has it as the axis 1."""
+    """Vector reshaped so that its axis is axis 1."""
     extents: list[Extent] = [1] * rank
     extents[1] = as_extent(multiply(tensor.extents))
     return reshape(node.builder, f"{node.name}_{tensor.name}", tensor, extents)

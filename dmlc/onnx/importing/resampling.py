@@ -1,4 +1,4 @@
-"""Operators of ONNX that read tensors at places between their elements."""
+"""Resampling operators of ONNX, which sample tensors between their elements."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Ratio: TypeAlias = float | tuple[Measure, Measure]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Taps:
-    """What each place along an axis of the result adds up: the places it reads, and by which
-    weights. Both have a row for each place of the result."""
+    """Taps of each element of the result along an axis: the indices that it reads, and their
+    weights. Both have a row for each element of the result."""
 
     places: Array
     weights: Array
@@ -87,7 +87,7 @@ def _resize(node: Node) -> Tensor:
 def _read_ratios(
     node: Node, sizes: Sequence[Measure], axes: Sequence[int]
 ) -> tuple[list[Ratio], list[Measure]]:
-    """How much longer each axis becomes, and how long."""
+    """Scale and new extent of each axis."""
     ratios: list[Ratio] = [1.0] * len(sizes)
     shape = list(sizes)
     last = 1 if node.version < 11 else 2
@@ -117,8 +117,8 @@ def _read_ratios(
 
 
 def _find_fraction(scale: float) -> tuple[int, int]:
-    """The fraction of small numbers that a FLOAT32 is nearest to. Raises `UnsupportedError` where
-    it is near none: what is left of a size that is open, times it, is no size."""
+    """Fraction of small integers nearest to a FLOAT32. Raises `UnsupportedError` if none is near,
+    as an open size times such a scale is no size."""
     found = Fraction(scale).limit_denominator(1024)
     if found <= 0 or np.float32(float(found)) != np.float32(scale):
         raise UnsupportedError(f"a scale of {scale}, which is no fraction, of an open size")
@@ -126,8 +126,8 @@ def _find_fraction(scale: float) -> tuple[int, int]:
 
 
 def _find_ratio(result: Measure, size: Measure) -> Ratio:
-    """How often a size stands in another: a fraction where that is one whatever the symbols are,
-    and else both."""
+    """Ratio of two sizes: a fraction if it is one for all values of the symbols, or else both
+    sizes."""
     if isinstance(result, int) and isinstance(size, int):
         return _divide(result, size)
     if isinstance(result, Size) and isinstance(size, Size):
@@ -146,7 +146,7 @@ def _divide(result: int, size: int) -> float:
 def _transform(
     node: Node, size: int, result: int, ratio: float, window: tuple[float, float] | None
 ) -> Array:
-    """Where each place of the result lies in the tensor."""
+    """Coordinate in the tensor of each element of the result."""
     node.hold(8 * result)
     places = np.arange(result, dtype=np.float64)
     mode = node.text("coordinate_transformation_mode",
@@ -174,7 +174,7 @@ def _transform(
 
 
 def _find_taps(node: Node, places: Array, size: int, ratio: float) -> Taps:
-    """What an axis of some size is read at, for these places."""
+    """Taps along an axis of a given size at these coordinates."""
     mode = node.text("mode", "nearest")
     if mode == "nearest":
         chosen = np.clip(_round(node, places), 0, size - 1).astype(np.int32)
@@ -227,8 +227,8 @@ def _cubic_kernel(distance: Array, factor: float) -> Array:
 
 
 def _apply_taps(node: Node, name: str, x: Tensor, axis: int, taps: Taps) -> Tensor:
-    """An axis of a tensor read through taps. What integers add up to are FLOAT32s: they are
-    rounded once, when all axes are read."""
+    """Tensor resampled along an axis. Integers give FLOAT32 sums, which are rounded once, after all
+    axes."""
     results, count = taps.places.shape
     size = x.extents[axis]
     extents = [results if k == axis else e for k, e in enumerate(x.extents)]
@@ -264,8 +264,8 @@ def _apply_taps(node: Node, name: str, x: Tensor, axis: int, taps: Taps) -> Tens
 
 
 def _find_line(places: Array, size: object) -> tuple[int, int] | None:
-    """Whole numbers by which a place of the result is multiplied and divided to give that which it
-    reads, rounded down: what fusion can prove something about."""
+    """Integers by which an element's index is multiplied and divided to give the index that it
+    reads, rounded down: a form about which fusion can prove facts."""
     count = len(places)
     if not isinstance(size, int) or count == 0:
         return None
@@ -290,8 +290,8 @@ def _upsample(node: Node) -> Tensor:
 def _resize_open(
     node: Node, name: str, x: Tensor, axis: int, result: Measure, ratio: tuple[Measure, Measure]
 ) -> Tensor:
-    """An axis resized where its size is left open, or the new one is. Where a place lies in the
-    tensor is a fraction of whole numbers, so that no rounding depends on how long the axis is."""
+    """Tensor resized along an axis if its size is open, or the new one is. Coordinates are
+    fractions of integers, so that rounding does not depend on the axis' length."""
     mode, extent = node.text("mode", "nearest"), x.extents[axis]
     size = measure(extent)
     if node.integer("antialias") or node.integer("exclude_outside"):
@@ -311,8 +311,8 @@ def _resize_open(
         return at.read(x, *own)
 
     def divide(at: Point) -> tuple[Scalar, Scalar, Scalar]:
-        """Above what a place lies, by how many parts, and how many parts there are. Places begin
-        at -1: quotients are rounded towards 0."""
+        """Floor of a coordinate, the numerator of its fractional part, and the denominator.
+        Coordinates start at -1, as quotients are truncated."""
         parts = at.measure(whole)
         moved = at.indices[axis] * at.measure(scaled) + at.measure(offset + whole)
         return moved / parts - 1, moved % parts, parts
@@ -355,8 +355,8 @@ def _resize_open(
 def _find_line_open(
     node: Node, size: Measure, result: Measure, over: Measure, under: Measure
 ) -> tuple[Measure, Measure, Measure]:
-    """Numbers by which the place `i` of a result lies at `(first * i + second) / third` of a
-    tensor, for an axis that becomes `over / under` times as long."""
+    """Numbers for the coordinate `(first * i + second) / third` of element `i`, along an axis that
+    becomes `over / under` times as long."""
     mode = node.text("coordinate_transformation_mode",
                      "half_pixel" if node.version >= 11 else "asymmetric")  # fmt: skip
     match mode:
@@ -391,7 +391,8 @@ def _linear_weights(part: Scalar) -> list[Scalar]:
 
 
 def _cubic_weights(part: Scalar) -> list[Scalar]:
-    """The weights of the four elements around a place, a part of the way from the second on."""
+    """Weights of the four elements around a coordinate, whose distance from the second is
+    `part`."""
     factor = -0.75
 
     def near(d: Scalar) -> Scalar:
@@ -425,7 +426,7 @@ def _grid_sample(node: Node) -> Tensor:
     compute = x.dtype.compute
 
     def find_place(at: Point, axis: int) -> Scalar:
-        """Where a point of the grid lies along an axis of space."""
+        """Coordinate of a grid point along a spatial axis."""
         own = (at.indices[0], *at.indices[2:], space - 1 - axis)
         given = at.read(grid, *own).cast(compute)
         if padding != "reflection":
@@ -437,7 +438,7 @@ def _grid_sample(node: Node) -> Tensor:
         return ((given + 1) * size - 1) / 2
 
     def reflect(place: Scalar, size: Scalar) -> Scalar:
-        """A place mirrored at the ends of an axis until it is inside."""
+        """Coordinate reflected at the ends of an axis until it is inside."""
         low = 0.0 if aligned else -0.5
         # There and back. Along an axis of size 1 with its corners aligned all places are 0.
         period = ((size - 1 if aligned else size) * 2).apply("max", 1)
@@ -445,7 +446,7 @@ def _grid_sample(node: Node) -> Tensor:
         return inside.apply("min", period - inside) + low
 
     def read(at: Point, places: Sequence[Scalar]) -> Scalar:
-        """The element nearest to whole places, or what stands outside."""
+        """Element at integer coordinates, or the padding outside."""
         inside = at.constant(True, DataType.BOOL)
         own: list[Scalar] = []
         for axis, place in enumerate(places):
@@ -488,7 +489,7 @@ def _grid_sample(node: Node) -> Tensor:
 
 
 def _pool_regions(node: Node) -> Tensor:
-    """RoiAlign: the mean or the largest of samples in the cells of regions."""
+    """RoiAlign: mean or maximum of samples in the cells of regions."""
     x, regions, batches = node.tensor(0), node.tensor(1), node.tensor(2)
     rows, columns = node.integer("output_height", 1), node.integer("output_width", 1)
     ratio = node.integer("sampling_ratio")

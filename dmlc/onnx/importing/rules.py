@@ -1,4 +1,4 @@
-"""The operators of ONNX that have a rule, by domain and name."""
+"""Table of the operators of ONNX that have a rule, by domain and name."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ REFUSED: Mapping[str, str] = {
 
 
 def list_operators() -> dict[str, list[str]]:
-    """The operators that are imported, by kind. The last kinds have no rule of their own."""
+    """Imported operators, by kind. The last kinds have no rule of their own."""
     found = {kind: sorted(rules) for kind, rules in _KINDS.items()}
     found["of ai.onnx.ml"] = sorted(indexing.MACHINE_LEARNING)
     found[f"of {contributed.DOMAIN}"] = sorted((*contributed.RULES, *contributed.list_functions()))

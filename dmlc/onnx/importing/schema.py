@@ -1,7 +1,5 @@
-"""What ONNX itself says of a node: whether its operator takes what it is given, and what it gives.
-
-Each node is held to it once, before anything here sees it.
-"""
+"""Checks of a node against ONNX's own schema, and the types of its outputs. Each node is checked
+once, before anything else reads it."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ _REFUSALS = (
 
 
 def find_schema(op_type: str, version: int, domain: str) -> Any:
-    """What ONNX knows of an operator. Raises `UnsupportedError` where it knows none."""
+    """ONNX's schema of an operator. Raises `UnsupportedError` if there is none."""
     version = max(min(version, _NEWEST), 0)
     try:
         found: Any = onnx.defs.get_schema(op_type, version, domain)
@@ -53,8 +51,7 @@ def find_schema(op_type: str, version: int, domain: str) -> Any:
 def check_form(
     schema: Any, node: onnx.NodeProto, attributes: Sequence[onnx.AttributeProto]
 ) -> None:
-    """Raises `DmlcError` where an operator has not as many inputs or outputs, or not such
-    attributes."""
+    """Raises `DmlcError` for a wrong number of inputs or outputs, or for unknown attributes."""
     for what, names, least, most in (
         ("input", node.input, schema.min_input, schema.max_input),
         ("output", node.output, schema.min_output, schema.max_output),
@@ -94,8 +91,8 @@ def infer(
     attributes: Sequence[onnx.AttributeProto],
     opsets: Mapping[str, int],
 ) -> list[onnx.TypeProto]:
-    """The types of a node's outputs, as far as ONNX can tell. Raises `DmlcError` where the operator
-    does not take inputs of these types and ranks, or attributes of these values."""
+    """Types of a node's outputs, as far as ONNX infers them. Raises `DmlcError` if the operator
+    does not accept the types and ranks of the inputs, or the values of attributes."""
     if op_type in _OF_SCALARS:
         inputs = [v.reshape(()) if isinstance(v, np.ndarray) and v.size == 1 else v for v in inputs]
     _check_counts(inputs, outputs, attributes)
@@ -129,8 +126,8 @@ def infer(
 
 
 def list_narrow(schema: Any, inputs: Sequence[Value | None]) -> frozenset[int]:
-    """The inputs that are sizes left open, where the operator takes one type for them and for an
-    input of INT32. All other sizes are of INT64."""
+    """Inputs that are open sizes and must be INT32, because the operator takes one type for them
+    and an input of INT32. All other sizes are INT64."""
     kinds = list_kinds(schema, len(inputs))
     sizes = [number for number, value in enumerate(inputs) if is_sizes(value)]
     narrow = {
@@ -141,7 +138,7 @@ def list_narrow(schema: Any, inputs: Sequence[Value | None]) -> frozenset[int]:
 
 
 def list_kinds(schema: Any, count: int) -> list[str]:
-    """The types of so many inputs, by their names in the schema."""
+    """Types of the inputs, by their names in the schema."""
     formal = [kind.type_str for kind in schema.inputs]
     return [formal[min(number, len(formal) - 1)] for number in range(count)]
 
@@ -149,8 +146,8 @@ def list_kinds(schema: Any, count: int) -> list[str]:
 def _check_counts(
     inputs: Sequence[Value | None], outputs: int, attributes: Sequence[onnx.AttributeProto]
 ) -> None:
-    """Refuses what ONNX takes on trust: it reads or writes beyond the end of what it has where
-    such an attribute is wrong, which ends the process."""
+    """Refuses attributes that ONNX does not check itself: with wrong numbers it accesses memory out
+    of bounds, which ends the process."""
     ranks = [len(extents_of(value)) for value in inputs if value is not None]
     for attribute in attributes:
         if attribute.name == "num_outputs" and attribute.i != outputs:
@@ -172,7 +169,7 @@ def has_function(schema: Any) -> bool:
 
 
 def count_bytes(kind: onnx.TypeProto) -> int | None:
-    """How many bytes a tensor of a type takes, None where that is not known."""
+    """Bytes of a tensor of a type; None if unknown."""
     if not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
         return None
     held = kind.tensor_type

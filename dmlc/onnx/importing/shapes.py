@@ -1,4 +1,4 @@
-"""Operators of ONNX on the shapes of tensors: what moves elements, and computes none."""
+"""Operators of ONNX that change shapes or move elements, and compute none."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _reshape(node: Node) -> Tensor:
 
 
 def _fill(node: Node, x: Tensor, sizes: Sequence[Measure]) -> list[Measure]:
-    """Sizes with what is left of a tensor in place of -1."""
+    """Sizes with the remaining number of elements in place of -1."""
     if -1 not in sizes:
         return list(sizes)
     total, rest = multiply(x.extents), multiply(size for size in sizes if size != -1)
@@ -114,8 +114,8 @@ def _fill(node: Node, x: Tensor, sizes: Sequence[Measure]) -> list[Measure]:
 
 
 def _part(node: Node, total: Measure, by: Measure) -> Measure:
-    """One of so many parts of a size, which has a whole number of them. Where that is not so
-    whatever the symbols are, it is checked. Raises `DmlcError` where it never is."""
+    """Size divided by a number that must divide it. For an open size that is checked at run time.
+    Raises `DmlcError` if it never does."""
     found = divide_exactly(total, by)
     if found is not None or total == by == 0:
         return 0 if found is None else found
@@ -241,8 +241,8 @@ _FAR = 10**8
 def _cut(
     node: Node, size: Measure, start: Measure, end: Measure, step: int
 ) -> tuple[Measure, Measure]:
-    """Where a slice of an axis starts, and how many places it has. Of sizes that are left open,
-    what is not known to be outside is inside."""
+    """Start and length of a slice along an axis. Bounds relative to open sizes are inside unless
+    known to be outside."""
     if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
         places = range(*slice(start, end, step).indices(size))
         return places.start, len(places)
@@ -302,7 +302,7 @@ def _pad(node: Node) -> Tensor:
 
 
 def _cut_ends(node: Node, x: Tensor, first: Sequence[int], last: Sequence[int]) -> Tensor:
-    """What is left of a tensor without so many places before and after each axis."""
+    """Tensor without some elements before and after each axis."""
     if not any((*first, *last)):
         return x
     extents: list[Extent] = []
@@ -321,7 +321,7 @@ def _cut_ends(node: Node, x: Tensor, first: Sequence[int], last: Sequence[int]) 
 
 
 def _fold_place(place: Scalar, size: Scalar, mode: str) -> Scalar:
-    """The place inside of an axis that one outside stands for."""
+    """Index inside an axis for one outside, by a padding mode."""
     if mode == "edge":
         return place
     if mode == "wrap":

@@ -1,4 +1,4 @@
-"""Steps of a Scan: laid out one after another, or as stages over all steps."""
+"""Steps of a Scan, unrolled or as stages over all steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ supported."""
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scanned:
-    """A tensor of which each step reads a slice along an axis, from the last one if `backwards`."""
+    """Tensor of which each step reads a slice along an axis, from the last one if `backwards`."""
 
     tensor: Tensor
     axis: int
@@ -44,13 +44,13 @@ class Scanned:
         return self.read_step(at, at.indices[0], places)
 
     def read_step(self, at: Point, step: Scalar, places: Sequence[Scalar]) -> Scalar:
-        """Element of the slice of a step."""
+        """Element of a step's slice."""
         step = at.size(self.steps) - 1 - step if self.backwards else step
         return at.read(self.tensor, *places[: self.axis], step, *places[self.axis :])
 
 
 def take_slice(values: Values, scanned: Scanned, step: int, name: str) -> Tensor:
-    """The slice of a step."""
+    """Slice of a step."""
 
     def element(at: Point) -> Scalar:
         return scanned.read_step(at, at.size(step), at.indices)
@@ -63,8 +63,8 @@ def take_slice(values: Values, scanned: Scanned, step: int, name: str) -> Tensor
 def repeat_step(
     values: Values, prefix: str, states: Sequence[Tensor], scanned: Sequence[Scanned], enter: Enter
 ) -> list[Tensor] | None:
-    """The outputs of all steps along a first axis, states before others, None where a step has what
-    a loop cannot have: a state whose size changes or that decides a size, or a loop."""
+    """Outputs of all steps along a first axis, states first. None if the step cannot be in a loop
+    of the IR: the size of a state changes, a state determines a size, or the step has a loop."""
     builder, steps = values.builder, scanned[0].steps
     start = builder.count_stages()
     inputs: list[Tensor] = []
@@ -110,7 +110,7 @@ def _copy(values: Values, tensor: Tensor, name: str) -> Tensor:
 
 
 def _spread(values: Values, tensor: Tensor, steps: Extent) -> Tensor:
-    """A tensor that is the same at all steps."""
+    """Tensor that is the same at all steps, broadcast along them."""
     return values.builder.compute(
         f"{tensor.name}_steps", (steps, *tensor.extents),
         lambda at: at.read(tensor, *at.indices[1:]), tensor.dtype,
@@ -118,7 +118,7 @@ def _spread(values: Values, tensor: Tensor, steps: Extent) -> Tensor:
 
 
 def take_last(values: Values, tensor: Tensor) -> Tensor:
-    """The slice of the last step."""
+    """Slice of the last step."""
     last = measure(tensor.extents[0]) - 1
     made = values.builder.compute(
         f"{tensor.name}_last", tensor.extents[1:],
@@ -129,7 +129,7 @@ def take_last(values: Values, tensor: Tensor) -> Tensor:
 
 
 def move_steps(values: Values, tensor: Tensor, axis: int, backwards: bool) -> Tensor:
-    """The slices of all steps along another axis, from the last one if `backwards`."""
+    """Slices of all steps along another axis, from the last one if `backwards`."""
     steps, (place,) = tensor.extents[0], normalize_axes([axis], tensor.rank)
     extents = [*tensor.extents[1 : place + 1], steps, *tensor.extents[place + 1 :]]
 

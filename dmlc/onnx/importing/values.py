@@ -1,4 +1,4 @@
-"""The values of a model while it is imported: what is known of them, and what they are made of."""
+"""Values of a model during import: their elements if known, and their dependence on inputs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _MOST_SIZES = 32
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Missing:
-    """What a node would have given that is not supported."""
+    """Output of a node that is not supported."""
 
 
 MISSING = Missing()
 
 
 class Values:
-    """The tensors of a function in the making, and the arrays that become such."""
+    """Tensors of a function under construction, and known arrays that may become tensors."""
 
     def __init__(self, builder: FunctionBuilder, budget: Budget) -> None:
         self.builder = builder
@@ -53,33 +53,33 @@ class Values:
         self._placed: dict[int, tuple[Array, Tensor]] = {}
 
     def read_initializer(self, initializer: onnx.TensorProto, prefix: str = "") -> Array:
-        """The value of a constant of a model, under its name."""
+        """Constant of a model, noted under its name."""
         array = read_tensor(initializer, f"the constant '{initializer.name}'")
         self.budget.allow(array.nbytes)
         self.name_array(array, prefix + spell_name(initializer.name))
         return array
 
     def name_array(self, array: Array, name: str) -> None:
-        """Says what an array is called, should it become a tensor."""
+        """Notes the name of an array, in case that it becomes a tensor."""
         self._names.setdefault(id(array), (array, name))
 
     def name_origins(self, tensor: Tensor, names: tuple[str, ...]) -> None:
-        """Says which inputs of the model a tensor is made of."""
+        """Notes the model's inputs on which a tensor depends."""
         self._origins.setdefault(tensor.name, names)
 
     def name_input(self, tensor: Tensor, name: str) -> None:
-        """Says that a tensor is an input of the model."""
+        """Notes that a tensor is an input of the model."""
         self.name_origins(tensor, (name,))
         if tensor.rank > 1 and tensor.dtype.is_float:
             self._data.add(name)
 
     def derive(self, tensor: Tensor, values: Sequence[object]) -> None:
-        """Says of which values of the model a tensor is made."""
+        """Notes the values on which a tensor depends."""
         self.name_origins(tensor, self.merge_origins(values))
         self._symbols.setdefault(tensor.name, self._merge_symbols(values))
 
     def _merge_symbols(self, values: Sequence[object]) -> tuple[str, ...]:
-        """The sizes left open that are numbers in some values."""
+        """Symbols of the open sizes in some values."""
         found: list[str] = []
         for value in values:
             if isinstance(value, Tensor):
@@ -89,17 +89,17 @@ class Values:
         return tuple(dict.fromkeys(found))
 
     def trace(self, tensor: Tensor) -> tuple[str, ...]:
-        """The inputs of the model that a tensor is made of."""
+        """Inputs of the model on which a tensor depends."""
         return self._origins.get(tensor.name, ())
 
     def merge_origins(self, values: Sequence[object]) -> tuple[str, ...]:
-        """Those of all tensors among some values."""
+        """Inputs of the model on which any tensor among some values depends."""
         names = [n for v in values if isinstance(v, Tensor) for n in self.trace(v)]
         return tuple(dict.fromkeys(names))
 
     def know(self, value: Value | None, what: str) -> Array:
-        """A value that has to be known. Raises `UnknownValueError`, or `OpenSizeError` where sizes
-        that are left open decide it alone."""
+        """Value that must be known. Raises `UnknownValueError`, or `OpenSizeError` if only open
+        sizes are unknown."""
         if isinstance(value, np.ndarray):
             return value
         names = () if value is None else self.trace(value)
@@ -120,11 +120,11 @@ class Values:
         raise UnknownValueError(need, names)
 
     def tensor(self, value: Value, name: str = "constant") -> Tensor:
-        """A value as a tensor of the function."""
+        """Value as a tensor of the function."""
         return value if isinstance(value, Tensor) else self.place(value, name)
 
     def place(self, array: Array, name: str) -> Tensor:
-        """An array as a tensor: a number in the kernels, a table of theirs, or a parameter."""
+        """Array as a tensor: a constant, a table, or a parameter."""
         found = self._placed.get(id(array))
         if found is None:
             _, own = self._names.get(id(array), (array, spell_name(name)))
@@ -134,7 +134,7 @@ class Values:
         return found[1]
 
     def narrow(self, sizes: Value, name: str) -> Tensor:
-        """Sizes that are left open, as a tensor of INT32."""
+        """Open sizes as a tensor of INT32."""
         wide = self.tensor(sizes, name)
         made = self.builder.compute(
             f"{spell_name(name)}_narrow", wide.extents,
@@ -166,7 +166,7 @@ class Values:
         )
 
     def _make_sizes(self, array: Array, name: str) -> Tensor:
-        """Sizes that are left open, as numbers of a tensor."""
+        """Open sizes as elements of a tensor."""
         sizes: list[Measure] = list(array.ravel())
         if len(sizes) > _MOST_SIZES:
             raise UnsupportedError(f"{len(sizes)} sizes that are left open, used as numbers")
@@ -184,19 +184,19 @@ class Values:
 
 
 def _list_symbols(array: Array) -> list[str]:
-    """The symbols of the sizes that an array has as its values."""
+    """Symbols of the open sizes in an array."""
     sizes: list[Measure] = array.ravel().tolist() if array.dtype == np.dtype(object) else []
     return [symbol for size in sizes for symbol in list_measured(size)]
 
 
 def _is_uniform(array: Array) -> bool:
-    """Whether all elements are the same bits."""
+    """Whether all elements have the same bits."""
     if array.size < 2 or not any(array.strides):
         return True
     return array.tobytes() == _first(array).tobytes() * array.size
 
 
 def _first(array: Array) -> Array:
-    """The first element: an array of one element that is repeated takes no memory, and would take
-    it where its axes are joined."""
+    """Array of the first element. A broadcast array takes no memory, but would if it were
+    reshaped."""
     return array[(slice(0, 1),) * array.ndim]

@@ -1,4 +1,4 @@
-"""Operators of ONNX that slide windows over space: convolutions and poolings."""
+"""Window operators of ONNX: convolutions and pooling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dmlc.source import DmlcError, UnsupportedError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Counted:
-    """Windows with their number along each axis, and the padding after each."""
+    """Windows, with their number along each axis and the padding after each."""
 
     windows: Windows
     after: tuple[Measure, ...]
@@ -37,7 +37,7 @@ class Counted:
 
 
 def read_windows(node: Node, space: Sequence[Extent], kernel: Sequence[int]) -> Counted:
-    """The windows of a node over axes of these sizes."""
+    """Windows of a node, over axes of these sizes."""
     count = len(space)
     strides, dilations, pads = _read_steps(node, kernel, count)
     before: list[Measure] = [*pads[:count]]
@@ -80,7 +80,7 @@ def read_windows(node: Node, space: Sequence[Extent], kernel: Sequence[int]) -> 
 def _read_steps(
     node: Node, kernel: Sequence[int], count: int
 ) -> tuple[list[int], list[int], list[int]]:
-    """The strides, the dilations and the padding of windows over so many axes."""
+    """Strides, dilations and padding of windows over `count` axes."""
     strides = node.integers("strides") or [1] * count
     dilations = node.integers("dilations") or [1] * count
     pads = node.integers("pads") or [0] * (2 * count)
@@ -96,8 +96,8 @@ def _read_steps(
 
 
 def _pad_alike(over: Measure, span: int, stride: int) -> Measure:
-    """The padding that gives an axis as many windows as strides begin on it: what the last one of
-    them has beyond the end, where that is not negative."""
+    """Total padding with which an axis has one window per stride: the part of the last window
+    beyond the end, if that is positive."""
     if isinstance(over, int):
         return max(0, over)
     # The last stride begins on the last elements, and no more of these than a stride has.
@@ -121,7 +121,7 @@ def _kernel(node: Node, weight: Tensor) -> list[int]:
 def _convolve(
     node: Node, name: str, x: Tensor, weight: Tensor, dtype: DataType | None = None
 ) -> Tensor:
-    """The convolution of a tensor. 16-bit floats are added up in FLOAT32."""
+    """Convolution of a tensor. 16-bit floats are accumulated in FLOAT32."""
     found = read_windows(node, x.extents[2:], _kernel(node, weight))
     groups, inner = node.integer("group", 1), node.fixed(weight)[1]
     if node.builder.unify(x.extents[1], inner * groups) is None:
@@ -130,7 +130,7 @@ def _convolve(
 
 
 def _add_bias(node: Node, x: Tensor, bias: Tensor | None, dtype: DataType) -> Tensor:
-    """A tensor plus a bias for each of its channels."""
+    """Tensor plus a bias for each channel."""
     if bias is None:
         return map_elements(node.builder, node.name, lambda v: v, x, dtype=dtype)
     flat = reshape(node.builder, f"{node.name}_bias", bias, (bias.extents[0], *[1] * (x.rank - 2)))
@@ -208,7 +208,7 @@ def _pool(
     node: Node, name: str, combiner: str, found: Counted, dtype: DataType | None,
     formula: Callable[[Scalar], Scalar] | None = None,
 ) -> Tensor:  # fmt: skip
-    """What a combiner gives of the elements that each window holds."""
+    """Reduction of each window's elements by a combiner."""
     x = node.tensor(0)
     return pool(node.builder, name, combiner, x, found.windows, found.extents, dtype, formula)
 
@@ -231,7 +231,8 @@ def _max_pool(node: Node) -> list[Tensor | None]:
     columns_first = node.integer("storage_order")
 
     def element(at: Point) -> Scalar:
-        """The number in the tensor of the place that a window has its number for."""
+        """Linear index in the tensor of a window's element, whose number within the window is
+        given."""
         rest = at.read(first, *at.indices).cast(DataType.INDEX)
         steps: list[Scalar] = []
         for size in windows.kernel[::-1]:
