@@ -295,7 +295,7 @@ class Judging(OperatorTest):
 
     @staticmethod
     def _lay_out(desc: TensorDesc, like: TensorDesc, random: Random, output: bool) -> TensorDesc:
-        """Tensor with strides of its own, where a similar one has some."""
+        """Tensor with strides, if a similar tensor of the operator may have some."""
         sizes = whole(desc.sizes or ())
         if like.strides is None or 0 in sizes:
             return desc

@@ -1,4 +1,4 @@
-"""Builder of bodies that applies no rule, since compilers are judged by what it makes."""
+"""Builder of bodies that applies no rewrite rule, since compilers are judged by its results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ EMPTY = Body((), 0)
 
 
 class PlainBuilder(BodyBuilder):
-    """A body under construction whose first values are those of another. New values are shared with
-    one another, and not with those."""
+    """Body under construction that starts with the values of another. New values are shared among
+    themselves only."""
 
     def __init__(self, body: Body = EMPTY) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class PlainBuilder(BodyBuilder):
         return self.add(Apply(operation, given, operation.result_type(self.type_of(given[0]))))
 
     def value(self, instruction: Instruction) -> Value:
-        """Value of an instruction."""
+        """Number of an instruction's value."""
         return self.wrap(self.add(instruction))
 
     def finish(self, result: int | Value, guard: int | Value | None = None) -> Body:

@@ -1,4 +1,4 @@
-"""Random legal schedules: calls that are drawn, and tried on the plainest nest that there is."""
+"""Random legal schedules: random primitives, applied to a naive nest."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ _ALL = ("vectorize all", "tile all", "unroll all")
 
 
 def draw_steps(random: Random, names: Sequence[str] = tuple(DRAWN)) -> list[Step]:
-    """Some steps. Of five, one has what it takes to interleave loops, where there are vectors, one
-    what makes a block of outputs, whose loops then change places, and one what stages values, some
-    of them a step ahead."""
+    """Random steps. One of five includes the primitives that interleave loops if there are vectors,
+    one those that make a block of outputs and exchange its loops, and one those that stage values,
+    sometimes one step ahead."""
 
     def draw(name: str) -> Step:
         return name, random.randrange(8), random.randrange(4)
@@ -124,9 +124,9 @@ def follow(
     most_items: int | None = None,
     refused: Counter[str] | None = None,
 ) -> tuple[Nest, list[str]]:
-    """A nest after those of some steps that are legal for a loop of it and give no group more work
-    items than that, and the names of these steps. What was not legal is counted in `refused`, by
-    primitive and reason."""
+    """Nest after the steps that are legal for one of its loops and exceed no limit on work items
+    per group, and the names of these steps. Illegal steps are counted in `refused`, by primitive
+    and reason."""
     done: list[str] = []
     for name, which, number in steps:
         verb, *arguments = DRAWN[name](number)
@@ -146,7 +146,7 @@ def follow(
 
 
 def _name_tiles(nest: Nest, given: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
-    """What a call is given, with the name of each tile where that of any is wanted."""
+    """Arguments of a call, once with the name of each tile if any tile suits."""
     if TILE not in given:
         return [given]
     dims = dict.fromkeys(n.dim for n in walk(nest.body) if isinstance(n, Loop))
@@ -162,7 +162,7 @@ def _try(
     most_items: int | None,
     refused: Counter[str] | None,
 ) -> Nest | None:
-    """A nest after the first of some calls that is legal; None where none is."""
+    """Nest after the first legal call; None if none is."""
     for call in calls:
         try:
             made = apply(nest, function, limits, call)
@@ -177,7 +177,7 @@ def _try(
 
 
 def fuse_plainly(function: ir.Function, longest_row: int, budget: Budget) -> Fusion:
-    """Fusion whose groups any schedule does for: their kernels hold no rows."""
+    """Fusion whose groups any schedule can lower: kernels keep no rows in registers."""
     return fuse(function, 0, dataclasses.replace(budget, held=0))
 
 
@@ -188,7 +188,7 @@ _SHARED_OUT: tuple[Step, ...] = (*[("fuse", 0, 0)] * 3, ("groups", 0, 0))
 
 
 def _count_steps(nest: Nest) -> int:
-    """The points that one work item goes through, at most, if its group has no other."""
+    """Maximum number of points per work item, if its group has no other."""
     points = sum(math.prod(phase.space.sizes) for phase in nest.phases)
     groups = (n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP)
     return points // max(1, math.prod(loop.dim.count_steps(loop.step) for loop in groups))
@@ -196,8 +196,8 @@ def _count_steps(nest: Nest) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class DrawnSchedule:
-    """Lowers groups of stages to a kernel each, by a schedule that a number stands for. `done`
-    takes the nests, as text, in the order of the kernels."""
+    """Lowers each group of stages to one kernel, by a schedule that a random number determines.
+    `done` takes the nests, as text, in the order of the kernels."""
 
     seed: int
     done: list[str] = dataclasses.field(default_factory=list[str])

@@ -1,8 +1,7 @@
 """Times of runs beside a copy of as many bytes on the same device.
 
-The device's own clock counts where its runtime reads it; elsewhere the host's does, and with it the
-time that arrays take to the device and back.
-"""
+The device's own clock is used if its runtime reads it; otherwise the host's, whose time includes
+the transfers of arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _MOST_TURNS = 200
 
 
 class Timer:
-    """A run with its arrays on a device."""
+    """Run bound to arrays on a device."""
 
     def __init__(
         self, executable: AnyExecutable, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
@@ -33,7 +32,7 @@ class Timer:
 
     @staticmethod
     def of(run: Callable[[], Any]) -> Timer:
-        """What times a function of the host."""
+        """Timer of a function on the host."""
         made = Timer.__new__(Timer)
         made._begin(run)
         return made
@@ -48,9 +47,9 @@ class Timer:
         """The runs of a sample."""
 
     def sample(self, turns: int | None = None) -> float:
-        """The seconds of a run, on average over so many, or over as many as make a sample. Times to
-        be compared are of as many turns: where a device wakes up for a sample, that is a part of
-        few turns, and not of many."""
+        """Mean seconds per run, over `turns` runs, or over as many as make a sample. Times to be
+        compared need equal numbers of runs, since a device that wakes up first spends a larger part
+        of few runs on it."""
         return self._seconds(turns or self.turns)
 
     def _seconds(self, turns: int) -> float:
@@ -63,7 +62,7 @@ class Timer:
 
 
 def make_copy(device: AnyDevice, count: int) -> Timer:
-    """A copy of so many elements of four bytes."""
+    """Copy of `count` elements of four bytes."""
     function = ir.parse(
         f"func @copy(%x: f32[{count}]) -> (%y) {{\n  %y: f32[i0 < {count}] = %x[i0]\n}}"
     )
@@ -72,7 +71,7 @@ def make_copy(device: AnyDevice, count: int) -> Timer:
 
 
 def fill_function(function: Function) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Arrays for what a function is given, and for its results. Integers are positions of rows."""
+    """Arrays for the inputs and results of a function. Integers are indices of rows."""
     random = np.random.default_rng(1)
     return (
         dict(_make_arrays(function, [p.name for p in function.parameters], random)),
