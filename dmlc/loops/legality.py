@@ -213,12 +213,14 @@ def count_steps(nest: Nest, loop: Loop) -> int | None:
     # Cyclically distributed steps continue through the whole shared range.
     around = [n.step for n in list_around(nest, loop)
               if n.kind is not Kind.LANE or loop.step <= n.step]  # fmt: skip
+    size = loop.dim.size
+    # A tile has no partial steps.
+    if loop.dim.within is not None and isinstance(size, int):
+        if any(size % step for step in (loop.step, *around)):
+            return None
     if around:
         whole, rest = divmod(min(around), loop.step)
         return whole if rest == 0 else None
-    size = loop.dim.size
-    if loop.dim.within is not None and isinstance(size, int) and size % loop.step:
-        return None
     if not isinstance(size, int) or loop.dim.piece is not None or list_cuts(nest, loop.dim):
         return None
     return -(-size // loop.step)

@@ -337,7 +337,10 @@ class _Verifier:
                 width, least = tile if isinstance(tile, int) else None, False
             if digit.count is not None and width is not None:
                 points = digit.count * digit.step
-                self._demand(width <= points if least else width == points,
+                fits = width <= points if least else width == points
+                whole = not isinstance(tile, int) or tile % width == 0
+                whole = whole or path.index(loop) < path.index(digits[place - 1].loop)
+                self._demand(fits and whole,
                     f"{what}: loop '{loop.name}' takes {digit.count} steps of {digit.step} over "
                     f"'{dim.name}', which has {width}")  # fmt: skip
             elif digit.count is None:
