@@ -16,11 +16,13 @@ import numpy as np
 
 from dmlc.binding import Graph, Module, Operator, TensorDesc
 from dmlc.binding.attributes import convert_enum
-from dmlc.building.shapes import infer_output
+from dmlc.binding.tensors import Given
+from dmlc.building.shapes import infer_call
 from dmlc.building.statements import list_statements
 from dmlc.building.values import (
     NOWHERE,
     Derivation,
+    Make,
     Outputs,
     Role,
     Value,
@@ -152,47 +154,45 @@ class GraphBuilder:
         definition = found.definition
         self._import(found)
         operands: list[Value] = []
-        given: dict[str, Value] = {}
+        given: dict[str, Given | Sequence[Given]] = {}
+        attributes: dict[str, object] = {}
         labels: list[tuple[str, Callable[[Sequence[syntax.Expression]], syntax.Expression]]] = []
-        counts: dict[str, int] = {}
         for label, argument in arguments.items():
-            tensor = definition.levels[-1].tensor(label)
+            tensor = definition.newest.tensor(label)
             attribute = definition.attribute(label)
             start = len(operands)
             if tensor is not None and tensor.output:
-                stated = self._stated(tensor, argument)
-                counts[label] = len(stated.items) if isinstance(stated, syntax.Array) else 1
+                stated, given[label] = self._stated(tensor, argument)
                 labels.append((label, functools.partial(_fixed, stated)))
             elif tensor is not None and tensor.array:
                 listed = isinstance(argument, list | tuple)
                 items = cast("Sequence[object]", argument) if listed else (argument,)
                 operands += [as_value(item, self._record) for item in items]
+                given[label] = [Given(v.data_type, v.shape) for v in operands[start:]]
                 labels.append((label, functools.partial(_listed, start, len(operands))))
             elif tensor is not None:
-                given[label] = as_value(argument, self._record)
-                operands.append(given[label])
+                operands.append(as_value(argument, self._record))
+                given[label] = Given(operands[start].data_type, operands[start].shape)
                 labels.append((label, functools.partial(_single, start)))
             elif attribute is not None:
-                written = self._attribute(attribute, argument)
+                written, attributes[label] = self._attribute(attribute, argument), argument
                 labels.append((label, functools.partial(_fixed, written)))
             else:
-                known = [t.name for t in definition.levels[-1].tensors]
-                known += [a.name for a in definition.attributes]
-                raise DmlcError(unknown_name(f"argument of {definition.name}", label, known))
+                names = [t.name for t in definition.newest.tensors]
+                names += [a.name for a in definition.attributes]
+                raise DmlcError(unknown_name(f"argument of {definition.name}", label, names))
 
         def make(parts: Sequence[syntax.Expression]) -> syntax.Expression:
             written = {label: write(parts) for label, write in labels}
             return call_expression(definition.name, (), **written)
 
-        outputs = [t for t in definition.levels[-1].tensors if t.output]
-        if len(outputs) == 1 and not outputs[0].array:
-            shape, dtype = infer_output(definition, outputs[0], given)
-            made = Value(self._record, Role.CALL, make, operands, shape, dtype)
-            self._label(made, name, definition)
-            return made
-        called = Value(self._record, Role.CALL, make, operands)
+        tensors = infer_call(definition, given, attributes)
+        outputs = definition.newest.outputs
+        alone = len(outputs) == 1 and not outputs[0].array
+        known = tensors.get(outputs[0].name, Given()) if alone else Given()
+        called = Value(self._record, Role.CALL, make, operands, known.sizes, known.dtype)
         self._label(called, name, definition)
-        return self._outputs_of(definition, called, outputs, given, counts)
+        return called if alone else self._outputs_of(definition, called, tensors, given)
 
     def where(self, condition: object, then: object, otherwise: object) -> Value:
         """Choice `condition ? then : otherwise`, element by element."""
@@ -373,16 +373,22 @@ class GraphBuilder:
         )  # fmt: skip
         return syntax.TensorType(dtype, tuple(written), span=NOWHERE), shape
 
-    def _stated(self, tensor: TensorDefinition, given: object) -> syntax.Expression:
+    def _stated(
+        self, tensor: TensorDefinition, given: object
+    ) -> tuple[syntax.Expression, Given | Sequence[Given]]:
         """Type and sizes stated for an output, or for each output of an array."""
         if tensor.array:
             if not isinstance(given, list):
                 raise DmlcError(f"'{tensor.name}' takes a list of types with sizes")
             items = cast("list[OutputType]", given)
-            return syntax.Array(tuple(self._stated_one(tensor, g) for g in items), span=NOWHERE)
+            pairs = [self._stated_one(tensor, item) for item in items]
+            written = tuple(expression for expression, _ in pairs)
+            return syntax.Array(written, span=NOWHERE), [known for _, known in pairs]
         return self._stated_one(tensor, given)
 
-    def _stated_one(self, tensor: TensorDefinition, given: object) -> syntax.Expression:
+    def _stated_one(
+        self, tensor: TensorDefinition, given: object
+    ) -> tuple[syntax.Expression, Given]:
         if isinstance(given, TensorDesc) and given.sizes is not None:
             data_type, sizes = given.data_type, cast("Sequence[Size]", given.sizes)
         elif isinstance(given, tuple) and len(cast("tuple[object, ...]", given)) == 2:
@@ -392,9 +398,10 @@ class GraphBuilder:
                 f"'{tensor.name}' is an output: state its type and sizes, as in "
                 f"{tensor.name}=('FLOAT32', ['N', 64])"
             )
-        declared, _ = self._type(data_type, sizes)
+        declared, shape = self._type(data_type, sizes)
         base = syntax.Reference(declared.dtype.text, span=NOWHERE)
-        return syntax.Index(base, declared.sizes, None, span=NOWHERE)
+        known = Given(find_data_type(declared.dtype.text), shape)
+        return syntax.Index(base, declared.sizes, None, span=NOWHERE), known
 
     def _attribute(self, attribute: AttributeDefinition, given: object) -> syntax.Expression:
         if isinstance(given, np.ndarray | np.generic):
@@ -425,25 +432,23 @@ class GraphBuilder:
         self,
         definition: OperatorDefinition,
         called: Value,
-        outputs: Sequence[TensorDefinition],
-        given: Mapping[str, Value],
-        counts: Mapping[str, int],
+        tensors: Mapping[str, Given],
+        stated: Mapping[str, Given | Sequence[Given]],
     ) -> Outputs:
+        def part(name: str, make: Make) -> Value:
+            known = tensors.get(name, Given())
+            return Value(self._record, Role.OUTPUT, make, [called], known.sizes, known.dtype)
+
         found: dict[str, Value | tuple[Value, ...]] = {}
-        for output in outputs:
-            shape, dtype = infer_output(definition, output, given)
+        for output in definition.newest.outputs:
+            row, entries = output.name, stated.get(output.name)
             if not output.array:
-                member = functools.partial(_member, output.name)
-                found[output.name] = Value(
-                    self._record, Role.OUTPUT, member, [called], shape, dtype
-                )
+                found[row] = part(row, functools.partial(_member, row))
                 continue
-            entries = [
-                Value(self._record, Role.OUTPUT, functools.partial(_entry, output.name, k),
-                      [called], None, dtype)
-                for k in range(counts.get(output.name, 0))
-            ]  # fmt: skip
-            found[output.name] = tuple(entries)
+            count = len(entries) if isinstance(entries, Sequence) else 0
+            found[row] = tuple(
+                part(f"{row}[{k}]", functools.partial(_entry, row, k)) for k in range(count)
+            )
         return Outputs(definition.name, found)
 
     def _import(self, found: Operator) -> None:

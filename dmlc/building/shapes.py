@@ -1,92 +1,46 @@
-"""Data types and sizes of an operator's outputs, as far as its tables and sentences determine them.
+"""Data types and sizes of a call's outputs, as far as tables and constraints determine them.
 
-Sizes may contain symbols, so nothing is computed: an output has the sizes, or the data type, of an
-input that it must share them with. Those that a formula determines are known when the graph is
-bound.
+The binder infers them, to which symbols are open sizes. Those that a formula determines are known
+when the graph is bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from dmlc.building.values import Shape, Value
-from dmlc.language import syntax
-from dmlc.language.definitions import OperatorDefinition, TensorDefinition
-from dmlc.scalars import DataType
-
-
-def infer_output(
-    operator: OperatorDefinition, output: TensorDefinition, given: Mapping[str, Value]
-) -> tuple[Shape, DataType | None]:
-    """Sizes and data type of an output, if they are those of a given value."""
-    shape = next(
-        (
-            given[name].shape
-            for name in [*_alike(operator, output, "Sizes"), *_same_shape(operator, output)]
-            if name in given and given[name].shape is not None
-        ),
-        None,
-    )
-    if shape is None and output.dimensions is not None:
-        shape = _from_dimensions(operator, output, given)
-    dtypes = [given[n].data_type for n in _alike(operator, output, "DataType") if n in given]
-    if not dtypes:
-        dtypes = [_permitted_type(operator, output, given)]
-    return shape, next((t for t in dtypes if t is not None), None)
+from dmlc.binding import TensorDesc
+from dmlc.binding.infer import spread_sizes
+from dmlc.binding.operator import Description, expand_arrays
+from dmlc.binding.resolve import begin
+from dmlc.binding.tensors import Given
+from dmlc.language.definitions import OperatorDefinition
+from dmlc.source import Diagnostic, DmlcError
 
 
-def _permitted_type(
-    operator: OperatorDefinition, output: TensorDefinition, given: Mapping[str, Value]
-) -> DataType | None:
-    """Data type that the tables permit for an output, with the binder's preference: one that an
-    input has, or else the first. None if an input's type is unknown."""
-    known = {name: value.data_type for name, value in given.items()}
-    choices: dict[DataType, None] = {}
-    for combination in operator.combinations:
-        types = combination.types
-        if output.name not in types or any(known[n] is None for n in known if n in types):
-            continue
-        if all(dtype in types[name] for name, dtype in known.items() if name in types):
-            choices |= dict.fromkeys(types[output.name])
-    if not choices and len(output.dtypes) == 1:
-        choices = dict.fromkeys(output.dtypes)
-    return next((t for t in (*known.values(), *choices) if t in choices), None)
+def infer_call(
+    operator: OperatorDefinition,
+    given: Mapping[str, Given | Sequence[Given]],
+    attributes: Mapping[str, object],
+) -> Mapping[str, Given]:
+    """Tensors of a call by name, outputs included, as far as the `given` ones determine them; no
+    types if one of these is unknown. Empty for a wrong call: the error is reported when the graph
+    is built."""
+    diagnostics: list[Diagnostic] = []
+    listed = {name: [one] if isinstance(one, Given) else one for name, one in given.items()}
+    typed = all(one.dtype is not None for each in listed.values() for one in each)
+    try:
+        described = {
+            name: _describe(one) if isinstance(one, Given) else [*map(_describe, one)]
+            for name, one in given.items()
+        }
+        known, table = expand_arrays(operator.newest, described, diagnostics)
+        outputs = [tensor.name for tensor in table.tensors if tensor.output]
+        call = begin(operator, table, known, attributes, outputs, diagnostics, inferred=True)
+        tensors = spread_sizes(call).tensors
+    except DmlcError:
+        return {}
+    return {name: Given(t.dtype if typed else None, t.sizes) for name, t in tensors.items()}
 
 
-def _alike(operator: OperatorDefinition, output: TensorDefinition, fact: str) -> list[str]:
-    """Tensors that the sentences equate with an output in a fact."""
-    found: list[str] = []
-    for constraint in operator.constraints:
-        if isinstance(constraint, syntax.Sentence) and constraint.kind == "same":
-            names = [s.text for s in constraint.subjects]
-            if output.name in names and any(o.text == fact for o in constraint.objects):
-                found += names
-    return found
-
-
-def _same_shape(operator: OperatorDefinition, output: TensorDefinition) -> list[str]:
-    tensors = operator.levels[-1].tensors
-    return [
-        t.name for t in tensors if t.shape_name is not None and t.shape_name == output.shape_name
-    ]
-
-
-def _from_dimensions(
-    operator: OperatorDefinition, output: TensorDefinition, given: Mapping[str, Value]
-) -> Shape:
-    """Sizes from the table's names: `{ N, C, 1 }`."""
-    named: dict[str, int | str] = {}
-    for tensor in operator.levels[-1].tensors:
-        shape = given[tensor.name].shape if tensor.name in given else None
-        if shape is None or tensor.dimensions is None or len(shape) != len(tensor.dimensions):
-            continue
-        for dimension, size in zip(tensor.dimensions, shape, strict=True):
-            if dimension.name is not None:
-                named.setdefault(dimension.name, size)
-    found: list[int | str] = []
-    for dimension in output.dimensions or ():
-        size = dimension.size if dimension.name is None else named.get(dimension.name)
-        if size is None or dimension.optional:
-            return None
-        found.append(size)
-    return tuple(found)
+def _describe(given: Given) -> Description | None:
+    return given.sizes if given.dtype is None else TensorDesc(given.dtype, given.sizes)

@@ -1,7 +1,7 @@
 """`Value`: a tensor, or a symbol, of a graph under construction.
 
 A value holds its syntax and its operands; the builder decides which values are named. Its data type
-and sizes are inferred as far as possible without binding; the checker and the binder have the last
+and sizes are those that tables and constraints imply; the checker and the binder have the last
 word.
 """
 

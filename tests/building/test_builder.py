@@ -76,13 +76,25 @@ def test_values_know_their_types_and_sizes() -> None:
     assert repr(g.cast(k, "FLOAT32")) == "<value FLOAT32[N, 7]>"
     assert repr(N * 2) == "<value ?[]>"
     p: Any = g.directml.SPLIT(InputTensor=x, Axis=1, OutputTensors=[("FLOAT16", [N, C])] * 2)
-    assert [repr(v) for v in p.OutputTensors] == ["<value FLOAT16[?]>"] * 2
+    assert [repr(v) for v in p.OutputTensors] == ["<value FLOAT16[N, C]>"] * 2
     assert repr(g.directml.ACTIVATION_RELU(InputTensor=x)) == "<value FLOAT16[N, 2 * C]>"
-    target: Any = g.onednn.MatMul(src=row, weights=row)
-    assert repr(target) == "<value FLOAT32[?]>"
-    assert repr(g.onednn.MatMul(src=x, weights=x)) == "<value FLOAT16[?]>"
-    assert repr(g.onednn.MatMul(src=row, weights=x)) == "<value FLOAT16[?]>"
+    columns = g.input("columns", "FLOAT32", [2 * C, 5])
+    assert repr(g.onednn.MatMul(src=row, weights=columns)) == "<value FLOAT32[1, 5]>"
+    assert repr(g.onednn.MatMul(src=x, weights=columns)) == "<value FLOAT16[N, 5]>"
     assert repr(g.onednn.MatMul(src=x, weights=x + k)) == "<value ?[?]>"
+
+
+def test_sizes_follow_from_attributes() -> None:
+    g = GraphBuilder("g")
+    image = g.input("image", "FLOAT32", ["N", 3, 32, 32])
+    pooled: Any = g.directml.MAX_POOLING(
+        InputTensor=image, Strides=[2, 2], WindowSize=[3, 3], StartPadding=[0, 0],
+        EndPadding=[0, 0],
+    )  # fmt: skip
+    assert repr(pooled) == "<value FLOAT32[N, 3, 15, 15]>"
+    g.output("y", pooled)
+    (result,) = g.build().bind().results
+    assert g.build().bind().tensors()[result.name].extents == pooled.shape
 
 
 def test_what_is_read_once_stands_where_it_is_read() -> None:
