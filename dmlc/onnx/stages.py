@@ -31,7 +31,7 @@ from dmlc.ir import (
     operands,
     value_type,
 )
-from dmlc.ir.index import IndexFacts
+from dmlc.ir.index import IndexFacts, reach_back
 from dmlc.onnx.arithmetic import Arithmetic, hold
 from dmlc.onnx.convolutions import find_convolution
 from dmlc.onnx.folds import Folds
@@ -128,9 +128,8 @@ class StageLowering:
 
     def _rounds(self, value: int) -> bool:
         """Whether nodes may compute other bits than the IR specifies."""
-        instruction = self.body.instructions[value]
-        own = isinstance(instruction, Apply) and instruction.operation.transcendental
-        return own or any(map(self._rounds, operands(instruction)))
+        made_of = (self.body.instructions[v] for v in reach_back(self.body.instructions, [value]))
+        return any(isinstance(i, Apply) and i.operation.transcendental for i in made_of)
 
     def _lower(self, instruction: Instruction) -> Value:
         """Value of an instruction whose operands are computed."""

@@ -15,6 +15,7 @@ import pytest
 
 import dmlc
 from dmlc import ir
+from dmlc.building.functions import FunctionBuilder, Point, Scalar
 from dmlc.onnx import stages
 from dmlc.reference import evaluate
 from dmlc.scalars import Array, DataType, find_same
@@ -245,6 +246,25 @@ def test_positions_of_many_points_are_computed_by_nodes(monkeypatch: pytest.Monk
     monkeypatch.setattr(stages, "MOST_KNOWN", 20)
     model, _ = run(text, inputs)
     assert "Mul" in list_nodes(model)
+
+
+def test_a_chain_of_values_used_twice_takes_no_exponential_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each value is read twice by the next one: one walk over all paths would never end."""
+    monkeypatch.setattr(stages, "MOST_KNOWN", 20)
+    builder = FunctionBuilder("F")
+
+    def element(at: Point) -> Scalar:
+        place = at.indices[0]
+        for _ in range(64):
+            place = (place * place + 1) % 90
+        return place.cast(DataType.INT32)
+
+    builder.result("z", builder.compute("z", [90], element))
+    function = builder.build()
+    found = run_model(dmlc.onnx.export(function), {})
+    np.testing.assert_array_equal(found["z"], evaluate(function, {})["z"])
 
 
 # Reductions ----------------------------------------------------------------------------------
