@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from dmlc.source import InternalError, UnavailableError
@@ -19,71 +20,6 @@ INSTALL_LOADER = (
     "install the Vulkan loader and a driver: on Debian or Ubuntu, `apt-get install libvulkan1 "
     "mesa-vulkan-drivers` runs kernels on the CPU; a GPU needs its vendor's driver"
 )
-
-_STRUCTURE_TYPES: Mapping[str, str] = {
-    "VkApplicationInfo": "APPLICATION_INFO",
-    "VkBufferCreateInfo": "BUFFER_CREATE_INFO",
-    "VkBufferMemoryBarrier": "BUFFER_MEMORY_BARRIER",
-    "VkCommandBufferAllocateInfo": "COMMAND_BUFFER_ALLOCATE_INFO",
-    "VkCommandBufferBeginInfo": "COMMAND_BUFFER_BEGIN_INFO",
-    "VkCommandPoolCreateInfo": "COMMAND_POOL_CREATE_INFO",
-    "VkComputePipelineCreateInfo": "COMPUTE_PIPELINE_CREATE_INFO",
-    "VkCooperativeMatrixPropertiesKHR": "COOPERATIVE_MATRIX_PROPERTIES_KHR",
-    "VkDebugUtilsMessengerCreateInfoEXT": "DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT",
-    "VkDescriptorPoolCreateInfo": "DESCRIPTOR_POOL_CREATE_INFO",
-    "VkDescriptorSetAllocateInfo": "DESCRIPTOR_SET_ALLOCATE_INFO",
-    "VkDescriptorSetLayoutCreateInfo": "DESCRIPTOR_SET_LAYOUT_CREATE_INFO",
-    "VkDeviceCreateInfo": "DEVICE_CREATE_INFO",
-    "VkDeviceQueueCreateInfo": "DEVICE_QUEUE_CREATE_INFO",
-    "VkExternalMemoryBufferCreateInfo": "EXTERNAL_MEMORY_BUFFER_CREATE_INFO",
-    "VkFenceCreateInfo": "FENCE_CREATE_INFO",
-    "VkImportMemoryHostPointerInfoEXT": "IMPORT_MEMORY_HOST_POINTER_INFO_EXT",
-    "VkInstanceCreateInfo": "INSTANCE_CREATE_INFO",
-    "VkMemoryAllocateInfo": "MEMORY_ALLOCATE_INFO",
-    "VkMemoryBarrier": "MEMORY_BARRIER",
-    "VkMemoryHostPointerPropertiesEXT": "MEMORY_HOST_POINTER_PROPERTIES_EXT",
-    "VkPhysicalDevice16BitStorageFeatures": "PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES",
-    "VkPhysicalDevice8BitStorageFeatures": "PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES",
-    "VkPhysicalDeviceCooperativeMatrixFeaturesKHR": (
-        "PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR"
-    ),
-    "VkPhysicalDeviceDriverProperties": "PHYSICAL_DEVICE_DRIVER_PROPERTIES",
-    "VkPhysicalDeviceExternalMemoryHostPropertiesEXT": (
-        "PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT"
-    ),
-    "VkPhysicalDeviceFeatures2": "PHYSICAL_DEVICE_FEATURES_2",
-    "VkPhysicalDeviceFloatControlsProperties": "PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES",
-    "VkPhysicalDeviceMaintenance3Properties": "PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES",
-    "VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR": (
-        "PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR"
-    ),
-    "VkPhysicalDeviceProperties2": "PHYSICAL_DEVICE_PROPERTIES_2",
-    "VkPhysicalDeviceShaderFloat16Int8Features": "PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES",
-    "VkPhysicalDeviceSubgroupProperties": "PHYSICAL_DEVICE_SUBGROUP_PROPERTIES",
-    "VkPhysicalDeviceSubgroupSizeControlFeatures": "PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES",
-    "VkPhysicalDeviceSubgroupSizeControlProperties": (
-        "PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES"
-    ),
-    "VkPhysicalDeviceVulkanMemoryModelFeatures": "PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES",
-    "VkPipelineExecutableInfoKHR": "PIPELINE_EXECUTABLE_INFO_KHR",
-    "VkPipelineExecutableInternalRepresentationKHR": (
-        "PIPELINE_EXECUTABLE_INTERNAL_REPRESENTATION_KHR"
-    ),
-    "VkPipelineExecutablePropertiesKHR": "PIPELINE_EXECUTABLE_PROPERTIES_KHR",
-    "VkPipelineExecutableStatisticKHR": "PIPELINE_EXECUTABLE_STATISTIC_KHR",
-    "VkPipelineInfoKHR": "PIPELINE_INFO_KHR",
-    "VkPipelineLayoutCreateInfo": "PIPELINE_LAYOUT_CREATE_INFO",
-    "VkPipelineShaderStageCreateInfo": "PIPELINE_SHADER_STAGE_CREATE_INFO",
-    "VkPipelineShaderStageRequiredSubgroupSizeCreateInfo": (
-        "PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO"
-    ),
-    "VkQueryPoolCreateInfo": "QUERY_POOL_CREATE_INFO",
-    "VkShaderModuleCreateInfo": "SHADER_MODULE_CREATE_INFO",
-    "VkSubmitInfo": "SUBMIT_INFO",
-    "VkValidationFeaturesEXT": "VALIDATION_FEATURES_EXT",
-    "VkWriteDescriptorSet": "WRITE_DESCRIPTOR_SET",
-}
-
 
 class VulkanError(Exception):
     """Result of a Vulkan function that is an error. Callers know what it means to a user."""
@@ -128,8 +64,7 @@ class Vulkan:
         sequence of any of these (for a pointer to an array). All of them live as long as the
         structure."""
         made = self.ffi.new(f"{kind} *")
-        if kind in _STRUCTURE_TYPES:
-            made.sType = self.constant(f"STRUCTURE_TYPE_{_STRUCTURE_TYPES[kind]}")
+        self._set_type(kind, made)
         types = dict(self.ffi.typeof(kind).fields)
         kept: list[Any] = []
         for name, value in fields.items():
@@ -138,6 +73,13 @@ class Vulkan:
             setattr(made, name, lowered)
         self._kept[made] = tuple(kept)
         return made
+
+    def _set_type(self, kind: str, structure: Any) -> None:
+        """Sets the `sType` of a structure, if it has one."""
+        maker: Any = getattr(self.constants, kind, None)
+        found = None if maker is None else _structure_type(maker)
+        if found is not None:
+            structure.sType = found
 
     def _lower(self, wanted: Any, value: Any) -> Any:
         if isinstance(value, str):
@@ -200,10 +142,8 @@ class Vulkan:
         count = self.ffi.new("uint32_t *")
         call(*arguments, count, self.null)
         places = self.ffi.new(f"{kind}[]", count[0])
-        if kind in _STRUCTURE_TYPES:
-            number = self.constant(f"STRUCTURE_TYPE_{_STRUCTURE_TYPES[kind]}")
-            for place in places:
-                place.sType = number
+        for place in places:
+            self._set_type(kind, place)
         call(*arguments, count, places)
         return places
 
@@ -215,6 +155,14 @@ class Vulkan:
         if found == self.null:
             raise InternalError(f"the Vulkan driver has no function {function}")
         return self.ffi.cast(f"PFN_{function}", found)
+
+
+@functools.cache
+def _structure_type(maker: Any) -> int | None:
+    """`sType` of the structure that a function of the package makes: the default of its
+    parameter."""
+    parameter = inspect.signature(maker).parameters.get("sType")
+    return None if parameter is None else int(parameter.default)
 
 
 @functools.cache
