@@ -21,7 +21,6 @@ import dmlc.testing.bounds
 import dmlc.testing.compare
 import dmlc.testing.examples
 import dmlc.testing.gradients
-import dmlc.testing.harness
 import dmlc.testing.verify
 from dmlc import DataType, DmlcError, TensorDesc, compiler, ir
 from dmlc.testing.compare import Tolerance
@@ -235,15 +234,12 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "testing.bind_for_arrays": (dmlc.testing.verify.bind_for_arrays,
                                 {"subject": SCALED, "tensors": {"X": (3,)}, "attributes": {},
                                  "dims": {}}),
-    "testing.run_examples": (
-        lambda operator, device: finish(dmlc.testing.harness.run_examples(operator, device)),
-        {"operator": SCALED, "device": "opencl"}),
     "testing.read_cases": (
         lambda operator, example: finish(dmlc.testing.examples.read_cases(operator, example)),
         {"operator": SCALED, "example": SCALED.definition.examples[0]}),
     "testing.widen_floats": (dmlc.testing.gradients.widen_floats, {"function": FUNCTION}),
-    "testing.difference_gradient": (
-        dmlc.testing.gradients.difference_gradient,
+    "testing.measure_gradient": (
+        dmlc.testing.gradients.measure_gradient,
         {"function": FUNCTION, "inputs": {"x": X}, "weights": {"y": X}, "with_respect_to": "x",
          "step": 1e-5}),
 }  # fmt: skip

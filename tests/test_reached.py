@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parent.parent
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 KEPT = {
-    "difference_gradient": "a public function of `dmlc.testing.gradients`",
     "print_script": "writes what `parse_script` reads",
     "set_verify_each": "makes the tests check each pass",
 }

@@ -73,8 +73,6 @@ class Coverage:
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
-        self.cases = 0
-        self.refused = 0
         self._rows: dict[object, CoverageItem] = {}
         self._edges: list[_Edge] = []
         self._known: dict[Outcome, None] = {}
@@ -212,13 +210,11 @@ class Coverage:
         for constraint in self.operator.definition.constraints:
             if isinstance(constraint, syntax.Sentence):
                 hits.update(dict.fromkeys(_list_held(constraint, binding)))
-        self.cases += 1
         self._hit(hits)
 
     def add_refused(self, call: Call) -> None:
         """Counts a call that a constraint forbids. A call that the tables alone forbid reaches no
         constraint."""
-        self.refused += 1
         try:
             binding = read_call(call.operator.definition, call.tensors, call.attributes)
         except DmlcError:
@@ -270,47 +266,6 @@ class Coverage:
         if outcome.role is Role.INSIDE:
             never = "was inside" if outcome.holds else "was outside"
         return f"it never {never} in the {counted(visits, 'call')} that came to it"
-
-    @property
-    def hit(self) -> int:
-        return sum(row.hits > 0 for row in self._rows.values())
-
-    @property
-    def percent(self) -> float:
-        return 100.0 * self.hit / len(self._rows) if self._rows else 100.0
-
-    def missing(self) -> tuple[CoverageItem, ...]:
-        return tuple(row for row in self.rows() if not row.hits)
-
-    def __str__(self) -> str:
-        """Line of counts, and the items without a hit."""
-        lines = [
-            f"{self.operator.name}: {self.hit} of {len(self._rows)} rows hit "
-            f"({self.percent:.0f} %), by {counted(self.cases, 'case')} and "
-            f"{counted(self.refused, 'refused call')}"
-        ]
-        return "\n".join([*lines, *(f"  {row}" for row in self.missing())])
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "operator": self.operator.name,
-            "cases": self.cases,
-            "refused": self.refused,
-            "rows": len(self._rows),
-            "hit": self.hit,
-            "table": [
-                {
-                    "kind": row.kind,
-                    "what": row.what,
-                    "file": None if row.place is None else row.place.source.name,
-                    "line": None if row.place is None else row.place.line,
-                    "column": None if row.place is None else row.place.column,
-                    "hits": row.hits,
-                    **({} if row.hits else {"reason": row.reason}),
-                }
-                for row in self.rows()
-            ],
-        }
 
 
 def show_table(tables: Mapping[str, Sequence[CoverageItem]]) -> str:

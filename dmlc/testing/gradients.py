@@ -76,22 +76,6 @@ def _widen_instruction(instruction: Instruction, least: DataType) -> Instruction
     return instruction
 
 
-def difference_gradient(
-    function: Function,
-    inputs: Mapping[str, Array],
-    weights: Mapping[str, Array],
-    with_respect_to: str,
-    step: float = 1e-5,
-) -> Array:
-    """Gradient of `sum(weight * result)`, over the results that have weights, with respect to one
-    input: central differences, element by element, with errors of about `step` squared. Floating
-    inputs and weights may have any float type."""
-    moving = _Moving(function, inputs, weights, with_respect_to)
-    expect("step", step, float, "a small number")
-    above, below = moving.sample(step), moving.sample(-step)
-    return (above - below) / (2 * step)
-
-
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Slopes:
     """Gradient by finite differences, with its error: infinite at a kink."""
@@ -107,8 +91,10 @@ def measure_gradient(
     with_respect_to: str,
     step: float = 1e-5,
 ) -> Slopes:
-    """Gradient as in `difference_gradient`, with an error estimate from three sources: the change
-    when the step is doubled, rounding, and the difference of the one-sided slopes."""
+    """Gradient of `sum(weight * result)`, over the results that have weights, with respect to one
+    input: central differences, element by element. Its error is estimated from three sources: the
+    change when the step is doubled, rounding, and the difference of the one-sided slopes. Floating
+    inputs and weights may have any float type."""
     moving = _Moving(function, inputs, weights, with_respect_to)
     expect("step", step, float, "a small number")
     above, below, middle = moving.sample(step), moving.sample(-step), moving.find()

@@ -187,13 +187,6 @@ class OperatorTest:
         """Outcomes of the random cases."""
         return self._finish(self._check_drawn())
 
-    def run_examples(self) -> Iterator[Outcome]:
-        """Outcomes of the examples, without a record of coverage."""
-        definition = self.operator.definition
-        for example in (*definition.examples, *definition.differences):
-            cases = read_cases(self.operator, example)
-            yield from self._check_all(CheckKind.EXAMPLE, example.title, cases)
-
     def _finish(self, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
         """Outcomes with their times, failures shrunk and kept, and the outcomes of exports."""
         start = time.perf_counter()
@@ -439,11 +432,3 @@ def _choose_kinds(number: int) -> list[str]:
     first, *others = KINDS
     turn = number * (_KINDS_EACH - 1)
     return [first, *(others[(turn + k) % len(others)] for k in range(_KINDS_EACH - 1))]
-
-
-def run_examples(operator: Operator, device: str = "opencl") -> Iterator[Outcome]:
-    """Outcomes of every example of an operator, with every permitted choice of data types that
-    represents its numbers. Raises as `run_tests` does."""
-    expect("operator", operator, Operator, "a dmlc.Operator")
-    find_trusted(expect_text("device", device, "the name of a device"))
-    yield from OperatorTest(operator, Settings((device,))).run_examples()

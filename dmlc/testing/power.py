@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from dmlc.oracle import find_work, shorten
 from dmlc.reference import evaluate
 from dmlc.runtime.floats import KEEPING
 from dmlc.scalars import Array, data_type_of
-from dmlc.source import DmlcError, counted
+from dmlc.source import DmlcError
 from dmlc.testing.case import Case, find_wanted
 from dmlc.testing.compare import find_within
 from dmlc.testing.exchange import Exchange, list_exchanges, lower_exchanged
@@ -62,22 +63,6 @@ class Weakness:
         return "; ".join(self.reasons)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Accepted:
-    """Elements of a wrong result within the bounds of a case."""
-
-    output: str
-    what: str
-    """Name of the result: zeros, NaN, or a copy of an input."""
-    accepted: int
-    elements: int
-
-    def __str__(self) -> str:
-        if self.accepted < self.elements:
-            return f"{self.accepted} of {self.elements} elements"
-        return "the one element" if self.elements == 1 else f"all {self.elements} elements"
-
-
 class Fate(enum.Enum):
     """State of an exchange over the cases of an operator."""
 
@@ -100,20 +85,6 @@ class Standing:
     exchange: Exchange
     fate: Fate = Fate.UNREACHED
     tries: int = 0
-    killer: str | None = None
-    """Title of the first case that detected it."""
-    accepted: int = 0
-    elements: int = 0
-    """Numbers of the closest case: elements within bounds, and all elements."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Trial:
-    """Exchange on one case."""
-
-    fate: Fate
-    accepted: int = 0
-    elements: int = 0
 
 
 def find_weakness(case: Case, power: Power | None = None) -> Weakness | None:
@@ -121,9 +92,9 @@ def find_weakness(case: Case, power: Power | None = None) -> Weakness | None:
     also formulas that other cases distinguish. Results that the formula gives for any data are not
     counted. Raises `DmlcError` for a call that the operator refuses."""
     reasons = [
-        f"{found} of '{found.output}' would also pass as {found.what}"
-        for found in count_accepted(case)
-        if found.accepted == found.elements and not _gives_always(case, found.output, found.what)
+        f"{_show_all(case.reference[output].size)} of '{output}' would also pass as {what}"
+        for output, what in list_accepted(case)
+        if not _gives_always(case, output, what)
     ]
     if not reasons and power is not None:
         reasons += power.compare_with_others(case)
@@ -155,19 +126,21 @@ def find_loose(case: Case) -> Weakness | None:
     )
 
 
-def count_accepted(case: Case) -> tuple[Accepted, ...]:
-    """Numbers of elements of each output that would also pass as zeros, as NaN, and as each input
-    that has its sizes, or 1 in their place."""
+def list_accepted(case: Case) -> Iterator[tuple[str, str]]:
+    """Outputs that would also pass as zeros, as NaN, or as an input that has their sizes, or 1 in
+    their place: the output, and the name of the wrong result."""
     wanted = find_wanted(case)
-    return tuple(
-        Accepted(name, what, int(np.count_nonzero(within)), within.size)
-        for name, expected in wanted.expected.items()
-        for what, candidate in _list_candidates(case, expected)
-        for within in [find_within(candidate, expected, wanted.allowed[name])]
-    )
+    for output, expected in wanted.expected.items():
+        for what, candidate in _list_candidates(case, expected):
+            if find_within(candidate, expected, wanted.allowed[output]).all():
+                yield output, what
 
 
-def _list_candidates(case: Case, expected: Array) -> Iterable[tuple[str, Array]]:
+def _show_all(elements: int) -> str:
+    return "the one element" if elements == 1 else f"all {elements} elements"
+
+
+def _list_candidates(case: Case, expected: Array) -> Iterator[tuple[str, Array]]:
     """Wrong results to try, with their names."""
     if not expected.size:
         return
@@ -204,54 +177,44 @@ class Power:
     """Record of the exchanges in an operator's formula that its cases distinguish."""
 
     def __init__(self, operator: Operator, most: int = MOST_EXCHANGES) -> None:
-        self.operator = operator
-        self.cases = 0
         self._most = most
-        self._standings = [Standing(e) for e in list_exchanges(operator.definition)]
-        self._last: tuple[Case, dict[int, _Trial]] | None = None
+        self.standings = [Standing(e) for e in list_exchanges(operator.definition)]
+        self._last: tuple[Case, dict[int, Fate]] | None = None
         """Outcomes on the last case, by the number of the exchange."""
 
     def add(self, case: Case) -> None:
         """Tries the exchanges on a case. Raises `DmlcError` for a call that the operator
         refuses."""
-        self.cases += 1
         visited = trace_formula(case.call).log.visited
-        for standing in self._standings:
+        for standing in self.standings:
             if standing.fate is Fate.UNREACHED and standing.exchange.place in visited:
                 standing.fate = Fate.UNTRIED
-        for number, trial in self._try(case).items():
-            standing = self._standings[number]
+        for number, fate in self._try(case).items():
+            standing = self.standings[number]
             standing.tries += 1
-            if _RANK[trial.fate] > _RANK[standing.fate]:
-                standing.fate = trial.fate
-                standing.accepted, standing.elements = trial.accepted, trial.elements
-                standing.killer = case.title if trial.fate is Fate.KILLED else None
-            elif trial.fate is standing.fate and trial.accepted < standing.accepted:
-                standing.accepted, standing.elements = trial.accepted, trial.elements
+            standing.fate = max(standing.fate, fate, key=_PRECEDENCE.index)
 
     def compare_with_others(self, case: Case) -> list[str]:
         """Sentences about a case that lets pass what other cases distinguish."""
         trials = self._try(case)
         known = [
-            trial
-            for number, trial in trials.items()
-            if self._standings[number].fate is Fate.KILLED
-            and trial.fate in (Fate.KILLED, Fate.SURVIVED)
+            fate
+            for number, fate in trials.items()
+            if self.standings[number].fate is Fate.KILLED and fate is Fate.SURVIVED
         ]
-        killed = any(trial.fate is Fate.KILLED for trial in trials.values())
-        if killed or len(known) < _FEW:
+        if Fate.KILLED in trials.values() or len(known) < _FEW:
             return []
         return [
             f"it would let pass all {len(known)} formulas with one operation exchanged that it "
             "was tried with and that other cases tell apart"
         ]
 
-    def _try(self, case: Case) -> dict[int, _Trial]:
+    def _try(self, case: Case) -> dict[int, Fate]:
         if self._last is None or self._last[0] is not case:
             self._last = case, self._try_anew(case)
         return self._last[1]
 
-    def _try_anew(self, case: Case) -> dict[int, _Trial]:
+    def _try_anew(self, case: Case) -> dict[int, Fate]:
         """Tries the exchanges whose span the case evaluates, those with the fewest tries first, and
         only a few of known fate. A case without elements distinguishes nothing."""
         if not any(array.size for array in case.reference.values()):
@@ -259,76 +222,26 @@ class Power:
         visited = trace_formula(case.call).log.visited
         tester = _Tester(case)
         most = min(self._most, tester.most)
-        reached = [n for n, s in enumerate(self._standings) if s.exchange.place in visited]
-        reached.sort(key=lambda n: self._standings[n].tries)
+        reached = [n for n, s in enumerate(self.standings) if s.exchange.place in visited]
+        reached.sort(key=lambda n: self.standings[n].tries)
         known = [n for n in reached if self._is_settled(n)][:_MOST_KNOWN]
         unsettled = [n for n in reached if not self._is_settled(n)]
         tried = [*unsettled[: max(1, most - len(known))], *known][:most]
-        return {n: tester.test(self._standings[n].exchange) for n in tried}
+        return {n: tester.test(self.standings[n].exchange) for n in tried}
 
     def _is_settled(self, number: int) -> bool:
-        standing = self._standings[number]
+        standing = self.standings[number]
         return standing.fate is Fate.KILLED or standing.tries >= _ENOUGH
 
-    # What came of it ----------------------------------------------------------------------
-
-    @property
-    def standings(self) -> tuple[Standing, ...]:
-        return tuple(self._standings)
-
-    def survivors(self) -> tuple[Standing, ...]:
-        """Exchanges that compute something else, and that no case has detected."""
-        return tuple(s for s in self._standings if s.fate is Fate.SURVIVED)
-
-    def count(self) -> dict[Fate, int]:
-        return {fate: sum(s.fate is fate for s in self._standings) for fate in Fate}
-
-    def __str__(self) -> str:
-        """Line of counts, and the exchanges that were not detected or not reached."""
-        counts = self.count()
-        shown = ", ".join(f"{n} {fate.value}" for fate, n in counts.items() if n)
-        lines = [
-            f"{counted(len(self._standings), 'exchange')} in {counted(self.cases, 'case')}: "
-            f"{shown or 'none'}"
-        ]
-        for standing in self._standings:
-            if standing.fate is Fate.SURVIVED:
-                lines.append(
-                    f"  let pass by {standing.accepted} of "
-                    f"{counted(standing.elements, 'element')}: {standing.exchange}"
-                )
-            elif standing.fate is Fate.UNREACHED:
-                lines.append(f"  not reached: {standing.exchange}")
-        return "\n".join(lines)
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "operator": self.operator.name,
-            "cases": self.cases,
-            "counts": {fate.name.lower(): n for fate, n in self.count().items()},
-            "exchanges": [
-                {
-                    "file": s.exchange.place.source.name,
-                    "line": s.exchange.place.line,
-                    "column": s.exchange.place.column,
-                    "what": s.exchange.what,
-                    "text": " ".join(s.exchange.place.text.split()),
-                    "fate": s.fate.name.lower(),
-                    "tries": s.tries,
-                    "killed_by": s.killer,
-                    "accepted": s.accepted,
-                    "elements": s.elements,
-                }
-                for s in self._standings
-            ],
-        }
+    def count(self) -> Counter[Fate]:
+        """Number of exchanges of each fate."""
+        return Counter(standing.fate for standing in self.standings)
 
 
-_RANK: Mapping[Fate, int] = {
-    Fate.UNREACHED: 0, Fate.UNTRIED: 1, Fate.REFUSED: 2, Fate.EQUIVALENT: 3, Fate.SURVIVED: 4,
-    Fate.KILLED: 5,
-}  # fmt: skip
-"""Precedence of states when one exchange has several."""
+_PRECEDENCE = (
+    Fate.UNREACHED, Fate.UNTRIED, Fate.REFUSED, Fate.EQUIVALENT, Fate.SURVIVED, Fate.KILLED,
+)  # fmt: skip
+"""Fates, each of which replaces those before it as the fate over several cases."""
 
 
 class _Tester:
@@ -347,26 +260,21 @@ class _Tester:
         length = sum(len(stage.body.instructions) for stage in self._function.stages)
         return min(_MOST_WORK // max(1, self._work), max(_LEAST, _MOST_LENGTH // length))
 
-    def test(self, exchange: Exchange) -> _Trial:
+    def test(self, exchange: Exchange) -> Fate:
+        """Fate of an exchange on the case."""
         try:
             function = lower_exchanged(self._case.call.binding, exchange)
         except DmlcError:
-            return _Trial(Fate.REFUSED)
+            return Fate.REFUSED
         if function == self._function:
-            return _Trial(Fate.EQUIVALENT)
+            return Fate.EQUIVALENT
         if find_work(function) > _FREELY:
             # The count of a reduction's points includes those that its guard excludes.
             function = shorten(function)
         if find_work(function) > max(_MOST_GROWN * self._work, _FREELY):
-            return _Trial(Fate.UNTRIED)
+            return Fate.UNTRIED
         found = evaluate(function, self._inputs)
-        accepted = elements = 0
         for name, expected in self._wanted.expected.items():
-            allowed = self._wanted.allowed[name]
-            within = find_within(found[ir_name(name)], expected, allowed)
-            accepted += int(np.count_nonzero(within))
-            elements += within.size
-        if accepted < elements:
-            return _Trial(Fate.KILLED, accepted, elements)
-        same = shorten(function) == shorten(self._function)
-        return _Trial(Fate.EQUIVALENT if same else Fate.SURVIVED, accepted, elements)
+            if not find_within(found[ir_name(name)], expected, self._wanted.allowed[name]).all():
+                return Fate.KILLED
+        return Fate.EQUIVALENT if shorten(function) == shorten(self._function) else Fate.SURVIVED

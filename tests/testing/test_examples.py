@@ -13,9 +13,9 @@ import dmlc
 from dmlc import DataType
 from dmlc.testing.case import Call, Case, judge
 from dmlc.testing.examples import read_cases
-from dmlc.testing.harness import run_examples
 from dmlc.testing.outcome import Cause, Outcome, Status, check_example
 from dmlc.testing.verify import verify
+from tests.example_runs import run_examples
 from tests.library.run import list_unlike
 
 SCALE = """

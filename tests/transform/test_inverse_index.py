@@ -21,11 +21,11 @@ from dmlc.pipeline import compile, find_fusion, rewrite
 from dmlc.reference import evaluate
 from dmlc.runtime.interface import AnyExecutable
 from dmlc.scalars import Array, DataType
-from dmlc.testing.harness import run_examples
 from dmlc.testing.outcome import Status
 from dmlc.transform.inverse_index import find_choice, index_inverses
 from dmlc.transform.simplify import simplify
 from dmlc.transform.sort import find_starts, rank_rows
+from tests.example_runs import run_examples
 from tests.kernel.lowering import interpret
 
 ROWS = """func @rows(%I: {t}[{n}], %dY: f32[{n}, {c}]) -> (%dX) {{

@@ -9,9 +9,9 @@ import pytest
 
 import dmlc
 from dmlc.devices import find_promises
-from dmlc.testing.harness import run_examples
 from dmlc.testing.outcome import Status
 from dmlc.testing.verify import verify
+from tests.example_runs import run_examples
 from tests.examples.graphs import NAMES, make_case
 
 

@@ -11,9 +11,9 @@ import pytest
 import dmlc
 from dmlc.scalars import Array, DataType
 from dmlc.source import UnsupportedError
-from dmlc.testing.harness import run_examples
 from dmlc.testing.outcome import Status
 from dmlc.testing.verify import verify
+from tests.example_runs import run_examples
 from tests.library.run import ELEMENTWISE, normal
 from tests.library.test_on_devices import arrange
 
