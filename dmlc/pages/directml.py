@@ -153,7 +153,7 @@ class _Reader:
             for row in block.rows:
                 made = read_tensor(row, places, self.kind_of(words(row.cells[places["name"]])))
                 if made is None:
-                    self.ledger.miss(row.lines, " | ".join(map(words, row.cells)))
+                    self.ledger.miss_row(row)
                     continue
                 tensor, left = made
                 _add_row(level.tensors, tensor)
@@ -274,7 +274,7 @@ class _Reader:
             case PageTable():
                 if find_columns(block) is None:
                     for row in (block.header, *block.rows):
-                        self.ledger.miss(row.lines, " | ".join(map(words, row.cells)))
+                        self.ledger.miss_row(row)
             case Formula():
                 self.formulas.read_latex(block)
 
@@ -340,10 +340,8 @@ class _Reader:
     def read_code(self, block: Code, placed: Placed) -> None:
         lines = [line for line, text in block.lines if text.strip()]
         if find_struct(block) is not None:
-            known = {line for line in lines if line in self.ledger.marks}
-            for line, text in block.lines:
-                if text.strip() and line not in known:
-                    self.ledger.miss([line], text.strip())
+            known = set(self.ledger.marks)
+            self.ledger.miss_lines(each for each in block.lines if each[0] not in known)
             return
         title = show_title(placed.title) if placed.title else ""
         if placed.section == "examples" and self.examples.read(block, title):
@@ -361,9 +359,7 @@ class _Reader:
             self.ledger.mark(lines, Mark.ILLUSTRATION)
             self.ledger.keep(lines, shown)
         else:
-            for line, text in block.lines:
-                if text.strip():
-                    self.ledger.miss([line], text.strip())
+            self.ledger.miss_lines(block.lines)
 
 
 def _is_links(text: str) -> bool:

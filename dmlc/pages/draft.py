@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 
 @dataclasses.dataclass(slots=True)
@@ -117,6 +117,10 @@ class Draft:
                 found.setdefault(tensor.name, tensor)
         return list(found.values())
 
+    def rows(self, name: str) -> Iterator[Tensor]:
+        """Rows of a tensor in all tables."""
+        return (t for level in self.levels for t in level.tensors if t.name == name)
+
     def tensor(self, name: str) -> Tensor | None:
         return next((t for t in self.tensors if t.name == name), None)
 
@@ -160,9 +164,12 @@ class Draft:
             self.require(f"{attribute.name} == {array.name}.Count", words, lines)
 
     def require(self, condition: str, words: str, lines: tuple[int, ...]) -> None:
-        """Adds a condition, unless it is there already."""
-        if all(c.text != f"require {condition}" for c in self.constraints):
-            self.constraints.append(Clause(f"require {condition}", words, lines))
+        self.state(f"require {condition}", words, lines)
+
+    def state(self, text: str, words: str, lines: tuple[int, ...]) -> None:
+        """Adds a constraint, unless it is there already."""
+        if all(clause.text != text for clause in self.constraints):
+            self.constraints.append(Clause(text, words, lines))
 
 
 def join_names(names: Sequence[str]) -> str:

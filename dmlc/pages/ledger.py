@@ -13,7 +13,7 @@ import enum
 from collections import Counter
 from collections.abc import Iterable
 
-from dmlc.pages.blocks import Page
+from dmlc.pages.blocks import Page, PageRow, words
 from dmlc.source import counted
 
 
@@ -90,6 +90,16 @@ class Ledger:
         self.mark(found, Mark.MISSED)
         self.keep(found, text)
 
+    def miss_row(self, row: PageRow) -> None:
+        """Records a row of a table that was not understood."""
+        self.miss(row.lines, " | ".join(map(words, row.cells)))
+
+    def miss_lines(self, lines: Iterable[tuple[int, str]]) -> None:
+        """Records lines that were not understood, each by itself."""
+        for line, text in lines:
+            if text.strip():
+                self.miss([line], text.strip())
+
     def keep(self, lines: Iterable[int], text: str) -> None:
         """Keeps text as a comment, whatever the class of its lines."""
         self._remarks[Remark(min(lines, default=0), text)] = None
@@ -118,9 +128,11 @@ class Ledger:
 
     def close(self) -> None:
         """Marks the unclassified lines as not understood."""
-        for number, text in enumerate(self.page.text, 1):
-            if text.strip() and number not in self.marks:
-                self.miss([number], text.strip())
+        self.miss_lines(
+            (number, text)
+            for number, text in enumerate(self.page.text, 1)
+            if number not in self.marks
+        )
 
     def figures(self) -> Figures:
         filled = [n for n, text in enumerate(self.page.text, 1) if text.strip()]

@@ -11,7 +11,6 @@ from dmlc.pages.blocks import (
     Formula,
     Heading,
     Page,
-    PageRow,
     PageTable,
     Paragraph,
     code_spans,
@@ -79,9 +78,6 @@ class _Reader:
 
     # Tables -----------------------------------------------------------------------------------
 
-    def miss(self, row: PageRow) -> None:
-        self.ledger.miss(row.lines, " | ".join(map(words, row.cells)))
-
     def read_arguments(self, table: PageTable, output: bool) -> None:
         """Reads `Index`, `Argument Name`, `Required or Optional`, by the cells below them."""
         self.ledger.mark(table.header.lines, Mark.FURNITURE)
@@ -91,7 +87,7 @@ class _Reader:
             spans = [s for c in row.cells for s in code_spans(c) if _NAME.fullmatch(s)]
             names = spans or [c for c in cells if _NAME.fullmatch(c) and c.lower() not in _NEED]
             if not names or need is None or self.draft.tensor(names[0]) is not None:
-                self.miss(row)
+                self.ledger.miss_row(row)
                 continue
             name, array = names[0], _ARRAY.fullmatch(names[0])
             kind = "output" if output else "input"
@@ -113,7 +109,7 @@ class _Reader:
             cells = [words(cell) for cell in row.cells]
             place = next((n for n, c in enumerate(cells) if c.lower().strip(". ") in TYPES), None)
             if place is None or not _NAME.fullmatch(cells[0]) or place + 1 >= len(cells):
-                self.miss(row)
+                self.ledger.miss_row(row)
                 continue
             name = cells[0]
             if self.draft.tensor(name) is not None:
@@ -135,7 +131,7 @@ class _Reader:
         header = self.find_header([words(c) for c in table.header.cells])
         if header is None:
             for row in (table.header, *table.rows):
-                self.miss(row)
+                self.ledger.miss_row(row)
             return
         self.draft.header = tuple(", ".join(names) for names in header if names)
         self.ledger.mark(table.header.lines, Mark.FURNITURE)
@@ -154,7 +150,7 @@ class _Reader:
                 self.draft.combinations.append(Combination(tuple(kept), row.lines))
                 self.ledger.mark(row.lines, Mark.LANGUAGE)
             else:
-                self.miss(row)
+                self.ledger.miss_row(row)
 
     def find_header(self, cells: Sequence[str]) -> list[list[str]] | None:
         """Tensors of each column; None if a column has only the second name of another."""
@@ -199,12 +195,10 @@ class _Reader:
                 self.read_paragraph(block, section)
             case Code():
                 if not self.formulas.read_code(block):
-                    for line, text in block.lines:
-                        if text.strip():
-                            self.ledger.miss([line], text.strip())
+                    self.ledger.miss_lines(block.lines)
             case PageTable() if section not in ("attributes", "inputs", "outputs", "types"):
                 for row in (block.header, *block.rows):
-                    self.miss(row)
+                    self.ledger.miss_row(row)
             case PageTable():
                 pass
 

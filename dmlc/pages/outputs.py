@@ -180,7 +180,7 @@ class FormulaReader:
 
     def list_types(self, tensor: Tensor) -> list[DataType]:
         """Numeric types that a tensor may have at any level, as far as the language has them."""
-        rows = [t for level in self.draft.levels for t in level.tensors if t.name == tensor.name]
+        rows = self.draft.rows(tensor.name)
         names = dict.fromkeys(n for row in rows for n in (row.types or "").split(", "))
         found = [find_data_type(name) for name in names]
         return [t for t in found if t is not None and t is not DataType.BOOL]

@@ -23,11 +23,11 @@ def of_each(attribute: Attribute, comparison: str) -> str:
 
 
 def read_bound(
-    draft: Draft, attribute: Attribute, word: str, bound: str | None, allowed: bool = True
+    draft: Draft, attribute: Attribute, word: str, bound: str, allowed: bool = True
 ) -> str | None:
     """Condition `greater than 0`, or its negation unless `allowed`."""
     operator = _WORDS[word]
-    if bound is None:
+    if not bound:
         return of_each(attribute, operator) if operator.endswith("0") and allowed else None
     operator = operator if allowed else _NOT[operator]
     # `the DimensionCount of the InputTensor`

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from dmlc.pages.blocks import Page, Paragraph, words
@@ -89,11 +89,82 @@ def split_names(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-Handler: TypeAlias = Callable[
-    ["SentenceReader", "re.Match[str]", Sentence, "str | None"], "Mark | None"
-]
-"""Handler of a match, in the description of a field or not; returns None to decline."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Claim:
+    """Sentence that matches the pattern of a rule; `field` is the row it describes, if any."""
+
+    reader: SentenceReader
+    match: re.Match[str]
+    sentence: Sentence
+    field: str | None
+
+    def __getitem__(self, group: str) -> str:
+        """Text of a group of the pattern; empty for one that takes no part in the match."""
+        return self.match[group] or ""
+
+    @property
+    def draft(self) -> Draft:
+        return self.reader.draft
+
+    @property
+    def words(self) -> str:
+        """Words of the page, for the comment at a fact."""
+        return words(self.sentence.raw)
+
+    @property
+    def tensor(self) -> Tensor | None:
+        """Tensor that the sentence describes."""
+        return self.find_tensor(self.field)
+
+    @property
+    def attribute(self) -> Attribute | None:
+        """Attribute that the sentence describes."""
+        return self.find_attribute(self.field)
+
+    def find_tensor(self, name: str | None) -> Tensor | None:
+        return None if name is None else self.draft.tensor(name)
+
+    def find_attribute(self, name: str | None) -> Attribute | None:
+        return None if name is None else self.draft.attribute(name)
+
+    def find_tensors(self, text: str) -> list[str] | None:
+        """Tensors that a text names; None if it names anything else."""
+        names = split_names(text)
+        known = {t.name for t in self.draft.tensors}
+        return names if names and known.issuperset(names) else None
+
+    def state(self, text: str) -> Mark:
+        """Adds a constraint."""
+        self.draft.state(text, self.words, self.sentence.lines)
+        return Mark.LANGUAGE
+
+    def require(self, condition: str) -> Mark:
+        """Adds a condition as a constraint."""
+        return self.state(f"require {condition}")
+
+    def require_same(self, names: Sequence[str], facts: Iterable[str]) -> Mark:
+        """Equates facts of tensors."""
+        self.draft.require_same(names, facts, self.words, self.sentence.lines)
+        return Mark.LANGUAGE
+
+
+Handler: TypeAlias = Callable[[Claim], "Mark | None"]
+"""Judge of a sentence, which adds its facts to the description; returns None to decline."""
 Rules: TypeAlias = Sequence[tuple[re.Pattern[str], Handler]]
+
+
+def make_rules(*rules: tuple[str, Handler | Mark]) -> Rules:
+    """Rules from patterns, each with its handler, or the class of every sentence that matches."""
+    return [
+        (re.compile(pattern), (lambda _, mark=each: mark) if isinstance(each, Mark) else each)
+        for pattern, each in rules
+    ]
+
+
+def illustrate(claim: Claim) -> Mark:
+    """Handler of a sentence that introduces a worked example."""
+    claim.reader.illustrating = True
+    return Mark.ILLUSTRATION
 
 
 class SentenceReader:
@@ -153,24 +224,10 @@ class SentenceReader:
         for pattern, handler in self.rules:
             match = pattern.match(text)
             if match is not None:
-                mark = handler(self, match, sentence, field)
+                mark = handler(Claim(self, match, sentence, field))
                 if mark is not None:
                     return mark
         if self.idle:
             return Mark.LANGUAGE
         fact = FACT.search(_NAMED.sub("x", text)) is not None
         return Mark.MISSED if fact or not self.english else Mark.PROSE
-
-    # What handlers look up ------------------------------------------------------------------
-
-    def tensor(self, name: str | None) -> Tensor | None:
-        return None if name is None else self.draft.tensor(name)
-
-    def attribute(self, name: str | None) -> Attribute | None:
-        return None if name is None else self.draft.attribute(name)
-
-    def tensors(self, text: str) -> list[str] | None:
-        """Tensors that a text names; None if it names anything else."""
-        names = split_names(text)
-        known = {t.name for t in self.draft.tensors}
-        return names if names and known.issuperset(names) else None
