@@ -84,7 +84,7 @@ def profile_option(function: F) -> F:
     defaults = ", ".join(f"{t.profiles[0]} for {t.language.title}" for t in TARGETS)
     return click.option(
         "--profile", type=click.Choice([profile.name for profile in PROFILES]),
-        help=f"The kind of device to shape kernels for. [default: {defaults}]",
+        help=f"The kind of device to schedule kernels for. [default: {defaults}]",
     )(function)  # fmt: skip
 
 
@@ -95,9 +95,9 @@ def matrix_option(function: F) -> F:
         "--matrix-instruction", "matrix_instructions", multiple=True,
         type=click.Choice([*names, "all"]),
         help="Also make kernels for Vulkan that multiply matrices of FLOAT16 by this instruction "
-        "(m x n x k / items of a subgroup); of WGSL and shader model 6.10 they are text alone. "
-        "A host takes the first that the device has, and else "
-        "the plain kernel. The bits of results then depend on the device. May repeat.",
+        "(m x n x k / items of a subgroup); those in WGSL and shader model 6.10 are source text "
+        "only. A host uses the first instruction that the device has, or else the plain kernel, "
+        "so that the bits of results depend on the device. May repeat.",
         callback=_read_instructions,
     )(function)  # fmt: skip
 
@@ -113,7 +113,7 @@ def schedule_option(function: F) -> F:
     """Option `--schedule` of a command that compiles kernels."""
     return click.option(
         "--schedule", metavar="FILE", callback=_read_schedule,
-        help="Schedules of your own for some kernels, as dmlc ir --schedule prints them.",
+        help="A file of schedules for some kernels, in the form of dmlc ir --schedule.",
     )(function)  # fmt: skip
 
 
@@ -121,13 +121,13 @@ def table_options(function: F) -> F:
     """Options `--gpu-class` and `--schedules` of a command that compiles kernels."""
     function = click.option(
         "--schedules", metavar="FILE", callback=_read_schedule,
-        help="A table of schedules of your own, as dmlc tune writes it. Its rows go first.",
+        help="A schedule table, such as dmlc tune writes, whose rows precede the built-in ones.",
     )(function)  # fmt: skip
     return click.option(
         "--gpu-class", metavar="NAME",
-        help="The GPUs whose rows of the schedule table serve: nvidia, amd, intel, qualcomm, "
-        "apple, or an architecture such as nvidia.sm_90. The profile is then gpu. [default: what "
-        "suits any]",
+        help="The GPUs whose rows of the schedule table apply: nvidia, amd, intel, qualcomm, "
+        "apple, or an architecture such as nvidia.sm_90. It implies --profile gpu. [default: "
+        "rows for any device]",
     )(function)  # fmt: skip
 
 

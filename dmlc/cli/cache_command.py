@@ -13,17 +13,15 @@ from dmlc.source import UnavailableError
 
 
 @click.command("cache", epilog="Example: dmlc cache --clear")
-@click.option("--clear", "cleared", is_flag=True, help="Remove all of it.")
+@click.option("--clear", "cleared", is_flag=True, help="Remove all entries.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(cleared: bool, as_json: bool) -> None:
-    """Show the results that are kept on disk for the next process: the folder, its entries and
-    their size.
+    """Show the results that are cached on disk: the folder, the entries and their size.
 
-    All of it is found out again where it is missing. The folder is in $XDG_CACHE_HOME, or in
-    ~/.cache. With a value in the environment variable DMLC_NO_CACHE, compiled kernels are neither
-    kept nor read. Drivers keep machine code themselves, in places of their own: PoCL in
-    pocl/kcache, Mesa in mesa_shader_cache.
-    """
+    Missing entries are computed again. The folder is in $XDG_CACHE_HOME, or in ~/.cache. If the
+    environment variable DMLC_NO_CACHE has a value, compiled kernels are neither written nor read.
+    Drivers cache machine code themselves, in folders of their own: PoCL in pocl/kcache, Mesa in
+    mesa_shader_cache."""
     folder = cache_folder()
     if folder is None:
         raise UnavailableError(

@@ -24,12 +24,13 @@ from dmlc.testing.findings import THOROUGH, find_mistakes
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_file)
 @click.option("--bind", is_flag=True,
-              help="Also bind FILE, or FILE:NAME of several that it defines, with --tensor, --attr "
-              "and --dim as compile does, and warn of kernels that a GPU does slowly.")  # fmt: skip
+              help="Also bind FILE, or FILE:NAME if it defines several operators, with --tensor, "
+              "--attr and --dim as in compile, and warn of kernels that are slow on GPUs.",
+              )  # fmt: skip
 @bindings
 @click.option("--thorough", is_flag=True,
-              help=f"Also draw {THOROUGH} calls from the tables of each operator, as dmlc test "
-              "does, and say which the formula cannot take.")  # fmt: skip
+              help=f"Also try {THOROUGH} random calls from the tables of each operator, as dmlc "
+              "test does, and report those that the formula cannot take.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write the diagnostics as JSON.")
 def command(
     files: tuple[str, ...],
@@ -41,13 +42,13 @@ def command(
     thorough: bool,
     as_json: bool,
 ) -> int:
-    """Parse and check files; report every mistake with its place. Warnings are of what may well
-    be meant, and leave the status at 0.
+    """Parse and check files, and report every error with its location. Warnings are about likely
+    mistakes, and do not change the exit status.
 
-    Each operator of a file without errors is bound to its examples and to a few calls of its
-    tables, and the reference computes the examples: so gradients that are 0, numbers that overflow
-    and calls that no formula takes are found. No kernel runs: dmlc test FILE says whether results
-    are right."""
+    Each operator of a file without errors is bound to its examples and to a few calls from its
+    tables, and the reference evaluates the examples. This finds gradients that are 0, numbers that
+    overflow, and permitted calls that the formula cannot take. No kernel runs: dmlc test FILE
+    checks results."""
     if bind and len(files) > 1:
         raise click.UsageError("--bind takes one FILE, or one FILE:NAME")
     if not bind and (tensors or attributes or dimensions):

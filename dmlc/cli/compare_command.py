@@ -22,17 +22,17 @@ from dmlc.testing.verify import Verdict
 @click.argument("actual", metavar="A.npy")
 @click.argument("expected", metavar="B.npy")
 @click.option("--relative", type=click.FloatRange(min=0), default=0.0, show_default=True,
-              help="How far an element of A may be from B's, relative to B's.")  # fmt: skip
+              help="The largest difference permitted, relative to the element of B.")  # fmt: skip
 @click.option("--absolute", type=click.FloatRange(min=0), default=0.0, show_default=True,
-              help="How far it may be in any case.")  # fmt: skip
+              help="The absolute difference permitted in addition.")  # fmt: skip
 @click.option("--bounds", "bounds", multiple=True, metavar="BOUND.npy",
-              help="How far each element may be off besides, such as what dmlc export writes. May "
-              "repeat: what A and B may each be off by adds up.")  # fmt: skip
+              help="A further difference permitted for each element, such as dmlc export writes. "
+              "May repeat, for the errors of A and of B: they are added.")  # fmt: skip
 @click.option("--bfloat16", is_flag=True,
               help="The arrays' 16-bit words are bfloat16, which .npy files have no name for.",
               )  # fmt: skip
 @click.option("--elements", type=click.IntRange(min=1), metavar="N",
-              help="How many elements count, of lines that are filled up at their end.",
+              help="The number of elements to compare, of arrays that are padded at their end.",
               )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(
@@ -45,12 +45,11 @@ def command(
     elements: int | None,
     as_json: bool,
 ) -> int:
-    """Compare two arrays, such as the results of two devices: exactly, or within a tolerance, or
-    within bounds that each element has.
+    """Compare two arrays, such as the results of two devices: exactly, within a tolerance, or
+    within a bound for each element.
 
-    Shapes may differ as long as the elements are as many: DxDispatch writes lines of elements.
-    Exits with 1 where the arrays differ by more, and says where and by how much.
-    """
+    Shapes may differ if the number of elements is the same, as DxDispatch writes flat arrays. If
+    the arrays differ by more, the exit status is 1, and the worst element is shown."""
     dtype = DataType.BFLOAT16 if bfloat16 else None
     left, right = read_array(actual, dtype), read_array(expected, dtype)
     if elements is not None:

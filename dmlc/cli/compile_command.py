@@ -59,14 +59,14 @@ _ALL = [target for target in TARGETS if target.is_general]
 @profile_option
 @click.option("--shader-model", type=click.Choice([*SHADER_MODELS, *DRAFTS]),
               default=SHADER_MODELS[0], show_default=True,
-              help="What HLSL is written for. 6.0 needs no 16-bit types of the device: buffers of "
-              "FLOAT16 and BFLOAT16 hold two elements to a word. 6.10 is text alone, with "
-              "dx::linalg for matrix instructions: no DXC of PyPI compiles it.")  # fmt: skip
+              help="Shader model of HLSL. 6.0 requires no 16-bit types: buffers of FLOAT16 and "
+              "BFLOAT16 have two elements per word. 6.10 is source text only, with "
+              "dx::linalg for matrix instructions: no DXC on PyPI compiles it.")  # fmt: skip
 @click.option("--float-controls", metavar="WIDTHS", default=",".join(map(str, FLOAT_WIDTHS)),
               show_default=True, callback=read_widths,
-              help="The widths of floats of which .spv files ask drivers to keep NaN, infinities "
-              "and the signs of zeros (SignedZeroInfNanPreserve), or none. Leave out what dmlc "
-              "devices does not list of a device.")  # fmt: skip
+              help="Widths of floats for which .spv files require NaN, infinities and the signs of "
+              "zeros (SignedZeroInfNanPreserve), or none. A device accepts the widths that "
+              "dmlc devices lists for it.")  # fmt: skip
 @matrix_option
 @schedule_option
 @table_options

@@ -16,14 +16,13 @@ from dmlc.source import UnavailableError
 
 @click.command("devices", epilog="Example: dmlc devices --check")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-@click.option("--check", is_flag=True, help="Say of each device whether it computes rightly.")
+@click.option("--check", is_flag=True, help="Test each device on kernels with known answers.")
 def command(as_json: bool, check: bool) -> int:
-    """List the devices that programs can run on, and how to get what is missing.
+    """List the devices that programs can run on, and how to install what is missing.
 
-    With --check, each runs kernels whose answers are known: every function and every form of
-    statement, in every type and width. The exit status is 1 where one is wrong. That a device is
-    right is kept; to find it out takes some seconds.
-    """
+    With --check, each device runs kernels with known answers: every function and every kind of
+    statement, in every type and width. The exit status is 1 if an answer is wrong. The test takes
+    some seconds; a passed one is cached."""
     found, missing = list_devices()
     rows = [_describe(device) for device in found]
     for row, device in zip(rows if check else (), found, strict=False):

@@ -45,14 +45,14 @@ _OF_BINDINGS = ("tensors", "attributes", "dimensions", "folders")
 @bindings
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy",
               shell_complete=complete_input,
-              help="An input tensor. May repeat; values are drawn for those left out.",
+              help="An input tensor. May repeat; the others get random values.",
               )  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
-              help="What values are drawn from.")  # fmt: skip
+              help="Seed of random values.")  # fmt: skip
 @click.option("--to", type=click.Choice(list_formats()), default=DXDISPATCH, show_default=True,
               help=f"The format. {describe_formats()}")  # fmt: skip
 @click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
-              show_default=True, help="What HLSL is written for.")  # fmt: skip
+              show_default=True, help="Shader model of HLSL.")  # fmt: skip
 @click.option("--domain", default=DOMAIN, show_default=True,
               help="For ort-plugin: the domain of the operator.")  # fmt: skip
 @click.option("-o", "--output", "directory", metavar="DIR", required=True,
@@ -72,13 +72,12 @@ def command(
 ) -> None:
     """Write an operator or a graph for other tools.
 
-    For those that run shaders on machines that others have: with inputs, what they must give, and
-    how far each element may be off. For those that compile: the function alone.
+    For tools that run shaders on other machines: with inputs, expected results, and a tolerance for
+    each element. For tools that compile: the function alone.
 
-    OPERATOR is a name of the library, or FILE[:NAME]. Without bindings it is the operator's first
-    example that is written; for ort-plugin, element-wise operators with tensors of any shape.
-    A model FILE.onnx is written as a graph of CGC (--to cgc).
-    """
+    OPERATOR is a name of the library, or FILE[:NAME]. Without bindings, the operator's first
+    example is written; for ort-plugin, an element-wise operator for tensors of any shape. A model
+    FILE.onnx is written as a graph of CGC (--to cgc)."""
     if operator.endswith(".onnx"):
         _export_model(operator, to, directory)
         return

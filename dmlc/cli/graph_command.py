@@ -30,16 +30,17 @@ from dmlc.pipeline import explain, trace
 @click.argument("subject", shell_complete=complete_operator)
 @bindings
 @click.option("--format", "form", type=click.Choice([*FORMATS, "html"]),
-              help="What to write. [default: what the name after -o ends in, or text]")  # fmt: skip
+              help="Format of the output. [default: the suffix of -o, or text]")  # fmt: skip
 @click.option("--html", is_flag=True,
-              help="Write a page with a slider over the passes, and the formula, the source line "
-              "and the generated kernel of what is pointed at. As --format html.")  # fmt: skip
+              help="Write a page with a slider over the passes, which shows the formula, the "
+              "source line and the kernel of the selected stage. Same as --format html.",
+              )  # fmt: skip
 @click.option("--view", type=click.Choice([*VIEWS, "both"]),
               help="Show every stage as a kernel, the kernels after fusion, or both. "
               "[default: both]")  # fmt: skip
-@target_option("The target that kernels are made for.")
+@target_option("The target of the kernels.")
 @profile_option
-@click.option("-o", "--output", metavar="FILE", help="Write to this file, not to the terminal.")
+@click.option("-o", "--output", metavar="FILE", help="Write to this file instead of the terminal.")
 def command(
     subject: str,
     tensors: tuple[str, ...],
@@ -55,10 +56,9 @@ def command(
 ) -> None:
     """Show a graph before and after fusion: its kernels, the stages in each, and the bytes moved.
 
-    SUBJECT is FILE[:NAME], or an operator of the library, which is a small graph. As SVG it is a
-    picture for a page, light or dark; DOT is for Graphviz; text is for the terminal; HTML is an
-    interactive page in one file, which shows every pass.
-    """
+    SUBJECT is FILE[:NAME], or an operator of the library, which is a small graph. SVG is a picture
+    for a page, light or dark; DOT is for Graphviz; text is for the terminal; HTML is an interactive
+    page in one file, which shows every pass."""
     form = _find_format(form, html, output)
     if form == "html" and view is not None:
         raise click.UsageError("--view does not go with HTML, which shows all views")

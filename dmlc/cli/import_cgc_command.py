@@ -20,16 +20,15 @@ def _list_operators(context: click.Context, _: click.Parameter, asked: bool) -> 
 @click.argument("graph")
 @click.option("--operators", is_flag=True, is_eager=True, expose_value=False,
               callback=_list_operators,
-              help="List the operations of cgc_op that are read and written, and leave.",
+              help="List the supported operations of cgc_op, and exit.",
               )  # fmt: skip
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the function to DIR/GRAPH.ir, and its weights to files in "
               "DIR/GRAPH.weights, where dmlc run finds them. Without it, print the function.",
               )  # fmt: skip
 def command(graph: str, directory: str | None) -> None:
-    """Read a CGC graph, an .mlir file of the dialect cgc_op, as a function of the tensor IR.
+    """Convert a CGC graph, an .mlir file of the dialect cgc_op, to a function of the tensor IR.
 
-    The file that -o writes is for the commands that take a function: dmlc compile, ir, graph,
-    inspect and run. Constants that the file names without their contents are inputs.
-    """
+    Commands that take a function, such as dmlc compile, ir, graph, inspect and run, take the file
+    that -o writes. Constants whose values are not in the file become inputs."""
     show_imported(cgc.load(graph), graph, directory)

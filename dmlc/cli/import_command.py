@@ -22,14 +22,13 @@ from dmlc.source import DmlcError
               help="Write each description to DIR/OPERATOR.dml. Without it, print them.",
               )  # fmt: skip
 def command(names: tuple[str, ...], directory: str | None) -> int:
-    """Read reference pages of DirectML and of oneDNN Graph as descriptions of operators.
+    """Convert reference pages of DirectML and oneDNN Graph to descriptions of operators.
 
     A page is Markdown or reStructuredText, as published. Its tables, structure and sentences become
-    a description that dmlc check passes; a formula that is understood becomes its compute section.
-    What is not understood stays in it as a comment with the page's line. How many of each page's
-    lines were understood is said on standard error. A page that cannot be read does not keep the
-    others from it.
-    """
+    a description that passes dmlc check; a formula becomes its compute section. A sentence that is
+    not understood becomes a comment with its line on the page. The number of understood lines of
+    each page is printed on standard error. A page that cannot be read does not stop the conversion
+    of the others."""
     contents: dict[str, bytes] = {}
     pages_of: dict[str, str] = {}
     status = 0

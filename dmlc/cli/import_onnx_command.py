@@ -30,11 +30,11 @@ def _list_operators(context: click.Context, _: click.Parameter, asked: bool) -> 
               help="The value of a symbol among the model's sizes: batch=8. May repeat.",
               )  # fmt: skip
 @click.option("--constant", "constants", multiple=True, metavar="NAME=FILE.npy",
-              help="The value of an input that shapes the function, such as the sizes that a "
-              "Reshape is given. May repeat.")  # fmt: skip
+              help="The value of an input that determines shapes, such as the sizes of a Reshape. "
+              "May repeat.")  # fmt: skip
 @click.option("--operators", is_flag=True, is_eager=True, expose_value=False,
               callback=_list_operators,
-              help="List the operators of ONNX that are imported, and leave.")  # fmt: skip
+              help="List the supported operators of ONNX, and exit.")  # fmt: skip
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the function to DIR/MODEL.ir, and its weights to files in "
               "DIR/MODEL.weights, where dmlc run finds them. Without it, print the function.",
@@ -46,12 +46,11 @@ def command(
     constants: tuple[str, ...],
     directory: str | None,
 ) -> None:
-    """Read an ONNX model as a function of the tensor IR.
+    """Convert an ONNX model to a function of the tensor IR.
 
-    The file that -o writes is for the commands that take a function: dmlc compile, ir, graph,
-    inspect and run. Constants of more elements than kernels hold become parameters of the
-    function, its weights.
-    """
+    Commands that take a function, such as dmlc compile, ir, graph, inspect and run, take the file
+    that -o writes. Constants that are too large for kernels become parameters of the function, its
+    weights."""
     dims: dict[str, int] = {}
     for name, text in read_pairs("--dim", dimensions).items():
         if not re.fullmatch(r"[0-9]{1,20}", text):

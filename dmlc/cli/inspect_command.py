@@ -28,13 +28,14 @@ from dmlc.source import Source
 @click.argument("operator", shell_complete=complete_operator)
 @bindings
 @click.option("--gpu", "gpus", default=DEFAULT, show_default=True, metavar="GPU,...",
-              help="What to compile for: names that Mesa's RADV has for AMD's GPUs, such as "
-              "gfx1100, navi21, rembrandt and vega10, or NVIDIA's, such as sm_90.")  # fmt: skip
+              help="The GPU to compile for: an AMD GPU by its name in Mesa's RADV, such as "
+              "gfx1100, navi21, rembrandt or vega10, or an NVIDIA architecture, such as sm_90.",
+              )  # fmt: skip
 @click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
-              show_default=True, help="What HLSL for AMD's GPUs is written for.")  # fmt: skip
+              show_default=True, help="Shader model of the HLSL for AMD's GPUs.")  # fmt: skip
 @schedule_option
 @table_options
-@click.option("--isa", is_flag=True, help="Also give the machine code.")
+@click.option("--isa", is_flag=True, help="Also show the machine code.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(
     operator: str,
@@ -50,12 +51,11 @@ def command(
     isa: bool,
     as_json: bool,
 ) -> None:
-    """Show the figures of each kernel of an operator or a graph on a GPU: registers, instructions,
-    loads, and a modelled time beside the least there can be.
+    """Show statistics of each kernel on a GPU: registers, instructions, loads, and a modelled time
+    beside its lower bound.
 
     OPERATOR is a name of the library, or FILE[:NAME]. No GPU is needed: the GPU's own compiler
-    works offline, and the time is that of a model.
-    """
+    works offline, and the time comes from a model."""
     names = [name.strip() for name in gpus.split(",") if name.strip()]
     if not names:
         raise click.BadParameter("expected names of GPUs, such as gfx1100", param_hint="'--gpu'")

@@ -52,7 +52,7 @@ from dmlc.transform.simplify import simplify
     "--json",
     "as_json",
     is_flag=True,
-    help="Write JSON: after fuse, with the kernels and what they move.",
+    help="Write JSON: after fuse, with the kernels and the bytes that they move.",
 )
 def command(
     operator: str,

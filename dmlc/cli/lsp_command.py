@@ -15,7 +15,7 @@ from dmlc.source import DmlcError
 @click.command("lsp", epilog="Example: dmlc lsp --log dmlc-lsp.log")
 @import_option
 @click.option("--log", type=click.Path(dir_okay=False), metavar="FILE",
-              help="Write what goes wrong to a file instead of standard error.")  # fmt: skip
+              help="Write errors to this file instead of standard error.")  # fmt: skip
 def command(folders: tuple[str, ...], log: str | None) -> None:
     """Serve an editor: mistakes with quick fixes, completion, hover, definitions, references,
     renames, signatures, colours and formatting of .dml files, by the Language Server Protocol over

@@ -21,20 +21,18 @@ from dmlc.runtime.profile import RUNS, refuse
     "of a name>."
 )
 @click.option("--runs", type=click.IntRange(1, 100_000), default=RUNS, show_default=True,
-              help="Take the median of so many runs.")  # fmt: skip
+              help="Number of runs, of which the median is shown.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(
     call: RunOptions,
     runs: int,
     as_json: bool,
 ) -> None:
-    """Say how long each kernel of an operator or a graph takes.
+    """Measure the time of each kernel of an operator or a graph.
 
-    The arguments are those of `dmlc run`. Each kernel is launched after the one before it has
-    ended, and timed by the device's own clock. A line has the median of its time in microseconds,
-    its part of the whole, its launches in a run, the bytes that it moves, the rate, and the stages
-    that it computes.
-    """
+    The arguments are those of `dmlc run`. Launches do not overlap, and the device's own clock times
+    them. For each kernel, a line shows the median time in microseconds, its share of the total, the
+    launches per run, the bytes moved, the rate, and the stages that it computes."""
     plan = plan_run(*call.arguments)
     if plan.executable is None:
         raise refuse("the reference")

@@ -47,26 +47,26 @@ _STEP = 32
               help=f"Write {PAGE} and {RECORD} into DIR, and cases to run again into DIR/{KEPT}.",
               )  # fmt: skip
 @click.option("--cases", type=click.IntRange(1), default=CASES, show_default=True,
-              help="Cases to make of each operator, besides its examples.")  # fmt: skip
+              help="Random cases per operator, besides its examples.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
-              help="What is drawn: the same seed draws the same cases.")  # fmt: skip
+              help="Seed of the random cases.")  # fmt: skip
 @click.option("--seconds", type=click.IntRange(1), metavar="N",
-              help="Begin to test no operator after N seconds; which ones come first, the seed "
-              "decides.")  # fmt: skip
+              help="Begin no further operator after N seconds. The seed determines their order.",
+              )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), metavar="N",
-              help="Processes to test in. [default: one for each core]")  # fmt: skip
+              help="Number of processes. [default: one per core]")  # fmt: skip
 @click.option("--rounds", type=click.IntRange(0), default=ROUNDS, show_default=True,
-              help="Rounds to time kernels in; 0 times none.")  # fmt: skip
+              help="Rounds of timing; 0 times no kernels.")  # fmt: skip
 @click.option("--size", type=click.IntRange(_STEP), default=SIDE, show_default=True,
               help="Rows and columns of the matrices that are timed, a multiple of "
-              f"{_STEP}: a large GPU takes 4096.")  # fmt: skip
+              f"{_STEP}; 4096 suits a large GPU.")  # fmt: skip
 @click.option("--compare", "compared", nargs=2, metavar="A.json B.json",
               shell_complete=complete_file,
-              help="Only say what differs between two such files: of two devices, or of two "
+              help="Only show the differences between two records: of two devices, or of two "
               "versions.")  # fmt: skip
 @click.option("--bundle", metavar="DIR",
-              help="Only write a folder that does all this on a machine without a network, with "
-              "wheels and scripts. This one needs a network for it.")  # fmt: skip
+              help="Only write a folder with wheels and scripts that qualifies a machine without "
+              "a network. That needs a network here.")  # fmt: skip
 @click.option("--platform", type=click.Choice([*PLATFORMS]),
               help="The system of that machine, with an x86-64 processor. [default: this one's]",
               )  # fmt: skip
@@ -89,13 +89,12 @@ def command(
     version: str | None,
     folders: tuple[str, ...],
 ) -> int:
-    """Find out whether a device may be shipped to, and write it down for people and as JSON.
+    """Test whether a device is fit to ship to, and write a report for people and as JSON.
 
-    What the device is and promises, whether it gives every known answer, what comes of the tests
-    of the library (or of each OP and FILE, as dmlc test takes them), and how fast ten kernels are
-    beside a copy. Exits with 1 where the device is not qualified; with --compare, where B has
-    failures or wrong answers that A does not have.
-    """
+    The report has the properties and promises of the device, its known answers, the results of the
+    library's tests (or those of each OP and FILE, as in dmlc test), and the speed of ten kernels
+    relative to a copy. The exit status is 1 if the device is not qualified; with --compare, if B
+    has failures or wrong answers that A does not have."""
     if size % _STEP:
         raise click.BadParameter(f"{size} is no multiple of {_STEP}", param_hint="'--size'")
     if compared and bundle is not None:

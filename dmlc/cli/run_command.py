@@ -33,13 +33,13 @@ from dmlc.testing.verify import Verdict, verify
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write each output to DIR/NAME.npy.")  # fmt: skip
 @click.option("--verify", "verified", is_flag=True,
-              help="Compare with the reference and say PASS or FAIL; exit with 1 where a result is "
-              "not near enough.",
+              help="Compare with the reference and print PASS or FAIL; exit with 1 if an error "
+              "exceeds its bound.",
               )  # fmt: skip
 @click.option("--check-memory", "checked", is_flag=True,
-              help="Look for stray stores, reads out of bounds and races; exit with 1 where there "
-              "are any.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Write what was done as JSON.")
+              help="Check for accesses out of bounds and races; exit with 1 if there are any.",
+              )  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Write a report as JSON.")
 def command(
     call: RunOptions,
     directory: str | None,
@@ -50,14 +50,13 @@ def command(
     """Run an operator or a graph on arrays.
 
     OPERATOR is a name of the library, FILE[:NAME], or FILE.ir with a function. Types and sizes are
-    those of the arrays; --tensor says them for outputs where they cannot be inferred, --dim for
-    symbols of a graph that no input has. Where --tensor leaves sizes open, as X=FLOAT32[N,64] does,
-    the kernels are those that serve all sizes, and take theirs from the arrays. The weights that
-    dmlc import-onnx wrote beside FILE.ir are read from there. bfloat16, which
-    .npy files have no name for, is read from two plain bytes an element, or from 16-bit integers
-    with --tensor NAME=BFLOAT16; it is written as plain bytes. Without -o the values of each result
-    are summed up: the smallest, the largest and the mean of what is finite, and the first ones.
-    """
+    those of the arrays; --tensor gives those of outputs that cannot be inferred, --dim the values
+    of symbols that no input has. If --tensor leaves sizes open, as in X=FLOAT32[N,64], the kernels
+    are those for all sizes. The weights that dmlc import-onnx wrote beside FILE.ir are read from
+    there. .npy files have no name for bfloat16: it is read from elements of two plain bytes, or
+    from 16-bit integers with --tensor NAME=BFLOAT16, and written as plain bytes. Without -o, a
+    summary of each result is shown: the smallest, the largest and the mean finite value, and the
+    first values."""
     results = dmlc.run(*call.arguments)
     problems = check_run(*call.arguments) if checked else []
     floats = find_promises(call.device) if verified else LEAST

@@ -21,11 +21,10 @@ from dmlc.source import DmlcError
 def command(operator: str, datasheet: bool, folders: tuple[str, ...]) -> None:
     """Show an operator: tables, constraints, formula and examples; or a graph.
 
-    A derived gradient is shown with its values at points that have no one derivative. An operator
-    of the library is shown with its names elsewhere: in ONNX, PyTorch, and the other families.
+    For a derived gradient, its values at points without a unique derivative are shown. For an
+    operator of the library, its names in ONNX, PyTorch and the other families are shown.
 
-    OPERATOR is a name of the library, or FILE[:NAME].
-    """
+    OPERATOR is a name of the library, or FILE[:NAME]."""
     subject = find_subject(operator, folders)
     if not datasheet:
         click.echo(list_subject(subject), nl=False)

@@ -49,47 +49,50 @@ _MANY = 20
               help=f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>, a simulated "
               f"one with :<seed>; or {REFERENCE}. May repeat. [default: {DEFAULT}]")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
-              help="What is drawn: the same seed draws the same cases.")  # fmt: skip
+              help="Seed of the random cases.")  # fmt: skip
 @click.option("--cases", type=click.IntRange(0), default=CASES, show_default=True,
-              help="Cases to make of each operator, besides its examples.")  # fmt: skip
+              help="Random cases per operator, besides its examples.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), metavar="N",
-              help="Processes to run in. [default: one for each core]")  # fmt: skip
+              help="Number of processes. [default: one per core]")  # fmt: skip
 @click.option("-o", "--output", "folder", metavar="DIR",
               help="Keep each failure, and what --export writes, in a folder of its own in DIR. "
               f"[default: {FAILURES}]")  # fmt: skip
 @click.option("--variants", type=click.IntRange(0), default=VARIANTS, show_default=True,
-              help="Drawn calls of each operator that also run as variants: other kernels and "
-              "other memory, with the same results.")  # fmt: skip
+              help="Random calls per operator that also run as variants: by other kernels and with "
+              "other strides, which must give the same results.")  # fmt: skip
 @click.option("--check-memory", is_flag=True,
-              help="Also look for stray reads and stores, and for races, in one example and one "
-              "drawn call of each operator.")  # fmt: skip
+              help="Also check one example and one random call of each operator for accesses out "
+              "of bounds and races.")  # fmt: skip
 @click.option("--export", "to", type=click.Choice(list(FORMATS)),
-              help="Also write each example, drawn call and failure for this tool on other "
+              help="Also export each example, random call and failure to this tool, for other "
               "machines. Needs -o.")  # fmt: skip
 @click.option("--coverage", is_flag=True,
-              help="Also say which rows of each operator's tables no case came by.")  # fmt: skip
+              help="Also list the rows of each operator's tables that no case covered.",
+              )  # fmt: skip
 @click.option("--junit", metavar="FILE", help="Also write JUnit's XML.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON in place of the table.")
 @click.option("--replay", metavar="DIR",
-              help="Run a failure again that was kept in DIR: of the operator kept with it, or of "
-              "a FILE that was mended since.")  # fmt: skip
+              help="Run the failure in DIR again, with the operator kept there, or with its new "
+              "version in FILE.")  # fmt: skip
 @click.option("--kernel", "kernel", metavar="FILE",
-              help="Judge a kernel of others that claims to be OP: .hlsl, .spv, .cl, .wgsl, a "
-              "Python function in .py, or a folder with KernelBench's Model and "
-              "ModelNew.")  # fmt: skip
+              help="Judge a kernel as an implementation of OP: .hlsl, .spv, .cl, .wgsl, a Python "
+              "function in .py, or a folder with KernelBench's Model and ModelNew.")  # fmt: skip
 @click.option(
     "--entry", default="", metavar="NAME", help="The kernel's function. [default: the only one]"
 )
 @click.option("--bindings", default="", metavar="NAME=FORMULA,...",
-              help="The tensor of each buffer, and what each argument is given, such as "
+              help="The tensor of each buffer, and the value of each argument, such as "
               "'X=InputTensor, n=InputTensor.size'. [default: by their names]")  # fmt: skip
 @click.option("--groups", default="", metavar="X,Y,Z",
               help="The groups of a launch, such as 'ceil(n / 64), 1, 1'. [default: a work item "
               "for each element of the output]")  # fmt: skip
 @click.option("--group-size", default="", metavar="X,Y,Z",
-              help="The work items of a group, where OpenCL C does not say it itself.")  # fmt: skip
+              help="The work items of a group, if the OpenCL C source does not state them.",
+              )  # fmt: skip
 @click.option("--where", default="", metavar="CONDITION",
-              help="The calls that the kernel takes, such as 'InputTensor.rank == 2'.")  # fmt: skip
+              help="A condition on the calls that the kernel supports, such as "
+              "'InputTensor.rank == 2'.",
+              )  # fmt: skip
 @import_option
 def command(
     subjects: tuple[str, ...],
@@ -113,17 +116,16 @@ def command(
     group_size: str,
     where: str,
 ) -> int:
-    """Test operators: their examples, and calls drawn from their own tables and constraints.
+    """Test operators: their examples, and random calls from their own tables and constraints.
 
-    OP is a name of the library, part of one, or a pattern with '*' and '?'; FILE tests all that it
-    defines, FILE:NAME one. Without any, the whole library is tested. Every result is compared with
-    the reference, within computed bounds of the error; calls just beyond a constraint must be
-    refused. A failure is shrunk to a small case, shown, and kept in a folder for --replay. Exits
-    with 1 where anything failed.
+    OP is a name of the library, part of one, or a pattern with '*' and '?'; FILE tests all
+    operators that it defines, FILE:NAME one. Without arguments, the whole library is tested. Every
+    result is compared with the reference, within a computed error bound; calls that a constraint
+    just forbids must be refused. A failure is shrunk to a small case, shown, and kept in a folder
+    for --replay. The exit status is 1 if anything failed.
 
-    With --kernel the same cases judge a kernel of others. Its options may also stand in its file,
-    behind '// dmlc:'.
-    """
+    With --kernel, the same cases judge a kernel that dmlc did not generate. Its options may also be
+    in its file, after '// dmlc:'."""
     options = Options(entry, bindings, groups, group_size, where)
     if kernel is not None:
         if len(subjects) != 1 or len(devices) > 1 or to or coverage or replay:

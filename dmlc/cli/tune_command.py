@@ -34,17 +34,18 @@ from dmlc.tuning.session import SECONDS, Session, TrialStep, name_kernel
               help=f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>.",
               )  # fmt: skip
 @click.option("--gpu-class", metavar="NAME",
-              help="What the rows are for: a class of GPUs, or an architecture such as "
+              help="Devices that the rows apply to: a class of GPUs, or an architecture such as "
               "nvidia.sm_90. [default: any device of the same profile]")  # fmt: skip
 @click.option("-o", "--output", "path", metavar="FILE", required=True,
-              help="The file of rows, which dmlc compile --schedules takes; rows that it has stay. "
-              "FILE.md says what was tried, and FILE.state.json where to go on.")  # fmt: skip
+              help="The file of rows, for dmlc compile --schedules; existing rows are kept. "
+              "FILE.md is a report, and FILE.state.json the state to resume from.")  # fmt: skip
 @click.option("--seconds", type=click.FloatRange(min=1), default=SECONDS, show_default=True,
-              help="A candidate that takes longer, compiling included, has hung.")  # fmt: skip
-@click.option("--retry", is_flag=True,
-              help="Go on with a device that hung, without the candidate that it hung on.",
+              help="The time limit of a candidate, compilation included, after which it is hung.",
               )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Write what was tried as JSON.")
+@click.option("--retry", is_flag=True,
+              help="Continue with a device that hung, without the candidate that hung.",
+              )  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Write the outcomes as JSON.")
 def command(
     operator: str,
     tensors: tuple[str, ...],
@@ -58,15 +59,14 @@ def command(
     retry: bool,
     as_json: bool,
 ) -> int:
-    """Find the numbers that suit the kernels of an operator or a graph on a device, and write them
-    as rows of the schedule table.
+    """Search for the fastest schedule parameters of the kernels of an operator or a graph on a
+    device, and write them as rows of the schedule table.
 
-    OPERATOR is a name of the library, or FILE[:NAME]; its sizes must be known. Of each kernel at
-    most ten configurations are tried, those first that the model of times expects most of. Each is
-    compared with the reference first, and timed only if it is right, in turns with the usual
-    kernel, in a process of its own. A run that was interrupted goes on where it stopped. Exits with
-    1 where a candidate was wrong, or the device hung.
-    """
+    OPERATOR is a name of the library, or FILE[:NAME]; its sizes must be known. At most ten
+    configurations of each kernel are tried, the most promising by the model of times first. Each
+    runs in a process of its own, is compared with the reference first, and is timed only if it is
+    right, alternating with the usual kernel. An interrupted run can be resumed. The exit status is
+    1 if a candidate was wrong, or the device hung."""
     function = bind_subject(operator, tensors, attributes, dimensions, folders)
     rows = Path(path)
     session = Session(function, device, rows, gpu_class, seconds, retry=retry)

@@ -21,6 +21,7 @@ INSTALL_LOADER = (
     "mesa-vulkan-drivers` runs kernels on the CPU; a GPU needs its vendor's driver"
 )
 
+
 class VulkanError(Exception):
     """Result of a Vulkan function that is an error. Callers know what it means to a user."""
 
