@@ -26,7 +26,7 @@ from dmlc.source import DmlcError, InternalError, UnavailableError
 COMMANDS = {
     "ops": "List operators.",
     "show": "Show one operator: tables, constraints, formula and examples.",
-    "check": "Parse and check files, and report every error with its location.",
+    "check": "Parse and check files; report each error with its location.",
     "explain": "Explain the code of an error or a warning.",
     "fmt": "Format files: tables aligned, comments kept.",
     "lsp": "Serve editors, by the Language Server Protocol.",
