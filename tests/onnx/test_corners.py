@@ -21,9 +21,10 @@ DEVICES = ("reference", "opencl")
 
 
 def make(
-    kind: str, inputs: Mapping[str, Any], outputs: int, constants: Sequence[str], **attributes: Any
-) -> onnx.ModelProto:
-    """A model of one node."""
+    kind: str, inputs: Mapping[str, Any], outputs: int, constants: Sequence[str],
+    version: int = 21, **attributes: Any,
+) -> onnx.ModelProto:  # fmt: skip
+    """A model of one node, of a version of ONNX's operators."""
     names = [f"o{k}" for k in range(outputs)]
     given = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
@@ -35,7 +36,9 @@ def make(
         [helper.make_node(kind, list(inputs), names, **attributes)], "g", given,
         [onnx.ValueInfoProto(name=name) for name in names], held,
     )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", version)], ir_version=10
+    )
     return onnx.shape_inference.infer_shapes(model)
 
 
@@ -47,6 +50,36 @@ def run(
     given = {name: value for name, value in inputs.items() if name not in constants}
     found = model.run(given, device=device)
     return [np.array(found[f"o{k}"]) for k in range(outputs)]
+
+
+# Defaults -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "attributes", "expected"),
+    [
+        ("Selu", 1, {}, [-1.0507 * 1.6732, 1.0507, INF]),
+        ("Selu", 6, {}, [-1.0507010 * 1.6732632, 1.0507010, INF]),
+        ("Clip", 6, {"min": 0.5}, [0.5, 1, np.finfo(np.float32).max]),
+        ("Clip", 1, {"min": 0.5}, [0.5, 1, INF]),
+        ("Pad", 1, {"paddings": [0, 0, 1, 0]}, [-INF, 1, INF, 0]),
+        ("LeakyRelu", 16, {}, [-INF, 1, INF]),
+    ],
+)
+def test_attributes_have_the_defaults_of_their_version(
+    kind: str, version: int, attributes: dict[str, Any], expected: list[float]
+) -> None:
+    x = np.array([[-INF], [1], [INF]], np.float32)
+    (found,) = run(kind, {"x": x}, version=version, **attributes)
+    np.testing.assert_allclose(found.ravel(), np.array(expected, np.float32), rtol=1e-6)
+
+
+def test_the_first_versions_of_operators() -> None:
+    x = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)
+    (found,) = run("Concat", {"x": x, "y": x + 8}, version=1)
+    np.testing.assert_array_equal(found, np.concatenate([x, x + 8], 1))
+    (found,) = run("Upsample", {"x": x}, version=1, height_scale=2.0, width_scale=3.0)
+    np.testing.assert_array_equal(found, x.repeat(2, 2).repeat(3, 3))
 
 
 # NaN ------------------------------------------------------------------------------------------

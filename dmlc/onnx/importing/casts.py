@@ -79,7 +79,7 @@ def _read_aligned(
 
 
 def _parameters(node: Node, x: Tensor) -> tuple[int, int]:
-    axis = node.integer("axis", 1)
+    axis = node.integer("axis")
     return (axis % x.rank if x.rank else 0), node.integer("block_size")
 
 

@@ -5,9 +5,7 @@ weights in packed bits has a rule instead, so that its weights stay packed."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
 
 import onnx
 import onnx.parser
@@ -20,93 +18,70 @@ from dmlc.source import DmlcError, UnsupportedError
 DOMAIN = "com.microsoft"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Use:
-    """Use of an operator: the inputs that are present, and the attributes."""
-
-    inputs: Sequence[Value | None]
-    attributes: Mapping[str, object]
-    outputs: int
-
-    def has(self, number: int) -> bool:
-        return number < len(self.inputs) and self.inputs[number] is not None
-
-    def rank(self, number: int) -> int:
-        """Rank of an input."""
-        found = self.inputs[number] if self.has(number) else None
-        if found is None:
-            raise DmlcError(f"it has no input {number}")
-        return len(extents_of(found))
-
-    def refuse(self, *numbers: int) -> None:
-        """Raises `UnsupportedError` if one of some inputs is present."""
-        for number in numbers:
-            if self.has(number):
-                raise UnsupportedError(f"its input {number} is not supported")
-
-    def integer(self, name: str, default: int = 0) -> int:
-        return int(cast("int", self.attributes.get(name, default)))
-
-    def number(self, name: str, default: float) -> str:
-        """Attribute as a number in ONNX's text form."""
-        return repr(float(cast("float", self.attributes.get(name, default))))
-
-    def text(self, name: str, default: str = "") -> str:
-        return str(self.attributes.get(name, default))
-
-    def floats(self, name: str) -> list[float]:
-        return [float(value) for value in cast("Sequence[float]", self.attributes.get(name, ()))]
-
-
-Write = Callable[[Use], str]
+Write = Callable[[Node], str]
 """The nodes of the function that an operator is, in ONNX's text form: of `i0`, `i1` and so on, its
 inputs, they make `o0`, `o1` and so on."""
 
 
-def find_function(op_type: str, use: Use) -> onnx.FunctionProto | None:
-    """Function that defines an operator of this domain; None for unknown operators."""
-    write = _FUNCTIONS.get(op_type)
+def make_function(node: Node) -> onnx.FunctionProto:
+    """The function that an operator of this domain is. Raises `UnsupportedError` where it is not
+    known."""
+    write = _FUNCTIONS.get(node.op_type)
     if write is None:
-        return None
-    given = ", ".join(f"i{number}" for number in range(len(use.inputs)))
-    made = ", ".join(f"o{number}" for number in range(use.outputs))
+        raise UnsupportedError("it is no operator of this version of ONNX")
+    given = ", ".join(f"i{number}" for number in range(len(node.inputs)))
+    made = ", ".join(f"o{number}" for number in range(len(node.outputs)))
     head = f'<opset_import: ["": {onnx.defs.onnx_opset_version()}], domain: "{DOMAIN}">'
-    return onnx.parser.parse_function(f"{head} {op_type} ({given}) => ({made}) {{ {write(use)} }}")
+    text = f"{head} {node.op_type} ({given}) => ({made}) {{ {write(node)} }}"
+    return onnx.parser.parse_function(text)
 
 
-def _optional_sum(use: Use, number: int, before: str, after: str) -> str:
+def _rank(node: Node, number: int) -> int:
+    """How many axes an input has."""
+    return len(extents_of(node.value(number)))
+
+
+def _refuse_inputs(node: Node, *numbers: int) -> None:
+    """Raises `UnsupportedError` where one of some inputs is given."""
+    for number in numbers:
+        if node.has(number):
+            raise UnsupportedError(f"its input {number} is not supported")
+
+
+def _optional_sum(node: Node, number: int, before: str, after: str) -> str:
     """Statement that adds an input to a value, if it is present."""
-    operation = f"Add ({before}, i{number})" if use.has(number) else f"Identity ({before})"
+    operation = f"Add ({before}, i{number})" if node.has(number) else f"Identity ({before})"
     return f"{after} = {operation} "
 
 
 # Activations and normalizations ------------------------------------------------------------------
 
 
-def _fast_gelu(use: Use) -> str:
-    return _optional_sum(use, 1, "i0", "x") + 'o0 = Gelu <approximate = "tanh"> (x)'
+def _fast_gelu(node: Node) -> str:
+    return _optional_sum(node, 1, "i0", "x") + 'o0 = Gelu <approximate = "tanh"> (x)'
 
 
-def _quick_gelu(use: Use) -> str:
-    return f"o0 = Swish <alpha = {use.number('alpha', 1.702)}> (i0)"
+def _quick_gelu(node: Node) -> str:
+    return f"o0 = Swish <alpha = {node.number('alpha', 1.702)}> (i0)"
 
 
 def _skip_normalization(operator: str, biased: int) -> Write:
     """Sum of two tensors and a bias, normalized along the last axis; and the sum itself. `biased`
     is the number of the sum's bias among the inputs."""
 
-    def write(use: Use) -> str:
-        given = "s, i2, i3" if operator == "LayerNormalization" and use.has(3) else "s, i2"
-        lines = "t = Add (i0, i1) " + _optional_sum(use, biased, "t", "s")
-        lines += f"o0 = {operator} <axis = -1, epsilon = {use.number('epsilon', 1e-12)}> ({given}) "
+    def write(node: Node) -> str:
+        given = "s, i2, i3" if operator == "LayerNormalization" and node.has(3) else "s, i2"
+        lines = "t = Add (i0, i1) " + _optional_sum(node, biased, "t", "s")
+        epsilon = node.number("epsilon", 1e-12)
+        lines += f"o0 = {operator} <axis = -1, epsilon = {epsilon}> ({given}) "
         # Outputs 1 and 2 are the mean and the inverse deviation, which only training asks for.
-        return lines + ("o3 = Identity (s)" if use.outputs > 3 else "")
+        return lines + ("o3 = Identity (s)" if len(node.outputs) > 3 else "")
 
     return write
 
 
-def _simplified_normalization(use: Use) -> str:
-    axis, epsilon = use.integer("axis", -1), use.number("epsilon", 1e-5)
+def _simplified_normalization(node: Node) -> str:
+    axis, epsilon = node.integer("axis", -1), node.number("epsilon", 1e-5)
     return f"o0 = RMSNormalization <axis = {axis}, epsilon = {epsilon}> (i0, i1)"
 
 
@@ -119,9 +94,9 @@ _ACTIVATIONS: Mapping[str, Sequence[str]] = {
 """The activations of fused operators, and what their parameters are called."""
 
 
-def _activate(use: Use, parameters: Sequence[float]) -> str:
+def _activate(node: Node, parameters: Sequence[float]) -> str:
     """Activation of `s` at the end of a fused operator."""
-    kind = use.text("activation")
+    kind = node.text("activation")
     if kind not in ("", *_ACTIVATIONS):
         raise UnsupportedError(f"the activation {kind}")
     if kind == "Clip" and len(parameters) == 2:
@@ -135,137 +110,127 @@ def _activate(use: Use, parameters: Sequence[float]) -> str:
     return f"o0 = {kind or 'Identity'}{f' <{listed}>' if listed else ''} (s)"
 
 
-def _fused_matrix_product(use: Use) -> str:
-    if use.integer("transBatchA") or use.integer("transBatchB"):
+def _fused_matrix_product(node: Node) -> str:
+    if node.integer("transBatchA") or node.integer("transBatchB"):
         raise UnsupportedError("it transposes batches")
     lines = ""
     for number, name in enumerate(("transA", "transB")):
-        order = list(range(use.rank(number)))
-        if use.integer(name) and len(order) > 1:
+        order = list(range(_rank(node, number)))
+        if node.integer(name) and len(order) > 1:
             order[-2:] = order[:-3:-1]
         lines += f"m{number} = Transpose <perm = {order}> (i{number}) "
-    lines += f"p = MatMul (m0, m1) a = Constant <value_float = {use.number('alpha', 1.0)}> () "
+    lines += f"p = MatMul (m0, m1) a = Constant <value_float = {node.number('alpha', 1.0)}> () "
     return lines + "f = CastLike (a, p) o0 = Mul (p, f)"
 
 
-def _fused_gemm(use: Use) -> str:
-    given = ", ".join(f"i{k}" for k in range(3) if use.has(k))
+def _fused_gemm(node: Node) -> str:
+    given = ", ".join(f"i{k}" for k in range(3) if node.has(k))
     names = ("activation_alpha", "activation_beta")
-    parameters = [float(use.number(name, 0.0)) for name in names if name in use.attributes]
+    parameters = [node.number(name) for name in names if name in node.attributes]
     return (
-        f"s = Gemm <alpha = {use.number('alpha', 1.0)}, beta = {use.number('beta', 1.0)}, "
-        f"transA = {use.integer('transA')}, transB = {use.integer('transB')}> ({given}) "
-        + _activate(use, parameters)
+        f"s = Gemm <alpha = {node.number('alpha', 1.0)}, beta = {node.number('beta', 1.0)}, "
+        f"transA = {node.integer('transA')}, transB = {node.integer('transB')}> ({given}) "
+        + _activate(node, parameters)
     )
 
 
-def _fused_convolution(use: Use) -> str:
+def _fused_convolution(node: Node) -> str:
     """Convolution plus a residual, with an activation."""
     listed = [
         f"{name} = {value}"
         for name in ("dilations", "kernel_shape", "pads", "strides", "group")
-        if (value := use.attributes.get(name)) is not None
+        if (value := node.attributes.get(name)) is not None
     ]
-    listed.append(f'auto_pad = "{use.text("auto_pad", "NOTSET")}"')
-    given = "i0, i1, i2" if use.has(2) else "i0, i1"
-    lines = f"c = Conv <{', '.join(listed)}> ({given}) " + _optional_sum(use, 3, "c", "s")
-    return lines + _activate(use, use.floats("activation_params"))
+    listed.append(f'auto_pad = "{node.text("auto_pad", "NOTSET")}"')
+    given = "i0, i1, i2" if node.has(2) else "i0, i1"
+    lines = f"c = Conv <{', '.join(listed)}> ({given}) " + _optional_sum(node, 3, "c", "s")
+    return lines + _activate(node, node.floats("activation_params"))
 
 
 # Attention ---------------------------------------------------------------------------------------
 
 
-def _attend(use: Use, heads: int, mask: str, causal: int) -> str:
+def _attend(node: Node, mask: str) -> str:
     """Attention of `q`, `k` and `v`, which have all heads in their last axis."""
-    scale = float(use.number("scale", 0.0))
-    listed = f"q_num_heads = {heads}, kv_num_heads = {heads}, is_causal = {causal}"
+    scale, heads = node.number("scale"), node.integer("num_heads")
+    listed = f"q_num_heads = {heads}, kv_num_heads = {heads}"
+    listed += f", is_causal = {node.integer('unidirectional')}"
     if scale:
         listed += f", scale = {scale!r}"
     return f"o0 = Attention <{listed}> (q, k, v{f', {mask}' if mask else ''})"
 
 
-def _mask(use: Use, padding: int, added: int) -> tuple[str, str]:
+def _mask(node: Node, padding: int, added: int) -> tuple[str, str]:
     """Statements that make a mask, and its name: from the keys' padding mask, and from a bias of
     the scores."""
-    if not use.has(padding):
-        return "", f"i{added}" if use.has(added) else ""
-    if use.rank(padding) != 2:
-        raise UnsupportedError(f"a mask of {use.rank(padding)} axes")
+    if not node.has(padding):
+        return "", f"i{added}" if node.has(added) else ""
+    if _rank(node, padding) != 2:
+        raise UnsupportedError(f"a mask of {_rank(node, padding)} axes")
     lines = f"valid = Cast <to = 9> (i{padding}) axes = Constant <value_ints = [1, 2]> () "
     lines += "mask = Unsqueeze (valid, axes) "
-    if not use.has(added):
+    if not node.has(added):
         return lines, "mask"
     lines += f"low = Constant <value_float = -inf> () none = CastLike (low, i{added}) "
     return lines + f"both = Where (mask, i{added}, none) ", "both"
 
 
-def _multi_head_attention(use: Use) -> str:
-    use.refuse(6, 7, 8, 9)
-    if not use.has(1) or not use.has(2) or any(use.rank(number) != 3 for number in range(3)):
+def _multi_head_attention(node: Node) -> str:
+    _refuse_inputs(node, 6, 7, 8, 9)
+    if not node.has(1) or not node.has(2) or any(_rank(node, number) != 3 for number in range(3)):
         raise UnsupportedError("packed queries, keys and values")
     lines = "".join(f"{name} = Identity (i{number}) " for number, name in enumerate("qkv"))
-    if use.has(3):
-        sizes = [need_number(extents_of(_given(use, k))[-1], "a size") for k in range(3)]
+    if node.has(3):
+        sizes = [need_number(extents_of(node.value(k))[-1], "a size") for k in range(3)]
         lines = f"parts = Constant <value_ints = {sizes}> () "
         lines += "bq, bk, bv = Split <axis = 0> (i3, parts) "
         lines += "".join(f"{name} = Add (i{k}, b{name}) " for k, name in enumerate("qkv"))
-    made, mask = _mask(use, 4, 5)
-    return (
-        lines + made + _attend(use, use.integer("num_heads"), mask, use.integer("unidirectional"))
-    )
+    made, mask = _mask(node, 4, 5)
+    return lines + made + _attend(node, mask)
 
 
-def _given(use: Use, number: int) -> Value:
-    found = use.inputs[number]
-    if found is None:
-        raise DmlcError(f"it has no input {number}")
-    return found
-
-
-def _attention(use: Use) -> str:
+def _attention(node: Node) -> str:
     """Attention of one tensor, whose weights of queries, keys and values are concatenated."""
-    use.refuse(4, 6)
-    if use.integer("do_rotary"):
+    _refuse_inputs(node, 4, 6)
+    if node.integer("do_rotary"):
         raise UnsupportedError("rotary embeddings inside of it")
-    whole = need_number(extents_of(_given(use, 1))[-1], "the columns of its weights")
-    sizes = cast("Sequence[int]", use.attributes.get("qkv_hidden_sizes", [whole // 3] * 3))
-    lines = "p = MatMul (i0, i1) " + _optional_sum(use, 2, "p", "s")
-    lines += f"parts = Constant <value_ints = {list(sizes)}> () "
+    whole = need_number(extents_of(node.value(1))[-1], "the columns of its weights")
+    sizes = node.integers("qkv_hidden_sizes") or [whole // 3] * 3
+    lines = "p = MatMul (i0, i1) " + _optional_sum(node, 2, "p", "s")
+    lines += f"parts = Constant <value_ints = {sizes}> () "
     lines += "q, k, v = Split <axis = -1> (s, parts) "
-    made, mask = _mask(use, 3, 5)
-    return (
-        lines + made + _attend(use, use.integer("num_heads"), mask, use.integer("unidirectional"))
-    )
+    made, mask = _mask(node, 3, 5)
+    return lines + made + _attend(node, mask)
 
 
 # Quantization ------------------------------------------------------------------------------------
 
 
-def _dynamic_product(use: Use) -> str:
+def _dynamic_product(node: Node) -> str:
     """Product of floats, quantized by their range, with quantized weights."""
-    zero = ", i3" if use.has(3) else ""
+    zero = ", i3" if node.has(3) else ""
     return (
         f"q, step, zero = DynamicQuantizeLinear (i0) p = MatMulInteger (q, i1, zero{zero}) "
         "f = Cast <to = 1> (p) scale = Mul (step, i2) m = Mul (f, scale) "
-    ) + _optional_sum(use, 4, "m", "o0")
+    ) + _optional_sum(node, 4, "m", "o0")
 
 
-def _product_to_float(use: Use) -> str:
-    zeros = [f"i{number}" if use.has(number) else "" for number in (4, 5)]
+def _product_to_float(node: Node) -> str:
+    zeros = [f"i{number}" if node.has(number) else "" for number in (4, 5)]
     given = ", ".join(["i0", "i1", *zeros]).rstrip(", ")
     return (
         f"p = MatMulInteger ({given}) f = Cast <to = 1> (p) "
         "scale = Mul (i2, i3) m = Mul (f, scale) "
-    ) + _optional_sum(use, 6, "m", "o0")
+    ) + _optional_sum(node, 6, "m", "o0")
 
 
-def _dynamic_lstm(use: Use) -> str:
+def _dynamic_lstm(node: Node) -> str:
     """LSTM of quantized weights, whose rows are inputs. States and inputs are not rounded to 8
     bits, as they are in ONNX Runtime."""
     lines = ""
     for number, (scale, zero) in ((1, (8, 9)), (2, (10, 11))):
         # One for each direction, or for each column of that too.
-        sizes = [0, 1, -1] if use.rank(scale) == 2 else [-1, 1, 1]
+        sizes = [0, 1, -1] if _rank(node, scale) == 2 else [-1, 1, 1]
         lines += (
             f"sizes{number} = Constant <value_ints = {sizes}> () "
             f"step{number} = Reshape (i{scale}, sizes{number}) "
@@ -276,16 +241,16 @@ def _dynamic_lstm(use: Use) -> str:
             f"real{number} = Mul (moved{number}, step{number}) "
             f"w{number} = Transpose <perm = [0, 2, 1]> (real{number}) "
         )
-    given = ["i0", "w1", "w2", *(f"i{k}" if use.has(k) else "" for k in range(3, 8))]
-    listed = [f"hidden_size = {use.integer('hidden_size')}"]
-    listed += [f'direction = "{use.text("direction", "forward")}"']
-    listed += [f"input_forget = {use.integer('input_forget')}"]
-    if "clip" in use.attributes:
-        listed.append(f"clip = {use.number('clip', 0.0)}")
-    if "activations" in use.attributes:
-        names = cast("Sequence[str]", use.attributes["activations"])
-        listed.append("activations = [" + ", ".join(f'"{name}"' for name in names) + "]")
-    made = ", ".join(f"o{number}" for number in range(use.outputs))
+    given = ["i0", "w1", "w2", *(f"i{k}" if node.has(k) else "" for k in range(3, 8))]
+    listed = [f"hidden_size = {node.integer('hidden_size')}"]
+    listed += [f'direction = "{node.text("direction", "forward")}"']
+    listed += [f"input_forget = {node.integer('input_forget')}"]
+    if "clip" in node.attributes:
+        listed.append(f"clip = {node.number('clip', 0.0)}")
+    if "activations" in node.attributes:
+        names = ", ".join(f'"{name}"' for name in node.texts("activations"))
+        listed.append(f"activations = [{names}]")
+    made = ", ".join(f"o{number}" for number in range(len(node.outputs)))
     return lines + f"{made} = LSTM <{', '.join(listed)}> ({', '.join(given).rstrip(', ')})"
 
 
@@ -293,45 +258,45 @@ def _requantized(operation: str, operands: int) -> Write:
     """Operation on quantized tensors, each with its scale and its zero point, by way of the numbers
     that they stand for. The result's scale and zero point come last."""
 
-    def write(use: Use) -> str:
+    def write(node: Node) -> str:
         lines = ""
         for number in range(operands):
-            names = [f"i{3 * number + k}" for k in range(3) if use.has(3 * number + k)]
+            names = [f"i{3 * number + k}" for k in range(3) if node.has(3 * number + k)]
             lines += f"x{number} = DequantizeLinear ({', '.join(names)}) "
         last = 3 * operands
         given = ", ".join(f"x{number}" for number in range(operands))
-        lines += f"y = {operation.replace('@alpha', use.number('alpha', 0.01))} ({given}) "
-        zero = f", i{last + 1}" if use.has(last + 1) else ""
+        lines += f"y = {operation.replace('@alpha', str(node.number('alpha', 0.01)))} ({given}) "
+        zero = f", i{last + 1}" if node.has(last + 1) else ""
         return lines + f"o0 = QuantizeLinear (y, i{last}{zero})"
 
     return write
 
 
-def _global_pool(use: Use) -> str:
-    if use.integer("channels_last"):
+def _global_pool(node: Node) -> str:
+    if node.integer("channels_last"):
         raise UnsupportedError("channels behind space")
-    return _requantized("GlobalAveragePool", 1)(use)
+    return _requantized("GlobalAveragePool", 1)(node)
 
 
-def _concatenation(use: Use) -> str:
+def _concatenation(node: Node) -> str:
     lines, names = "", list[str]()
-    for number in range(2, len(use.inputs), 3):
+    for number in range(2, len(node.inputs), 3):
         names.append(f"x{number}")
         lines += f"x{number} = DequantizeLinear (i{number}, i{number + 1}, i{number + 2}) "
-    lines += f"y = Concat <axis = {use.integer('axis')}> ({', '.join(names)}) "
+    lines += f"y = Concat <axis = {node.integer('axis')}> ({', '.join(names)}) "
     return lines + "o0 = QuantizeLinear (y, i0, i1)"
 
 
 _FUNCTIONS: Mapping[str, Write] = {
     "Attention": _attention,
-    "BiasGelu": lambda use: "s = Add (i0, i1) o0 = Gelu (s)",
+    "BiasGelu": lambda node: "s = Add (i0, i1) o0 = Gelu (s)",
     "DynamicQuantizeLSTM": _dynamic_lstm,
     "DynamicQuantizeMatMul": _dynamic_product,
     "FastGelu": _fast_gelu,
     "FusedConv": _fused_convolution,
     "FusedGemm": _fused_gemm,
     "FusedMatMul": _fused_matrix_product,
-    "Gelu": lambda use: "o0 = Gelu (i0)",
+    "Gelu": lambda node: "o0 = Gelu (i0)",
     "MatMulIntegerToFloat": _product_to_float,
     "MultiHeadAttention": _multi_head_attention,
     "QLinearAdd": _requantized("Add", 2),

@@ -50,11 +50,11 @@ def _operation(name: str) -> Rule:
     return _join(lambda *values: values[0].apply(name, *values[1:]))
 
 
-def _numbered(formula: Formula, **numbers: float) -> Rule:
-    """Rule for a formula of the inputs, and of number attributes with these defaults."""
+def _numbered(formula: Formula, *names: str) -> Rule:
+    """A formula of the inputs, and of attributes that are numbers."""
 
     def rule(node: Node) -> Tensor:
-        given = [node.number(name, default) for name, default in numbers.items()]
+        given = [node.number(name) for name in names]
 
         def held(*values: Scalar) -> Scalar:
             return formula(*values, *given)
@@ -117,7 +117,7 @@ def _gelu(node: Node) -> Tensor:
         inner = (x * x * x * 0.044715 + x) * math.sqrt(2 / math.pi)
         return x * 0.5 * (tanh(inner) + 1)
 
-    formula = approximate if node.text("approximate", "none") == "tanh" else exact
+    formula = approximate if node.text("approximate") == "tanh" else exact
     return map_formula(node, formula, *node.tensors())
 
 
@@ -231,7 +231,7 @@ def _where(node: Node) -> Tensor:
 
 
 def _is_infinite(node: Node) -> Tensor:
-    wanted = (node.integer("detect_negative", 1), node.integer("detect_positive", 1))
+    wanted = (node.integer("detect_negative"), node.integer("detect_positive"))
 
     def test(x: Scalar) -> Scalar:
         found = x.apply("isinf")
@@ -299,19 +299,19 @@ RULES: Mapping[str, Rule] = {
     "Abs": _map(_absolute),
     "And": _test(lambda x, y: x & y),
     "BitShift": _shift,
-    "Celu": _numbered(_celu, alpha=1.0),
+    "Celu": _numbered(_celu, "alpha"),
     "Clip": _clip,
     "Dropout": _dropout,
-    "Elu": _numbered(_elu, alpha=1.0),
+    "Elu": _numbered(_elu, "alpha"),
     "Equal": _test(lambda x, y: x.equals(y)),
     "Gelu": _gelu,
     "Greater": _test(lambda x, y: x > y),
     "GreaterOrEqual": _test(lambda x, y: x >= y),
-    "HardSigmoid": _numbered(_hard_sigmoid, alpha=0.2, beta=0.5),
+    "HardSigmoid": _numbered(_hard_sigmoid, "alpha", "beta"),
     "HardSwish": _map(lambda x: x * _hard_sigmoid(x, 1 / 6, 0.5)),
     "IsInf": _is_infinite,
     "IsNaN": _test(lambda x: x.apply("isnan")),
-    "LeakyRelu": _numbered(_leak, alpha=0.01),
+    "LeakyRelu": _numbered(_leak, "alpha"),
     "Less": _test(lambda x, y: x < y),
     "LessOrEqual": _test(lambda x, y: x <= y),
     "Max": _fold(lambda x, y: x.apply("max", y)),
@@ -325,15 +325,15 @@ RULES: Mapping[str, Rule] = {
     "Pow": _power,
     "Reciprocal": _map(lambda x: 1 / x),
     "Relu": _map(relu),
-    "Selu": _numbered(_selu, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875),
-    "Shrink": _numbered(_shrink, bias=0.0, lambd=0.5),
+    "Selu": _numbered(_selu, "alpha", "gamma"),
+    "Shrink": _numbered(_shrink, "bias", "lambd"),
     "Sign": _map(_sign_of),
     "Softplus": _map(softplus),
     "Softsign": _map(lambda x: x / (x.apply("abs") + 1)),
     "Sum": _fold(lambda x, y: x + y),
-    "SwiGLU": _numbered(_swiglu, alpha=1.0),
-    "Swish": _numbered(_swish, alpha=1.0),
-    "ThresholdedRelu": _numbered(_threshold, alpha=1.0),
+    "SwiGLU": _numbered(_swiglu, "alpha"),
+    "Swish": _numbered(_swish, "alpha"),
+    "ThresholdedRelu": _numbered(_threshold, "alpha"),
     "Where": _where,
     "Xor": _test(lambda x, y: x ^ y),
 }  # fmt: skip

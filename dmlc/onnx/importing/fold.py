@@ -332,7 +332,7 @@ def _reduction(combine: Callable[[Any, Any], Any]) -> Callable[[_Call], Array]:
         if data.ndim != 1 or axes not in (None, [], [0], [-1]) or not data.size:
             raise _UndecidedError
         made = _as_objects([functools.reduce(combine, data.tolist())])
-        return made if call.attributes.get("keepdims", 1) else made.reshape(())
+        return made if call.attributes["keepdims"] else made.reshape(())
 
     return fold_all
 

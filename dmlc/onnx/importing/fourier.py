@@ -31,7 +31,7 @@ def _dft(node: Node) -> Tensor:
     if node.version >= 20:
         axis = node.numbers(2)[0] if node.has(2) else -2
     else:
-        axis = node.integer("axis", 1)
+        axis = node.integer("axis")
     (place,) = normalize_axes([axis], x.rank)
     size = need_number(x.extents[place], "the size of its axis")
     inverse, one_sided = bool(node.integer("inverse")), bool(node.integer("onesided"))
@@ -72,7 +72,7 @@ def _stft(node: Node) -> Tensor:
     window = node.optional(2)
     length = _check_length(node.numbers(3)[0] if node.has(3) else node.fixed(node.tensor(2))[0])
     frames = as_extent(divide_down(measure(x.extents[1]) - length, hop) + 1)
-    results = length // 2 + 1 if node.integer("onesided", 1) else length
+    results = length // 2 + 1 if node.integer("onesided") else length
     parts = 2 if x.rank == 3 and x.extents[2] == 2 else 1
 
     def point(at: Point) -> Scalar:

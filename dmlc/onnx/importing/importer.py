@@ -86,7 +86,7 @@ class Call:
     protos: tuple[onnx.AttributeProto, ...]
     """Its attributes; those that are of the function around it are as this is called with."""
     attributes: Mapping[str, object]
-    """Their values."""
+    """Their values, and once its schema is known, ONNX's defaults for those that it leaves out."""
     names: tuple[str, ...]
     """The names of its outputs in the function of the IR, empty for those not asked for."""
     scope: Scope
@@ -210,34 +210,30 @@ class Importer:
         version = call.scope.opsets[call.domain]
         unfold = UNFOLDED.get(op_type) if call.domain == "" else None
         rule = RULES.get((call.domain, op_type))
-        narrow: frozenset[int] = frozenset()
-        if _is_contributed(call):
-            if not call.complete:
-                return call.miss()
-            use = contributed.Use(call.given(), call.attributes, len(call.names))
-            function = None if rule is not None else contributed.find_function(op_type, use)
-            if function is not None:
-                return self._inline(function, call)
-        else:
+        known_as = None
+        if not _is_contributed(call):
             known_as = schema.find_schema(op_type, version, call.domain)
             schema.check_form(known_as, proto, call.protos)
             if unfold is not None:
                 return unfold(self, call) if call.complete else call.miss()
+            attributes = {**schema.find_defaults(known_as), **call.attributes}
+            call = dataclasses.replace(call, attributes=attributes)
             folded = self._fold(call, known_as, version, has_rule=rule is not None)
             if folded is not None:
                 return folded
-            narrow = schema.list_narrow(known_as, call.given()) if call.complete else narrow
-        if rule is None:
-            return self._inline(_expand(call, version), call)
+            if rule is None:
+                return self._inline(_expand(call, version), call)
         if not call.complete:
             return call.miss()
         inputs = list(call.given())
-        for number in narrow:
+        for number in schema.list_narrow(known_as, inputs) if known_as is not None else ():
             inputs[number] = self.values.narrow(cast("Array", inputs[number]), proto.input[number])
         node = Node(
             self.builder, op_type, version, tuple(inputs), call.names, call.attributes,
             self.values.place, self.values.know, self.budget.hold,
         )  # fmt: skip
+        if rule is None:
+            return self._inline(contributed.make_function(node), call)
         made = rule(node)
         found = [made] if isinstance(made, Tensor | np.ndarray) else list(made)
         for value in found:

@@ -156,8 +156,8 @@ def _tensor_scatter(node: Node) -> Tensor:
     """Copy of a tensor in which consecutive updates along an axis replace elements, from a start
     index per batch on."""
     past, updates, starts = node.tensor(0), node.tensor(1), node.optional(2)
-    axis = node.axis(past.rank, -2)
-    circular = node.text("mode", "linear") == "circular"
+    axis = node.axis(past.rank)
+    circular = node.text("mode") == "circular"
     count = updates.extents[axis]
 
     def element(at: Point) -> Scalar:
@@ -179,7 +179,7 @@ def _tensor_scatter(node: Node) -> Tensor:
 def _one_hot(node: Node) -> Tensor:
     positions, values = node.tensor(0), node.tensor(2)
     depth = as_extent(node.measures(1)[0])
-    axis = node.axis(positions.rank + 1, -1)
+    axis = node.axis(positions.rank + 1)
     extents = (*positions.extents[:axis], depth, *positions.extents[axis:])
 
     def element(at: Point) -> Scalar:
@@ -193,7 +193,7 @@ def _one_hot(node: Node) -> Tensor:
 
 def _reverse_sequence(node: Node) -> Tensor:
     x, lengths = node.tensor(0), node.tensor(1)
-    batch, time = node.integer("batch_axis", 1), node.integer("time_axis", 0)
+    batch, time = node.integer("batch_axis"), node.integer("time_axis")
     normalize_axes([batch, time], x.rank)
 
     def element(at: Point) -> Scalar:
@@ -211,7 +211,7 @@ def _top(node: Node) -> list[Tensor | None]:
     element with its count. NaN is larger than every number, as in NumPy, and equal to NaN."""
     x, builder = node.tensor(0), node.builder
     (count,) = node.measures(1) if node.has(1) else [node.integer("k")]
-    axis, largest = node.axis(x.rank, -1), node.integer("largest", 1)
+    axis, largest = node.axis(x.rank), node.integer("largest", 1)
     size = x.extents[axis]
     node.builder.check_at_most(count, measure(size))
 

@@ -63,6 +63,7 @@ class Node:
     outputs: tuple[str, ...]
     """The names that its outputs have in the function; empty for those that are not asked for."""
     attributes: Mapping[str, object]
+    """Values of its attributes; ONNX's defaults of its version for those that it leaves out."""
     place: Callable[[Array, str], Tensor]
     """Makes an array a tensor of the function, under a name."""
     know: Callable[[Value, str], Array]
@@ -111,17 +112,17 @@ class Node:
         return [need_number(size, f"a number in its input {number}") for size in
                 self.measures(number)]  # fmt: skip
 
-    # Attributes -------------------------------------------------------------------------------
+    # Attributes, each with the value that one without a default has where a node leaves it out ---
 
     def integer(self, name: str, default: int = 0) -> int:
         return int(cast("int", self.attributes.get(name, default)))
 
-    def axis(self, rank: int, default: int = 0) -> int:
+    def axis(self, rank: int) -> int:
         """Attribute `axis`, normalized for a rank."""
-        (found,) = normalize_axes([self.integer("axis", default)], rank)
+        (found,) = normalize_axes([self.integer("axis")], rank)
         return found
 
-    def number(self, name: str, default: float) -> float:
+    def number(self, name: str, default: float = 0.0) -> float:
         return float(cast("float", self.attributes.get(name, default)))
 
     def text(self, name: str, default: str = "") -> str:
@@ -131,11 +132,19 @@ class Node:
         found = cast("Sequence[int] | None", self.attributes.get(name))
         return None if found is None else [int(value) for value in found]
 
+    def floats(self, name: str) -> list[float]:
+        return [float(value) for value in cast("Sequence[float]", self.attributes.get(name, ()))]
+
+    def texts(self, name: str) -> list[str]:
+        return [str(value) for value in cast("Sequence[str]", self.attributes.get(name, ()))]
+
     def setting(self, name: str, number: int) -> list[int] | None:
         """Integers that are an attribute in older versions and an input in newer ones."""
-        if self.has(number):
-            return self.numbers(number)
-        return self.integers(name)
+        return self.numbers(number) if self.has(number) else self.integers(name)
+
+    def sizes(self, name: str, number: int) -> Sequence[Measure]:
+        """The same of sizes, which may be left open; none where there are no such numbers."""
+        return self.measures(number) if self.has(number) else self.integers(name) or []
 
     # Outputs ----------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ def _gemm(node: Node) -> Tensor:
         a = transpose(node.builder, f"{node.name}_a", a, [1, 0])
     if node.integer("transB"):
         b = transpose(node.builder, f"{node.name}_b", b, [1, 0])
-    alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
+    alpha, beta = node.number("alpha"), node.number("beta")
     product = matrix_multiply(node.builder, f"{node.name}_product", a, b)
     if c is None and alpha == 1:
         return product

@@ -4,7 +4,6 @@ few steps."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from dmlc.building.functions import Operand, Scalar, Tensor, View
 from dmlc.building.library import bind_operator
@@ -36,7 +35,9 @@ taken where none are given."""
 
 _DIRECTIONS = {
     "forward": ("FORWARD",), "reverse": ("BACKWARD",), "bidirectional": ("FORWARD", "BACKWARD"),
+    "foward": ("FORWARD",),
 }  # fmt: skip
+"""Directions by their names in ONNX, whose first GRU has a default that is misspelt."""
 _FLAGS = {"linear_before_reset": "LinearBeforeReset", "input_forget": "CoupleInputForget"}
 
 _INPUTS = (
@@ -53,11 +54,8 @@ def _read_activations(
 ) -> dict[str, list[object]]:
     """Activations of all directions, with their parameters, which each takes from the node's lists
     in order."""
-    given = cast("Sequence[str]", node.attributes.get("activations", ()))
-    alphas, betas = (
-        iter(cast("Sequence[float]", node.attributes.get(f"activation_{name}", ())))
-        for name in ("alpha", "beta")
-    )
+    given = node.texts("activations")
+    alphas, betas = (iter(node.floats(f"activation_{name}")) for name in ("alpha", "beta"))
     names: list[str] = []
     parameters: list[tuple[float, float]] = []
     for each in given or [*defaults] * directions:
@@ -113,7 +111,7 @@ def _recurrence(kind: str, defaults: Sequence[str]) -> Rule:
 
     def rule(node: Node) -> list[Tensor | None]:
         count, size = node.fixed(node.tensor(2), 3)[::2]
-        directions = _DIRECTIONS.get(node.text("direction", "forward"))
+        directions = _DIRECTIONS.get(node.text("direction"))
         if directions is None:
             raise UnsupportedError(f"the direction {node.text('direction')}")
         if len(directions) != count or node.integer("hidden_size", size) != size:
@@ -124,7 +122,7 @@ def _recurrence(kind: str, defaults: Sequence[str]) -> Rule:
             name: True for given, name in _FLAGS.items() if node.integer(given)
         }
         if "clip" in node.attributes:
-            attributes |= {"UseClipThreshold": True, "ClipThreshold": node.number("clip", 0)}
+            attributes |= {"UseClipThreshold": True, "ClipThreshold": node.number("clip")}
         activations = _read_activations(node, defaults, count)
         rows = {row: node.outputs[k] for k, row in enumerate(_OUTPUTS) if node.wants(k)}
         made: list[Mapping[str, Tensor]] = []

@@ -64,7 +64,7 @@ def _reduction(combiner: str, formula: Formula = _same, after: Formula = _same) 
 
     def rule(node: Node) -> Tensor:
         x = node.tensor(0)
-        axes, keep = _find_axes(node, x), bool(node.integer("keepdims", 1))
+        axes, keep = _find_axes(node, x), bool(node.integer("keepdims"))
         if axes is None:
             return map_elements(
                 node.builder, node.name, lambda v: after(formula(v)), x, dtype=x.dtype
@@ -92,7 +92,7 @@ def _function(name: str) -> Formula:
 
 def _reduce_mean(node: Node) -> Tensor:
     x = node.tensor(0)
-    axes, keep = _find_axes(node, x), bool(node.integer("keepdims", 1))
+    axes, keep = _find_axes(node, x), bool(node.integer("keepdims"))
     if axes is None:
         return x
     if x.dtype.is_float:
@@ -108,7 +108,7 @@ def _reduce_mean(node: Node) -> Tensor:
 
 def _log_sum_exp(node: Node) -> Tensor:
     x = node.tensor(0)
-    axes, keep = _find_axes(node, x), bool(node.integer("keepdims", 1))
+    axes, keep = _find_axes(node, x), bool(node.integer("keepdims"))
     if axes is None:
         return x
     builder, wanted = node.builder, x.dtype
@@ -145,7 +145,7 @@ def _arg(operator: str) -> Rule:
             node.builder, node.name, operator, {"InputTensor": x}, settings,
             TensorDesc(DataType.INT64, kept),
         )  # fmt: skip
-        if node.integer("keepdims", 1):
+        if node.integer("keepdims"):
             return found
         return reshape(node.builder, node.name, found, [*kept[:axis], *kept[axis + 1 :]])
 
@@ -172,9 +172,8 @@ def _cumulative(operator: str, exclusive: str) -> Rule:
 def _softmax(operator: str) -> Rule:
     def rule(node: Node) -> Tensor:
         x = node.tensor(0)
-        axes = [node.axis(x.rank, -1)]
-        if node.version < 13:
-            axes = list(range(node.axis(x.rank, 1), x.rank))
+        first = node.axis(x.rank)
+        axes = [first] if node.version >= 13 else list(range(first, x.rank))
         return apply_operator(node.builder, node.name, operator, {"InputTensor": x}, {"Axes": axes})
 
     return rule
@@ -220,16 +219,16 @@ def _apply_affine(
 
 def _layer_normalization(node: Node) -> list[Tensor | None]:
     x = node.tensor(0)
-    axes = list(range(node.axis(x.rank, -1), x.rank))
-    scaled, inverse, mean = _standardize(node, x, axes, node.number("epsilon", 1e-5))
+    axes = list(range(node.axis(x.rank), x.rank))
+    scaled, inverse, mean = _standardize(node, x, axes, node.number("epsilon"))
     y = _apply_affine(node, scaled, node.optional(1), node.optional(2), x.dtype)
     return [y, mean, inverse]
 
 
 def _rms_normalization(node: Node) -> Tensor:
     x = node.tensor(0)
-    axes = list(range(node.axis(x.rank, -1), x.rank))
-    epsilon = node.number("epsilon", 1e-5)
+    axes = list(range(node.axis(x.rank), x.rank))
+    epsilon = node.number("epsilon")
     scaled, _, _ = _standardize(node, x, axes, epsilon, centered=False)
     return _apply_affine(node, scaled, node.optional(1), None, x.dtype)
 
@@ -243,7 +242,7 @@ def _by_channel(node: Node, tensor: Tensor, rank: int) -> Tensor:
 
 def _instance_normalization(node: Node) -> Tensor:
     x = node.tensor(0)
-    scaled, _, _ = _standardize(node, x, range(2, x.rank), node.number("epsilon", 1e-5))
+    scaled, _, _ = _standardize(node, x, range(2, x.rank), node.number("epsilon"))
     scale, bias = (_by_channel(node, node.tensor(k), x.rank) for k in (1, 2))
     return _apply_affine(node, scaled, scale, bias, x.dtype)
 
@@ -257,7 +256,7 @@ def _group_normalization(node: Node) -> Tensor:
     split = (x.extents[0], groups, channels // groups, *x.extents[2:])
     parts = reshape(node.builder, f"{node.name}_parts", x, split)
     axes = range(2, parts.rank)
-    scaled, _, _ = _standardize(node, parts, axes, node.number("epsilon", 1e-5))
+    scaled, _, _ = _standardize(node, parts, axes, node.number("epsilon"))
     scale, bias = node.tensor(1), node.tensor(2)
     if node.version < 21 and scale.extents == (groups,):
         each = (1, groups, *[1] * (parts.rank - 2))
@@ -274,14 +273,14 @@ def _group_normalization(node: Node) -> Tensor:
 
 def _mean_variance_normalization(node: Node) -> Tensor:
     x = node.tensor(0)
-    axes = normalize_axes(node.integers("axes") or [0, 2, 3], x.rank)
+    axes = normalize_axes(node.integers("axes") or [], x.rank)
     scaled, _, _ = _standardize(node, x, axes, 1e-9)
     return cast_tensor(node, scaled, x.dtype)
 
 
 def _batch_normalization(node: Node) -> list[Tensor | None]:
     x, builder = node.tensor(0), node.builder
-    epsilon, momentum = node.number("epsilon", 1e-5), node.number("momentum", 0.9)
+    epsilon, momentum = node.number("epsilon"), node.number("momentum")
     given = [_by_channel(node, node.tensor(k), x.rank) for k in range(1, 5)]
     scale, bias, mean, variance = given
     axes = [axis for axis in range(x.rank) if axis != 1]
@@ -312,7 +311,7 @@ def _batch_normalization(node: Node) -> list[Tensor | None]:
 
 def _lp_normalization(node: Node) -> Tensor:
     x = node.tensor(0)
-    axis, power = node.axis(x.rank, -1), node.integer("p", 2)
+    axis, power = node.axis(x.rank), node.integer("p")
     formula = square if power == 2 else _absolute
     total = reduce_axes(node.builder, f"{node.name}_total", "sum", x, [axis], True, formula,
                         x.dtype.compute)  # fmt: skip
@@ -326,8 +325,8 @@ def _lp_normalization(node: Node) -> Tensor:
 
 def _local_response(node: Node) -> Tensor:
     x, size = node.tensor(0), node.integer("size")
-    alpha, beta = node.number("alpha", 1e-4), node.number("beta", 0.75)
-    bias, before = node.number("bias", 1.0), (size - 1) // 2
+    alpha, beta = node.number("alpha"), node.number("beta")
+    bias, before = node.number("bias"), (size - 1) // 2
 
     def place(at: Point) -> Scalar:
         return at.indices[1] + at.reduced[0] - before

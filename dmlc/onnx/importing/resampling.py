@@ -70,7 +70,7 @@ def _resize(node: Node) -> Tensor:
             outside += [(axis, beyond)] if beyond.any() else []
         taps = _find_taps(node, places, size, ratio)
         found = _apply_taps(node, name, found, axis, taps)
-    value = node.number("extrapolation_value", 0.0)
+    value = node.number("extrapolation_value")
     held = [(axis, node.place(b, f"{node.name}_beyond{axis}")) for axis, b in outside]
 
     def element(at: Point) -> Scalar:
@@ -149,8 +149,7 @@ def _transform(
     """Coordinate in the tensor of each element of the result."""
     node.hold(8 * result)
     places = np.arange(result, dtype=np.float64)
-    mode = node.text("coordinate_transformation_mode",
-                     "half_pixel" if node.version >= 11 else "asymmetric")  # fmt: skip
+    mode = node.text("coordinate_transformation_mode", "asymmetric")
     length = ratio * size
     match mode:
         case "half_pixel":
@@ -175,7 +174,7 @@ def _transform(
 
 def _find_taps(node: Node, places: Array, size: int, ratio: float) -> Taps:
     """Taps along an axis of a given size at these coordinates."""
-    mode = node.text("mode", "nearest")
+    mode = node.text("mode")
     if mode == "nearest":
         chosen = np.clip(_round(node, places), 0, size - 1).astype(np.int32)
         return Taps(chosen[:, None], np.ones((len(places), 1), np.float32))
@@ -202,7 +201,7 @@ def _find_taps(node: Node, places: Array, size: int, ratio: float) -> Taps:
 
 
 def _round(node: Node, places: Array) -> Array:
-    mode = node.text("nearest_mode", "round_prefer_floor" if node.version >= 11 else "floor")
+    mode = node.text("nearest_mode", "floor")
     match mode:
         case "round_prefer_floor":
             return np.ceil(places - 0.5)
@@ -275,13 +274,10 @@ def _find_line(places: Array, size: object) -> tuple[int, int] | None:
 
 
 def _upsample(node: Node) -> Tensor:
-    settings = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    scales = node.inputs[1] if node.has(1) else np.array(node.attributes["scales"], np.float32)
-    old = dataclasses.replace(
-        node, inputs=(node.inputs[0], None, scales), attributes={**node.attributes, **settings},
-        version=13,
-    )  # fmt: skip
-    return _resize(old)
+    first = [1.0, 1.0, node.number("height_scale"), node.number("width_scale")]
+    held = np.array(node.floats("scales") or first, np.float32)
+    scales = node.inputs[1] if node.has(1) else held
+    return _resize(dataclasses.replace(node, inputs=(node.inputs[0], None, scales), version=11))
 
 
 # Axes of sizes that are left open: each place finds what it reads by whole numbers --------------
@@ -292,7 +288,7 @@ def _resize_open(
 ) -> Tensor:
     """Tensor resized along an axis if its size is open, or the new one is. Coordinates are
     fractions of integers, so that rounding does not depend on the axis' length."""
-    mode, extent = node.text("mode", "nearest"), x.extents[axis]
+    mode, extent = node.text("mode"), x.extents[axis]
     size = measure(extent)
     if node.integer("antialias") or node.integer("exclude_outside"):
         raise _refuse_open("antialias and exclude_outside", size, result)
@@ -319,8 +315,7 @@ def _resize_open(
 
     def pick(at: Point) -> Scalar:
         floor, over, parts = divide(at)
-        rounding = node.text("nearest_mode",
-                             "round_prefer_floor" if node.version >= 11 else "floor")  # fmt: skip
+        rounding = node.text("nearest_mode", "floor")
         match rounding:
             case "floor":
                 return read(at, floor)
@@ -357,8 +352,7 @@ def _find_line_open(
 ) -> tuple[Measure, Measure, Measure]:
     """Numbers for the coordinate `(first * i + second) / third` of element `i`, along an axis that
     becomes `over / under` times as long."""
-    mode = node.text("coordinate_transformation_mode",
-                     "half_pixel" if node.version >= 11 else "asymmetric")  # fmt: skip
+    mode = node.text("coordinate_transformation_mode", "asymmetric")
     match mode:
         case "pytorch_half_pixel" | "half_pixel":
             if mode == "pytorch_half_pixel":
@@ -418,8 +412,8 @@ a place are outside of its axis, however long that is."""
 
 def _grid_sample(node: Node) -> Tensor:
     x, grid = node.tensor(0), node.tensor(1)
-    mode = node.text("mode", "linear")
-    padding, aligned = node.text("padding_mode", "zeros"), node.integer("align_corners")
+    mode = node.text("mode")
+    padding, aligned = node.text("padding_mode"), node.integer("align_corners")
     space = x.rank - 2
     if mode != "nearest" and mode not in _WEIGHTS:
         raise UnsupportedError(f"the mode {mode}")
@@ -491,13 +485,12 @@ def _grid_sample(node: Node) -> Tensor:
 def _pool_regions(node: Node) -> Tensor:
     """RoiAlign: mean or maximum of samples in the cells of regions."""
     x, regions, batches = node.tensor(0), node.tensor(1), node.tensor(2)
-    rows, columns = node.integer("output_height", 1), node.integer("output_width", 1)
+    rows, columns = node.integer("output_height"), node.integer("output_width")
     ratio = node.integer("sampling_ratio")
     if ratio <= 0:
         raise UnsupportedError("a number of samples that depends on the sizes of regions")
-    scale, mode = node.number("spatial_scale", 1.0), node.text("mode", "avg")
-    half = node.version >= 16 and node.text("coordinate_transformation_mode",
-                                            "half_pixel") == "half_pixel"  # fmt: skip
+    scale, mode = node.number("spatial_scale"), node.text("mode")
+    half = node.text("coordinate_transformation_mode") == "half_pixel"
     compute = x.dtype.compute
     offset = 0.5 if half else 0.0
 

@@ -3,6 +3,7 @@ once, before anything else reads it."""
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ import onnx
 from onnx import checker, helper, shape_inference
 
 from dmlc.building.tensors import show_extents
-from dmlc.onnx.importing.names import describe_type
+from dmlc.onnx.importing.names import describe_type, read_attribute
 from dmlc.onnx.importing.nodes import Value, extents_of, is_sizes
 from dmlc.source import DmlcError, UnsupportedError, join_words, list_names
 
@@ -35,6 +36,7 @@ _REFUSALS = (
 """What ONNX raises where it refuses a node: some of it as C++ does."""
 
 
+@functools.lru_cache(1024)
 def find_schema(op_type: str, version: int, domain: str) -> Any:
     """ONNX's schema of an operator. Raises `UnsupportedError` if there is none."""
     version = max(min(version, _NEWEST), 0)
@@ -46,6 +48,13 @@ def find_schema(op_type: str, version: int, domain: str) -> Any:
     except onnx.defs.SchemaError:
         raise UnsupportedError("it is no operator of this version of ONNX") from None
     return found
+
+
+@functools.lru_cache(1024)
+def find_defaults(schema: Any) -> Mapping[str, object]:
+    """Values of the attributes that a node may leave out, by name, as far as ONNX gives them."""
+    given = [own.default_value for own in schema.attributes.values()]
+    return {own.name: read_attribute(own) for own in given if own.name}
 
 
 def check_form(

@@ -97,8 +97,7 @@ def _size(node: Node) -> Array:
 def _reshape(node: Node) -> Tensor:
     x = node.tensor(0)
     given: list[Measure] = []
-    wanted = node.measures(1) if node.has(1) else list(node.integers("shape") or [])
-    for axis, size in enumerate(wanted):
+    for axis, size in enumerate(node.sizes("shape", 1)):
         copies = size == 0 and not node.integer("allowzero")
         given.append(measure(x.extents[axis]) if copies else size)
     return reshape(node.builder, node.name, x, as_extents(_fill(node, x, given)))
@@ -136,7 +135,7 @@ def _part(node: Node, total: Measure, by: Measure) -> Measure:
 
 def _flatten(node: Node) -> Tensor:
     x = node.tensor(0)
-    axis = node.integer("axis", 1)
+    axis = node.integer("axis")
     place = axis + x.rank if axis < 0 else axis
     sizes = [multiply(x.extents[:place]), multiply(x.extents[place:])]
     return reshape(node.builder, node.name, x, as_extents(sizes))
@@ -191,15 +190,15 @@ def _tile(node: Node) -> Tensor:
 
 
 def _concat(node: Node) -> Tensor:
-    return concatenate(node.builder, node.name, node.tensors(), node.integer("axis"))
+    return concatenate(node.builder, node.name, node.tensors(), node.integer("axis", 1))
 
 
 def _split(node: Node) -> list[Tensor]:
     x = node.tensor(0)
     (axis,) = normalize_axes([node.integer("axis")], x.rank)
-    lengths: Sequence[Measure] | None = node.measures(1) if node.has(1) else node.integers("split")
+    lengths = node.sizes("split", 1)
     size, count = measure(x.extents[axis]), len(node.outputs)
-    if lengths is None:
+    if not lengths:
         each = divide_up(size, count)
         if isinstance(size, int) and isinstance(each, int):
             lengths = [max(0, min(each, size - part * each)) for part in range(count)]
@@ -217,8 +216,7 @@ def _split(node: Node) -> list[Tensor]:
 
 def _slice(node: Node) -> Tensor:
     x = node.tensor(0)
-    starts = node.measures(1) if node.has(1) else list(node.integers("starts") or [])
-    ends = node.measures(2) if node.has(2) else list(node.integers("ends") or [])
+    starts, ends = node.sizes("starts", 1), node.sizes("ends", 2)
     axes = node.setting("axes", 3)
     given = axes or list(range(len(starts)))
     normalize_axes(given, x.rank)
@@ -265,14 +263,14 @@ def _cut(
 
 def _pad(node: Node) -> Tensor:
     x = node.tensor(0)
-    amounts = node.numbers(1) if node.has(1) else list(node.integers("pads") or [])
+    amounts = node.setting("pads" if node.version > 1 else "paddings", 1) or []
     axes = node.numbers(3) if node.has(3) else list(range(x.rank))
     before, after = [0] * x.rank, [0] * x.rank
     for number, axis in enumerate(axes):
         before[axis], after[axis] = amounts[number], amounts[number + len(axes)]
     mode = node.text("mode", "constant")
     if mode == "constant":
-        value = node.array(2).ravel()[0].item() if node.has(2) else node.number("value", 0)
+        value = node.array(2).ravel()[0].item() if node.has(2) else node.number("value")
         if not x.dtype.is_float:
             value = bool(value) if x.dtype is DataType.BOOL else int(value)
         return pad(node.builder, node.name, x, before, after, value)
@@ -392,7 +390,7 @@ def _trilu(node: Node) -> Tensor:
     x = node.tensor(0)
     offset = node.numbers(1)[0] if node.has(1) else 0
     offset = max(-LARGEST, min(LARGEST, offset))
-    upper = node.integer("upper", 1)
+    upper = node.integer("upper")
 
     def element(at: Point) -> Scalar:
         row, column = at.indices[-2:]

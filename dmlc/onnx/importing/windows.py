@@ -42,7 +42,7 @@ def read_windows(node: Node, space: Sequence[Extent], kernel: Sequence[int]) -> 
     strides, dilations, pads = _read_steps(node, kernel, count)
     before: list[Measure] = [*pads[:count]]
     after: list[Measure] = [*pads[count:]]
-    automatic = node.text("auto_pad", "NOTSET")
+    automatic = node.text("auto_pad")
     if automatic == "VALID":
         before, after = [0] * count, [0] * count
     extents: list[Extent] = []
@@ -123,7 +123,7 @@ def _convolve(
 ) -> Tensor:
     """Convolution of a tensor. 16-bit floats are accumulated in FLOAT32."""
     found = read_windows(node, x.extents[2:], _kernel(node, weight))
-    groups, inner = node.integer("group", 1), node.fixed(weight)[1]
+    groups, inner = node.integer("group"), node.fixed(weight)[1]
     if node.builder.unify(x.extents[1], inner * groups) is None:
         raise DmlcError(f"{x.name} has not the {inner} channels of {groups} groups")
     return convolve(node.builder, name, x, weight, found.windows, found.extents, groups, dtype)
@@ -169,7 +169,7 @@ def _quantized_convolution(node: Node) -> Tensor:
 
 def _transposed_convolution(node: Node) -> Tensor:
     x, weight, bias = node.tensor(0), node.tensor(1), node.optional(2)
-    kernel, groups = _kernel(node, weight), node.integer("group", 1)
+    kernel, groups = _kernel(node, weight), node.integer("group")
     count = x.rank - 2
     strides, dilations, pads = _read_steps(node, kernel, count)
     before: list[Measure] = [*pads[:count]]
@@ -177,7 +177,7 @@ def _transposed_convolution(node: Node) -> Tensor:
     if len(more) != count:
         raise DmlcError(f"its output_padding has {len(more)} numbers for {count} axes")
     wanted = node.integers("output_shape")
-    automatic = node.text("auto_pad", "NOTSET")
+    automatic = node.text("auto_pad")
     extents: list[Extent] = []
     for axis, extent in enumerate(x.extents[2:]):
         span = (kernel[axis] - 1) * dilations[axis] + 1
@@ -276,7 +276,7 @@ def _average_pool(node: Node) -> Tensor:
 
 
 def _lp_pool(node: Node) -> Tensor:
-    x, power = node.tensor(0), float(node.integer("p", 2))
+    x, power = node.tensor(0), float(node.integer("p"))
     if not power:
         raise DmlcError("its norm is of the power 0, and there is no such root")
 
