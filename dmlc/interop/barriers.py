@@ -44,11 +44,11 @@ class Launch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class StepLoop:
-    """Kernels that run once for each step, and the barriers at the end of each. These bring every
-    buffer back to the state that it had before the loop."""
+class Part:
+    """Kernels in a row, or those of a loop. The barriers at the end of each step bring every buffer
+    back to the state that it had before the loop."""
 
-    repeat: Repeat
+    repeat: Repeat | None
     launches: tuple[Launch, ...]
     last: tuple[Barrier, ...]
 
@@ -58,7 +58,7 @@ class Schedule:
     """All of a program, in order, and the barriers behind it. These bring every buffer back to the
     state of its first use, so that the program may run again."""
 
-    parts: tuple[Launch | StepLoop, ...]
+    parts: tuple[Part, ...]
     last: tuple[Barrier, ...]
     stored: frozenset[str]
     """The buffers that are in the state for storing before and after the program. All others are in
@@ -69,17 +69,8 @@ def plan_barriers(program: Program) -> Schedule:
     """The kernels of a program with the barriers between them. Scratch tensors that share a buffer
     (`Program.scratch_homes`) share its state; kernels that are never dispatched are left out."""
     planner = _Planner(program)
-    parts: list[Launch | StepLoop] = []
-    number = 0
-    while number < len(program.kernels):
-        repeat = next((r for r in program.repeats if r.first == number), None)
-        if repeat is None:
-            parts += planner.launch(number, number)
-            number += 1
-        else:
-            parts.append(planner.repeat(repeat))
-            number = repeat.last + 1
-    return Schedule(tuple(parts), planner.finish(), planner.first)
+    parts = tuple(planner.plan_part(repeat, numbers) for repeat, numbers in program.parts())
+    return Schedule(parts, planner.finish(), planner.first)
 
 
 class _Planner:
@@ -109,10 +100,20 @@ class _Planner:
                 raise InternalError(f"{kernel.name} reads and stores {buffer} in two views")
         return uses
 
-    def launch(self, first: int, last: int) -> list[Launch]:
-        """Kernels in a row."""
+    def plan_part(self, repeat: Repeat | None, numbers: range) -> Part:
+        """Kernels in a row. What the steps of a loop have in common is that each begins in the
+        states before it."""
+        before = dict(self._stored)
+        launches = self._launch(numbers)
+        if repeat is None:
+            return Part(None, launches, ())
+        used = {b for each in launches for b in self._uses[each.kernel]}
+        last = self._finish({b: stored for b, stored in before.items() if b in used})
+        return Part(repeat, launches, last)
+
+    def _launch(self, numbers: range) -> tuple[Launch, ...]:
         made: list[Launch] = []
-        for number in range(first, last + 1):
+        for number in numbers:
             kernel = self._program.kernels[number]
             if kernel.dispatch.count == 0:
                 continue
@@ -123,7 +124,7 @@ class _Planner:
                 and (wait := self._use(buffer, stored, number, set(kernel.after))) is not None
             ]
             made.append(Launch(number, tuple(barriers)))
-        return made
+        return tuple(made)
 
     def _use(self, buffer: str, stored: bool, number: int, after: set[int]) -> Wait | None:
         """The barrier before a kernel uses a buffer."""
@@ -137,14 +138,6 @@ class _Planner:
         if was is not stored:
             return Wait.READ_TO_STORED if stored else Wait.STORED_TO_READ
         return Wait.STORED_AGAIN if waits else None
-
-    def repeat(self, repeat: Repeat) -> StepLoop:
-        """A loop. What its steps have in common is that each begins in the states before it."""
-        before = dict(self._stored)
-        launches = self.launch(repeat.first, repeat.last)
-        used = {b for each in launches for b in self._uses[each.kernel]}
-        last = self._finish({b: stored for b, stored in before.items() if b in used})
-        return StepLoop(repeat, tuple(launches), last)
 
     def finish(self) -> tuple[Barrier, ...]:
         """The barriers behind the program."""

@@ -67,10 +67,6 @@ class Names:
         """The number of a tensor's buffer among `slots`."""
         return list(self.slots).index(self.home(tensor))
 
-    def find_buffer(self, tensor: str) -> str:
-        """The buffer of a tensor, as an expression of C++."""
-        return f"buffers[slot::{self.slots[self.home(tensor)]}]"
-
     def spell_size(self, text: str | int | Size) -> str:
         """A formula or a condition with the symbols as members of `sizes`."""
         rest, made = str(text), ""
