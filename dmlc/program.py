@@ -145,6 +145,16 @@ class Dispatch:
         """Whether sizes that are left open decide if there are groups: a version's dispatch."""
         return "?" in str(self.count)
 
+    @property
+    def rule(self) -> str:
+        """Number of groups in words."""
+        count, row = self.count, self.row
+        text = f"ceil({count} / {self.per_group})" if self.per_group > 1 else str(count)
+        text += " groups along x"
+        if row is None:
+            return text
+        return f"{text}; where that is more than {row}, ({row}, ceil(groups / {row}), 1)"
+
     def groups(self, sizes: dict[str, int]) -> tuple[int, int, int]:
         """Number of groups along x, y and z, with symbols bound by `sizes`."""
         if self.grid is not None:
@@ -441,13 +451,21 @@ class Program:
     def order(self, sizes: Mapping[str, int]) -> Iterator[tuple[int, dict[str, int]]]:
         """Numbers of the kernels in execution order, with symbols bound by `sizes`: each with the
         values of its scalars besides the sizes, which is the step."""
+        for repeat, numbers in self.parts():
+            if repeat is None:
+                yield from ((number, {}) for number in numbers)
+            else:
+                steps = ({STEP: step} for step in repeat.numbers(sizes))
+                yield from ((number, step) for step in steps for number in numbers)
+
+    def parts(self) -> Iterator[tuple[Repeat | None, range]]:
+        """Numbers of the kernels in execution order: those of each loop, and those between."""
         number = 0
         for repeat in self.repeats:
-            yield from ((before, {}) for before in range(number, repeat.first))
-            own = range(repeat.first, repeat.last + 1)
-            yield from ((each, {STEP: step}) for step in repeat.numbers(sizes) for each in own)
+            yield None, range(number, repeat.first)
             number = repeat.last + 1
-        yield from ((after, {}) for after in range(number, len(self.kernels)))
+            yield repeat, range(repeat.first, number)
+        yield None, range(number, len(self.kernels))
 
     @property
     def traffic(self) -> tuple[int, int] | None:
@@ -719,13 +737,8 @@ def _describe_traffic(traffic: tuple[int, int] | None) -> dict[str, int | None]:
 
 def _describe_dispatch(dispatch: Dispatch) -> dict[str, Any]:
     count = dispatch.count
-    many = f"ceil({count} / {dispatch.per_group})" if dispatch.per_group > 1 else str(count)
-    text = f"{many} groups along x"
-    if dispatch.row is not None:
-        text += f"; where that is more than {dispatch.row}, ({dispatch.row}, ceil(groups / "
-        text += f"{dispatch.row}), 1)"
     return {
-        "rule": text,
+        "rule": dispatch.rule,
         "count": count,
         "per_group": dispatch.per_group,
         "row": dispatch.row,

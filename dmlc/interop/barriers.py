@@ -43,11 +43,11 @@ class Launch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class StepLoop:
-    """Kernels that run once per step, and the barriers at the end of each step, which restore the
-    state that every buffer had before the loop."""
+class Part:
+    """Kernels in a row, or those of a loop. The barriers at the end of each step bring every buffer
+    back to the state that it had before the loop."""
 
-    repeat: Repeat
+    repeat: Repeat | None
     launches: tuple[Launch, ...]
     last: tuple[Barrier, ...]
 
@@ -57,7 +57,7 @@ class Schedule:
     """All launches of a program in order, and the barriers after them, which restore the state of
     each buffer's first use, so that the program can run again."""
 
-    parts: tuple[Launch | StepLoop, ...]
+    parts: tuple[Part, ...]
     last: tuple[Barrier, ...]
     stored: frozenset[str]
     """The buffers that are in the state for storing before and after the program. All others are in
@@ -68,17 +68,8 @@ def plan_barriers(program: Program) -> Schedule:
     """Kernels of a program with the barriers between them. Scratch tensors that share a buffer
     (`Program.scratch_homes`) share its state; kernels that are never dispatched are left out."""
     planner = _Planner(program)
-    parts: list[Launch | StepLoop] = []
-    number = 0
-    while number < len(program.kernels):
-        repeat = next((r for r in program.repeats if r.first == number), None)
-        if repeat is None:
-            parts += planner.launch(number, number)
-            number += 1
-        else:
-            parts.append(planner.repeat(repeat))
-            number = repeat.last + 1
-    return Schedule(tuple(parts), planner.finish(), planner.first)
+    parts = tuple(planner.plan_part(repeat, numbers) for repeat, numbers in program.parts())
+    return Schedule(parts, planner.finish(), planner.first)
 
 
 class _Planner:
@@ -108,10 +99,20 @@ class _Planner:
                 raise InternalError(f"{kernel.name} reads and stores {buffer} in two views")
         return uses
 
-    def launch(self, first: int, last: int) -> list[Launch]:
-        """Consecutive kernels with their barriers."""
+    def plan_part(self, repeat: Repeat | None, numbers: range) -> Part:
+        """Kernels in a row. What the steps of a loop have in common is that each begins in the
+        states before it."""
+        before = dict(self._stored)
+        launches = self._launch(numbers)
+        if repeat is None:
+            return Part(None, launches, ())
+        used = {b for each in launches for b in self._uses[each.kernel]}
+        last = self._finish({b: stored for b, stored in before.items() if b in used})
+        return Part(repeat, launches, last)
+
+    def _launch(self, numbers: range) -> tuple[Launch, ...]:
         made: list[Launch] = []
-        for number in range(first, last + 1):
+        for number in numbers:
             kernel = self._program.kernels[number]
             if kernel.dispatch.count == 0:
                 continue
@@ -122,7 +123,7 @@ class _Planner:
                 and (wait := self._use(buffer, stored, number, set(kernel.after))) is not None
             ]
             made.append(Launch(number, tuple(barriers)))
-        return made
+        return tuple(made)
 
     def _use(self, buffer: str, stored: bool, number: int, after: set[int]) -> Wait | None:
         """Barrier before a kernel uses a buffer; None if it needs none."""
@@ -136,14 +137,6 @@ class _Planner:
         if was is not stored:
             return Wait.READ_TO_STORED if stored else Wait.STORED_TO_READ
         return Wait.STORED_AGAIN if waits else None
-
-    def repeat(self, repeat: Repeat) -> StepLoop:
-        """Loop over steps. Each step begins in the states before the loop."""
-        before = dict(self._stored)
-        launches = self.launch(repeat.first, repeat.last)
-        used = {b for each in launches for b in self._uses[each.kernel]}
-        last = self._finish({b: stored for b, stored in before.items() if b in used})
-        return StepLoop(repeat, tuple(launches), last)
 
     def finish(self) -> tuple[Barrier, ...]:
         """Barriers after the program."""

@@ -67,10 +67,6 @@ class Names:
         """Number of a tensor's buffer among `slots`."""
         return list(self.slots).index(self.home(tensor))
 
-    def find_buffer(self, tensor: str) -> str:
-        """Buffer of a tensor, as a C++ expression."""
-        return f"buffers[slot::{self.slots[self.home(tensor)]}]"
-
     def spell_size(self, text: str | int | Size) -> str:
         """Formula or condition whose symbols are members of `sizes`."""
         rest, made = str(text), ""

@@ -1,23 +1,23 @@
 """A program as data for templates of host code: the facts of `manifest.json`.
 
-The templates in `templates/` for Rust, C# and ONNX Runtime's plug-in are filled from this one
-description. In each, `launches(sizes)` lists the launches: the kernel, its groups, the values of
-its scalars, and whether it waits for earlier ones. The host that records them is one file for all
-programs in a language."""
+The templates of `templates/` for C++ with Direct3D 12, Rust, C# and ONNX Runtime's plug-in are
+filled from this one description. Except for C++ with Direct3D 12, `launches(sizes)` lists what
+runs: the kernel, its groups, the values of its scalars, and whether it waits for those before. The
+host that records them is the same file for all programs in a language.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from dmlc.codegen.names import make_comment
+from dmlc.codegen.names import Mangler, make_comment
 from dmlc.files import name_file
-from dmlc.interop.cpp_kernels import Digest, digest, spell_groups
-from dmlc.interop.cpp_text import fill_lines, wrap_text
+from dmlc.interop.cpp_text import wrap_text
 from dmlc.interop.host_names import Names
 from dmlc.interop.host_sizes import describe_sizes
-from dmlc.interop.host_tensors import Slot, list_slots
+from dmlc.interop.host_tensors import list_slots
 from dmlc.program import (
     STEP,
     VERSION,
@@ -25,23 +25,11 @@ from dmlc.program import (
     KernelSource,
     Program,
     Repeat,
-    Role,
+    ScalarBinding,
     constant_buffer_bytes,
 )
-from dmlc.runtime.arrays import constant_array
-from dmlc.shader_model import RegisterShifts
+from dmlc.shader_model import RegisterShifts, dxil_arguments, is_signed
 from dmlc.sizes import find_least, measure, show_count
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class HostTensor:
-    """Buffer, with its values if it is a constant."""
-
-    slot: Slot
-    values: tuple[str, ...]
-    """Lines of bytes, as numbers with commas."""
-    axes: tuple[int, ...]
-    """For each axis the number of the symbol that its size is; -1 where the size is none alone."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,10 +40,16 @@ class Binding:
     """The number of the buffer among the program's tensors."""
     name: str
     """The shader's name for it."""
-    register: str
-    """HLSL: with its letter, such as `t0`; else nothing."""
+    written: bool
+    slot: int
+    """HLSL: the number of the register. OpenCL: that of the argument."""
     place: int
     """HLSL: the number of the binding in Vulkan. OpenCL: the number of the argument."""
+
+    @property
+    def register(self) -> str:
+        """HLSL: the register with its letter, such as `t0`."""
+        return f"{'u' if self.written else 't'}{self.slot}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,40 +59,82 @@ class Scalar:
     place: int
     """HLSL: the offset in the constant buffer, in bytes. OpenCL: the number of the argument."""
     bits: int
+    name: str
+    """Its name among those of a kernel."""
+    value: str
+    """An expression of the host's language."""
+    comment: tuple[str, ...]
+    """The formula of the value, where the name does not say it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Digest:
+    """What host code knows a file by: accidents are found, and no more. SHA-256 is in the
+    manifest."""
+
+    bytes: int
+    hash: str
+    """As a number of C++, Rust and C#."""
+
+
+def digest(content: bytes) -> Digest:
+    """FNV-1a of 64 bits."""
+    value = 0xCBF29CE484222325
+    for byte in content:
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return Digest(len(content), f"0x{value:016x}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostKernel:
-    """Kernel, as a row of the table of kernels."""
+    """A kernel, its arguments and its launch."""
 
+    space: str
+    """The namespace of what belongs to it, in a language that has namespaces."""
     name: str
     entry_point: str
+    arguments: str
+    """HLSL: those of DXC."""
     source: tuple[str, ...]
     """The text, in pieces that any C++ compiler takes as literals."""
     bindings: tuple[Binding, ...]
+    """What it reads, and then what it stores, by their registers."""
     scalars: tuple[Scalar, ...]
+    """In the order of their offsets."""
     constant_place: int
     """HLSL: the number of the constant buffer's binding in Vulkan."""
     constant_bytes: int
     """HLSL: the size of the constant buffer; 0 where there is none."""
     items: tuple[int, int, int]
+    groups: str
+    """How many groups a launch has in all: an expression of the host's language."""
+    fixed_groups: tuple[int, ...] | None
+    """The groups along x, y and z, where no size decides."""
+    row: int
+    """The most groups along x; 0 where there is no limit."""
+    comment: tuple[str, ...]
     needs: tuple[str, ...]
-    digest: Digest
-    """Of its SPIR-V, as `cpp_kernels.digest` makes it; of nothing where that is not known."""
+    hlsl: Digest
+    dxil: Digest
+    """Of nothing where it is not known, or not signed: then it is to be compiled again."""
+    spirv: Digest
+    """Of nothing where it is not known."""
+
+    @property
+    def takes_step(self) -> bool:
+        """Whether a scalar is the number of a loop's step."""
+        return any(scalar.value == STEP for scalar in self.scalars)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostLaunch:
-    """Launch of a kernel. Texts are expressions of the host's language."""
+    """A launch of a kernel."""
 
     kernel: int
-    waits: bool
+    waits: bool = False
     """Whether kernels before it have to be done."""
-    groups: str
-    """How many in all."""
-    row: int
-    """The most of them along x; 0 where there is no limit."""
-    values: tuple[str, ...]
+    barriers: tuple[str, ...] = ()
+    """Direct3D 12: what they have to be done with, as calls of C++."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,6 +145,8 @@ class HostPart:
     steps: str = ""
     """How often: an expression of the host's language."""
     backwards: bool = False
+    last: tuple[str, ...] = ()
+    """Direct3D 12: the barriers at the end of each step."""
 
 
 _PIECE = 8_000
@@ -116,53 +154,93 @@ _PIECE = 8_000
 
 
 def describe_program(program: Program, names: Names, files: Mapping[str, bytes]) -> dict[str, Any]:
-    """Variables of a template of host code. `files` has the `.spv` of kernels, by name, where
-    available."""
-    waiting = [bool(kernel.after) for kernel in program.kernels]
-    kernels = [_describe_kernel(program, kernel, names, files) for kernel in program.kernels]
-    tensors = [_describe_tensor(program, slot, name, names)
-               for slot, name in zip(list_slots(program, names, frozenset()), names.slots,
-                                     strict=True)]  # fmt: skip
-    sizes = describe_sizes(program, names)
+    """The names that a template of host code takes. `files` has the `.spv` and `.dxil` of kernels,
+    by name, as far as they are known."""
+    kernels = [
+        _describe_kernel(program, kernel, space, names, files)
+        for kernel, space in zip(program.kernels, names.kernels, strict=True)
+    ]
+    tensors = list_slots(program, names)
     return {
         "program": make_comment(program.name),
         "version": VERSION,
         "space": names.space,
         "tensors": tensors,
-        "rounds": any("round" in tensor.slot.bytes for tensor in tensors),
+        "rounds": any("round_up" in tensor.bytes for tensor in tensors),
         "kernels": kernels,
-        "parts": _list_parts(program, names, waiting),
+        "parts": _list_parts(program, names),
         "order": _tell_order(program),
-        **sizes,
+        **describe_sizes(program, names),
     }
 
 
 def _describe_kernel(
-    program: Program, kernel: KernelSource, names: Names, files: Mapping[str, bytes]
+    program: Program, kernel: KernelSource, space: str, names: Names, files: Mapping[str, bytes]
 ) -> HostKernel:
     in_registers = bool(kernel.shader_model)
     shifts = RegisterShifts.for_registers((b.slot, b.written) for b in kernel.buffers)
-    bindings = [
+    if not in_registers:
+        shifts = RegisterShifts(0, 0, 0)
+    bindings = (
         Binding(
             tensor=names.find_slot(b.tensor),
             name=make_comment(b.name),
-            register=f"{'u' if b.written else 't'}{b.slot}" if in_registers else "",
-            place=b.slot + ((shifts.u if b.written else shifts.t) if in_registers else 0),
+            written=b.written,
+            slot=b.slot,
+            place=b.slot + (shifts.u if b.written else shifts.t),
         )
-        for b in kernel.buffers
-    ]
+        for b in sorted(kernel.buffers, key=lambda b: (b.written, b.slot))
+    )
+    members = Mangler(names.spelling.is_reserved)
+    arguments: list[str] = []
+    if in_registers:
+        arguments = dxil_arguments(kernel.source, kernel.entry_point, kernel.shader_model)
+    dispatch = kernel.dispatch
+    about = f"{kernel.name}, groups of {dispatch.group_size} threads: {dispatch.rule}"
+    dxil = files.get(name_file(kernel.name, ".dxil"), b"")
     return HostKernel(
+        space=space,
         name=kernel.name,
         entry_point=kernel.entry_point,
+        arguments=" ".join(arguments),
         source=tuple(_cut(kernel.source)),
         bindings=tuple(bindings),
-        scalars=tuple(Scalar(s.offset if in_registers else s.slot, s.bits) for s in kernel.scalars),
+        scalars=tuple(
+            _describe_scalar(scalar, members, names, in_registers)
+            for scalar in sorted(kernel.scalars, key=lambda s: s.offset)
+        ),
         constant_place=shifts.b,
         constant_bytes=constant_buffer_bytes(kernel.scalars) if in_registers else 0,
-        items=kernel.dispatch.items,
+        items=dispatch.items,
+        groups=_spell_groups(dispatch, names),
+        fixed_groups=dispatch.groups({}) if isinstance(dispatch.count, int) else None,
+        row=dispatch.row or 0,
+        comment=wrap_text(about),
         needs=tuple(program.language.list_needs(kernel.source)),
-        digest=digest(files.get(name_file(kernel.name, ".spv"), b"")),
+        hlsl=digest(kernel.source.encode()),
+        dxil=digest(dxil if is_signed(dxil) else b""),
+        spirv=digest(files.get(name_file(kernel.name, ".spv"), b"")),
     )
+
+
+def _describe_scalar(
+    scalar: ScalarBinding, members: Mangler, names: Names, in_registers: bool
+) -> Scalar:
+    return Scalar(
+        place=scalar.offset if in_registers else scalar.slot,
+        bits=scalar.bits,
+        name=members.make(scalar.name),
+        value=STEP if scalar.value == STEP else names.spell_size(scalar.value),
+        comment=() if scalar.name == scalar.value else wrap_text(str(scalar.value)),
+    )
+
+
+def _spell_groups(dispatch: Dispatch, names: Names) -> str:
+    count = names.spell_size(dispatch.count)
+    if dispatch.per_group == 1:
+        return count
+    less, by = map(names.spelling.number.format, (dispatch.per_group - 1, dispatch.per_group))
+    return f"({count} + {less}) / {by}"
 
 
 def _cut(source: str) -> list[str]:
@@ -175,36 +253,30 @@ def _cut(source: str) -> list[str]:
     return pieces
 
 
-def _describe_tensor(program: Program, slot: Slot, name: str, names: Names) -> HostTensor:
-    tensor = program.tensor(name)
-    values: tuple[str, ...] = ()
-    if tensor.role is Role.CONSTANT and tensor.values:
-        values = tuple(fill_lines([str(byte) for byte in constant_array(tensor).tobytes()]))
-    symbols = list(names.symbols)
-    axes = tuple(symbols.index(e) if e in symbols else -1 for e in map(str, tensor.extents))
-    return HostTensor(slot, values, axes)
+def describe_part(
+    repeat: Repeat | None,
+    launches: tuple[HostLaunch, ...],
+    names: Names,
+    last: tuple[str, ...] = (),
+) -> HostPart:
+    """Launches of a loop, or of no loop."""
+    if repeat is None:
+        return HostPart(launches)
+    return HostPart(launches, names.spell_size(repeat.steps), repeat.backwards, last)
 
 
-def _list_parts(program: Program, names: Names, waiting: Sequence[bool]) -> list[HostPart]:
+def _list_parts(program: Program, names: Names) -> list[HostPart]:
     """All launches, in order."""
     made: list[HostPart] = []
-    number = 0
-    repeats: dict[int, Repeat] = {repeat.first: repeat for repeat in program.repeats}
-    while number < len(program.kernels):
-        repeat = repeats.get(number)
-        if repeat is None:
-            made.append(HostPart((_describe_launch(program, number, names, waiting[number]),)))
-            number += 1
-            continue
+    for repeat, numbers in program.parts():
         launches: list[HostLaunch] = []
         # Between two steps everything is waited for, before the first kernel that runs.
-        begins = True
-        for each in range(repeat.first, repeat.last + 1):
-            launches.append(_describe_launch(program, each, names, begins or waiting[each]))
-            begins &= _may_be_left_out(program.kernels[each].dispatch)
-        steps = names.spell_size(repeat.steps)
-        made.append(HostPart(tuple(launches), steps, repeat.backwards))
-        number = repeat.last + 1
+        begins = repeat is not None
+        for number in numbers:
+            kernel = program.kernels[number]
+            launches.append(HostLaunch(number, begins or bool(kernel.after)))
+            begins &= _may_be_left_out(kernel.dispatch)
+        made.append(describe_part(repeat, tuple(launches), names))
     return made
 
 
@@ -213,29 +285,14 @@ def _may_be_left_out(dispatch: Dispatch) -> bool:
     return dispatch.is_chosen or find_least(measure(dispatch.count)) < 1
 
 
-def _describe_launch(program: Program, number: int, names: Names, waits: bool) -> HostLaunch:
-    kernel = program.kernels[number]
-    return HostLaunch(
-        kernel=number,
-        waits=waits,
-        groups=spell_groups(kernel.dispatch, names),
-        row=kernel.dispatch.row or 0,
-        values=tuple(
-            STEP if s.value == STEP else names.spell_size(s.value) for s in kernel.scalars
-        ),
-    )
-
-
 def _tell_order(program: Program) -> list[str]:
     """Launches in words."""
-    rules = [f"{each['name']}: {each['dispatch']['rule']}"
-             for each in program.manifest()["kernels"]]  # fmt: skip
     told: list[str] = []
-    firsts = {repeat.first: repeat for repeat in program.repeats}
-    for number, rule in enumerate(rules):
-        if (repeat := firsts.get(number)) is not None:
+    for repeat, numbers in program.parts():
+        kernels = [program.kernels[number] for number in numbers]
+        if repeat is not None:
             end = "from the last to the first" if repeat.backwards else "from the first to the last"
-            last = program.kernels[repeat.last].name
-            told.append(f"{show_count(repeat.steps)} times, {end}, all down to {last}:")
-        told.append(rule)
+            steps = show_count(repeat.steps)
+            told.append(f"for each of {steps} steps, {end}, all down to {kernels[-1].name}:")
+        told += [f"{kernel.name}: {kernel.dispatch.rule}" for kernel in kernels]
     return [line for text in told for line in wrap_text(text)]

@@ -8,6 +8,7 @@ from dmlc.codegen.names import make_comment
 from dmlc.interop.cpp_text import fill_lines, spell_array, wrap_text
 from dmlc.interop.host_names import Names
 from dmlc.program import Program, Role, TensorSpec
+from dmlc.runtime.arrays import constant_array
 from dmlc.sizes import is_multiple, multiply
 
 _WORD = 4
@@ -28,42 +29,33 @@ class Slot:
     strides: tuple[str, ...]
     bytes: str
     alignment: int
-    is_stored: bool
-    """Whether it is in the state for storing before and after the program."""
-    has_values: bool
+    axes: tuple[int, ...]
+    """For each axis the number of the symbol that its size is; -1 where the size is none alone."""
+    spec: TensorSpec
+    """The tensor that it is named after."""
     comment: tuple[str, ...]
     """Of scratch: the tensors that lie in its buffer, and when."""
 
+    @property
+    def values(self) -> list[str]:
+        """The bytes of a constant in lines, as numbers with commas."""
+        return fill_lines([str(byte) for byte in constant_array(self.spec).tobytes()])
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Values:
-    """Values of a constant, as an array."""
-
-    name: str
-    type: str
-    lines: tuple[str, ...]
-
-
-def list_slots(program: Program, names: Names, stored: frozenset[str]) -> list[Slot]:
-    """Rows of a program's buffers. `stored` are those that begin in the state for storing."""
-    return [
-        _describe_slot(program, program.tensor(name), names, is_stored=name in stored)
-        for name in names.slots
-    ]
+    @property
+    def elements(self) -> tuple[str, list[str]]:
+        """The type in C++ of a constant's elements, and these in lines."""
+        kind, words = spell_array(self.spec)
+        return kind, fill_lines(words)
 
 
-def list_values(program: Program, names: Names) -> list[Values]:
-    """Values of a program's constants."""
-    made: list[Values] = []
-    for tensor in program.constants:
-        if tensor.values:
-            kind, words = spell_array(tensor)
-            made.append(Values(names.slots[tensor.name], kind, tuple(fill_lines(words))))
-    return made
+def list_slots(program: Program, names: Names) -> list[Slot]:
+    """The rows of a program's buffers."""
+    return [_describe_slot(program, program.tensor(name), names) for name in names.slots]
 
 
-def _describe_slot(program: Program, tensor: TensorSpec, names: Names, *, is_stored: bool) -> Slot:
+def _describe_slot(program: Program, tensor: TensorSpec, names: Names) -> Slot:
     alignment = _find_alignment(program, tensor.name, names)
+    symbols = list(names.symbols)
     return Slot(
         name=names.slots[tensor.name],
         title=make_comment(tensor.name).replace('"', "_"),
@@ -74,8 +66,8 @@ def _describe_slot(program: Program, tensor: TensorSpec, names: Names, *, is_sto
         strides=tuple(names.spell_size(s) for s in _spell_strides(tensor)),
         bytes=_spell_bytes(tensor, alignment, names),
         alignment=alignment,
-        is_stored=is_stored,
-        has_values=bool(tensor.values),
+        axes=tuple(symbols.index(e) if e in symbols else -1 for e in map(str, tensor.extents)),
+        spec=tensor,
         comment=_tell_tenants(program, tensor.name, names) if tensor.role is Role.SCRATCH else (),
     )
 

@@ -17,8 +17,8 @@ import pytest
 
 from dmlc.interop.barriers import plan_barriers
 from dmlc.interop.cpp_header import write_header
-from dmlc.interop.cpp_kernels import Digest, digest
 from dmlc.interop.cpp_names import is_reserved
+from dmlc.interop.host_program import Digest, digest
 from dmlc.program import KernelSource, Program, Repeat, Role
 from dmlc.reference import evaluate as evaluate_ir
 from dmlc.runtime.arrays import constant_array
