@@ -29,7 +29,7 @@ from dmlc.binding.values import span_text
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.recurrences import Recurrence, find_recurrences
-from dmlc.language.walk import expressions_of, subexpressions, walk
+from dmlc.language.walk import subexpressions, walk
 from dmlc.scalars import DataType
 from dmlc.sizes import find_symbols
 from dmlc.source import DmlcError, Span, counted, unknown_name
@@ -86,7 +86,7 @@ class Lowering(StageMaker):
         statements = self.binding.operator.compute or ()
         for number, statement in enumerate(statements):
             facts: set[int] = set()
-            for expression in (p for e in expressions_of(statement) for p in subexpressions(e)):
+            for expression in subexpressions(statement):
                 if isinstance(expression, syntax.Member):
                     facts.add(id(expression.base))
                 if isinstance(expression, syntax.Reference) and id(expression) not in facts:

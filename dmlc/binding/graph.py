@@ -17,7 +17,7 @@ from dmlc.collection import throttle_garbage_collection
 from dmlc.language import syntax
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
 from dmlc.language.format import format_declaration
-from dmlc.language.walk import expressions_of
+from dmlc.language.walk import parts
 from dmlc.parameters import expect, expect_integer, expect_mapping
 from dmlc.source import Diagnostic, DmlcError, Note, list_names, unknown_name
 
@@ -141,8 +141,7 @@ def read_dims(given: object) -> dict[str, int]:
 
 def _declared_sizes(graph: syntax.Graph) -> list[syntax.Expression]:
     """Expressions that may name a symbol: the sizes of inputs, then those that statements state."""
-    sizes = [size for given in graph.inputs for size in given.type.sizes]
-    return [*sizes, *(e for s in graph.statements for e in expressions_of(s))]
+    return [e for node in (*graph.inputs, *graph.statements) for e in parts(node)]
 
 
 def _surroundings(definition: GraphDefinition) -> Binding:

@@ -37,7 +37,7 @@ from dmlc.language.arrays import find_entry
 from dmlc.language.builtins import GRAPH_FUNCTIONS
 from dmlc.language.check_graph import as_tensor_type, called_name
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
-from dmlc.language.walk import Step, Visit, expressions_of, subexpressions
+from dmlc.language.walk import Step, Visit, subexpressions
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, Span
 from dmlc.transform.simplify import list_live, rename_loop, rename_stage
@@ -365,7 +365,7 @@ def _read_outputs(graph: syntax.Graph) -> Mapping[str, Sequence[str]]:
     """Outputs of each call that some statement reads by name."""
     found: dict[str, dict[str, None]] = {}
     for statement in graph.statements:
-        for part in (p for e in expressions_of(statement) for p in subexpressions(e)):
+        for part in subexpressions(statement):
             if isinstance(part, syntax.Member) and isinstance(part.base, syntax.Reference):
                 found.setdefault(part.base.name, {})[part.member.text] = None
     return {name: tuple(members) for name, members in found.items()}

@@ -26,7 +26,7 @@ from dmlc.language.check_kinds import show_ranks
 from dmlc.language.definitions import AttributeDefinition, TensorDefinition
 from dmlc.language.format import format_expression, format_file
 from dmlc.language.kinds import Form, ValueKind
-from dmlc.language.walk import names_read, subexpressions
+from dmlc.language.walk import functions_called, names_read
 from dmlc.listing import list_subject
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import Span, join_words
@@ -310,12 +310,7 @@ def _mentioned(constraint: syntax.Constraint) -> set[str]:
     if isinstance(constraint, syntax.Sentence):
         others = () if constraint.kind == "same" else constraint.objects
         return {n.text for n in (*constraint.subjects, *others)}
-    called = [
-        p.function.name
-        for p in subexpressions(constraint.condition)
-        if isinstance(p, syntax.Call) and isinstance(p.function, syntax.Reference)
-    ]
-    return {*names_read(constraint.condition)} - {*called}
+    return {*names_read(constraint)} - {*functions_called(constraint)}
 
 
 def _comment_at(document: Document, span: Span) -> Iterator[str]:

@@ -10,7 +10,7 @@ from dmlc.language.builtins import FUNCTIONS, REDUCTIONS, SCALAR_FUNCTIONS, find
 from dmlc.language.check_expressions import ExpressionChecker
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.kinds import UNKNOWN, ValueKind, What
-from dmlc.language.walk import Step, expressions_of, find_chain, subexpressions, walk
+from dmlc.language.walk import Step, find_chain, functions_called, parts, subexpressions, walk
 from dmlc.source import Diagnostic, Note, Span
 
 
@@ -40,9 +40,7 @@ def _calls_of(
     function: syntax.ScalarFunction, known: Mapping[str, syntax.ScalarFunction]
 ) -> list[str]:
     """The functions among `known` that a function calls, in order."""
-    called = [p.function for p in subexpressions(function.body) if isinstance(p, syntax.Call)]
-    names = [f.name for f in called if isinstance(f, syntax.Reference)]
-    return [name for name in dict.fromkeys(names) if name in known]
+    return [name for name in functions_called(function.body) if name in known]
 
 
 def _mutual(calls: Mapping[str, Sequence[str]]) -> list[list[str]]:
@@ -103,7 +101,7 @@ def check_function_gradients(checker: ExpressionChecker, function: syntax.Scalar
         if not _may_be_number(found):
             message = f"a gradient is a number, and this is {found.describe()}"
             checker.fail(message, gradient.value.span, code="E0707")
-    for expression in expressions_of(function):
+    for expression in parts(function):
         _hold_to_elements(checker, expression, function)
 
 

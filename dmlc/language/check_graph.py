@@ -31,7 +31,7 @@ from dmlc.language.kinds import (
     What,
     attribute_kind,
 )
-from dmlc.language.walk import expressions_of, find_chain, names_read
+from dmlc.language.walk import find_chain, names_read
 from dmlc.scalars import DataType, data_type_names, find_data_type
 from dmlc.source import Diagnostic, Note, Span, counted, replace_word, unknown_name
 
@@ -110,7 +110,7 @@ def _twice(what: str, name: syntax.Name) -> tuple[str, str]:
 def _find_unused(graph: syntax.Graph, reads: Mapping[str, Iterable[str]]) -> list[Diagnostic]:
     """Warnings about values that nothing reads, which are not compiled."""
     used = {name for names in reads.values() for name in names}
-    used.update(names_read(*(size for given in graph.inputs for size in given.type.sizes)))
+    used.update(names_read(*graph.inputs))
     declared = [("symbol", s, "remove it, or use it in a size") for s in graph.symbols]
     cure = "remove it: a run has to give it all the same"
     declared += [("input", given.name, cure) for given in graph.inputs]
@@ -156,7 +156,7 @@ class _GraphChecker(ExpressionChecker):
         self.called: dict[str, OperatorDefinition | None] = {}
         """Operator of the call that each name holds; None if unknown."""
         self.last: OperatorDefinition | None = None
-        self.reads = {n.text: names_read(*expressions_of(s)) for s in statements for n in s.names}
+        self.reads = {n.text: names_read(s) for s in statements for n in s.names}
         """Names that each statement reads."""
         self.current: syntax.GraphStatement | None = None
         self.cyclic: set[str] = set()

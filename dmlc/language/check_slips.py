@@ -13,7 +13,7 @@ from dmlc.language.definitions import (
     OperatorDefinition,
     TensorDefinition,
 )
-from dmlc.language.walk import expressions_of, names_read, subexpressions
+from dmlc.language.walk import names_read
 from dmlc.source import Diagnostic, Edit, Fix, Note, Source, Span, nearest, replace_word
 
 _DIVISION = re.compile(r"//[ \t]*(?P<divisor>[\w.]+(?:[ \t]*[-+*/%][ \t]*[\w.]+)*)[ \t)\]}]*$")
@@ -66,7 +66,7 @@ def _find_unread(
     statements = operator.compute or ()
     read = {*operator.broken}
     for statement in statements:
-        read.update(names_read(*expressions_of(statement)))
+        read.update(names_read(statement))
     tensors = {t.name for level in operator.levels for t in level.tensors}
     for statement in statements:
         name = statement.name
@@ -84,8 +84,7 @@ def _find_unread(
     # Rows that match nothing of the forward operator have a warning of their own.
     gives = () if operator.syntax.gradient_of is not None else operator.newest.inputs
     inputs = [row for row in gives if not _names_sizes(row)]
-    lengths = {p.name for a in operator.attributes if a.length is not None
-               for p in subexpressions(a.length) if isinstance(p, syntax.Reference)}  # fmt: skip
+    lengths = names_read(*(a.length for a in operator.attributes if a.length is not None))
     attributes = [a for a in operator.attributes if a.name not in lengths and not _is_fixed(a)]
     defined = {statement.name.text for statement in statements}
     for row in operator.newest.outputs:
@@ -105,10 +104,9 @@ def _find_unread(
 def _list_elsewhere(operator: OperatorDefinition) -> set[str]:
     """Names that conditions, functions and other rows read."""
     expressions = [e for f in operator.functions.values() for e in f.expressions]
-    expressions += [c.condition for c in operator.constraints if isinstance(c, syntax.Require)]
     for attribute in operator.attributes:
         expressions += [e for e in (attribute.default, attribute.length) if e is not None]
-    return set(names_read(*expressions))
+    return set(names_read(*expressions, *operator.constraints))
 
 
 def _names_sizes(row: TensorDefinition) -> bool:

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 
 from dmlc.language import syntax
-from dmlc.language.walk import expressions_of, subexpressions
+from dmlc.language.walk import subexpressions
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def find_recurrences(
 def _list_indexed(statement: syntax.Statement) -> set[str]:
     """Names that a statement reads by index, and the functions that it calls."""
     found: set[str] = set()
-    for expression in (p for e in expressions_of(statement) for p in subexpressions(e)):
+    for expression in subexpressions(statement):
         match expression:
             case syntax.Index(base=syntax.Reference(name=name)):
                 found.add(name)

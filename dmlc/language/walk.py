@@ -7,6 +7,8 @@ results, and `walk` runs it without the interpreter's stack.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from types import GeneratorType
 from typing import Any, TypeAlias, TypeVar, cast
@@ -50,64 +52,43 @@ def walk(root: Visit[T]) -> T:
     return result
 
 
-def parts(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
-    """Operands of an expression, in source order."""
-    match expression:
-        case syntax.Literal() | syntax.String() | syntax.Reference():
-            return ()
-        case syntax.Array():
-            return expression.items
-        case syntax.Member():
-            return (expression.base,)
-        case syntax.Index():
-            otherwise = () if expression.otherwise is None else (expression.otherwise,)
-            return (expression.base, *expression.indices, *otherwise)
-        case syntax.Call():
-            return (expression.function, *(a.value for a in expression.arguments))
-        case syntax.Reduce():
-            condition = () if expression.condition is None else (expression.condition,)
-            return (*_extents(expression.bindings), *condition, expression.body)
-        case syntax.Unary() | syntax.Pack():
-            return (expression.operand,)
-        case syntax.Binary():
-            return (expression.left, expression.right)
-        case syntax.Ternary():
-            return (expression.condition, expression.then, expression.otherwise)
+@functools.cache
+def _list_fields(kind: type[syntax.Node]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind) if field.name != "span")
 
 
-def subexpressions(expression: syntax.Expression) -> Iterator[syntax.Expression]:
-    """Expression and all its subexpressions, in preorder."""
-    pending = [expression]
+def parts(node: syntax.Node) -> Iterator[syntax.Expression]:
+    """Outermost expressions below a node, in source order: the operands of an expression, the
+    extents of a statement's indices and its value."""
+    for name in _list_fields(type(node)):
+        value: object = getattr(node, name)
+        for each in cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,):
+            if isinstance(each, syntax.Expression):
+                yield each
+            elif isinstance(each, syntax.Node):
+                yield from parts(each)
+
+
+def subexpressions(*nodes: syntax.Node) -> Iterator[syntax.Expression]:
+    """Expressions below nodes, with the nodes that are expressions themselves, in preorder."""
+    pending = list(reversed(nodes))
     while pending:
         found = pending.pop()
-        yield found
-        pending.extend(reversed(parts(found)))
+        if isinstance(found, syntax.Expression):
+            yield found
+        pending.extend(reversed([*parts(found)]))
 
 
-def expressions_of(
-    statement: syntax.Statement | syntax.GraphStatement,
-) -> tuple[syntax.Expression, ...]:
-    """Expressions of a statement: the extents of its indices, and its value."""
-    match statement:
-        case syntax.ScalarFunction():
-            return (statement.body, *(gradient.value for gradient in statement.gradients))
-        case syntax.Assignment():
-            return (*_extents(statement.indices or ()), statement.value)
-        case syntax.GraphStatement():
-            value = statement.value
-            if isinstance(value, syntax.Gradient):
-                return (*value.of, *value.wrt, *value.given)
-            return (value,)
+def names_read(*nodes: syntax.Node) -> dict[str, None]:
+    """Bare names in nodes, also of functions, each once, in source order."""
+    found = subexpressions(*nodes)
+    return {part.name: None for part in found if isinstance(part, syntax.Reference)}
 
 
-def _extents(bindings: Iterable[syntax.Binding]) -> Iterator[syntax.Expression]:
-    return (b.extent for b in bindings if b.extent is not None)
-
-
-def names_read(*expressions: syntax.Expression) -> dict[str, None]:
-    """Bare names in expressions, each once, in source order."""
-    parts = (part for expression in expressions for part in subexpressions(expression))
-    return {part.name: None for part in parts if isinstance(part, syntax.Reference)}
+def functions_called(*nodes: syntax.Node) -> dict[str, None]:
+    """Functions that nodes call, each once, in source order."""
+    calls = (part.function for part in subexpressions(*nodes) if isinstance(part, syntax.Call))
+    return {function.name: None for function in calls if isinstance(function, syntax.Reference)}
 
 
 def find_chain(start: str, end: str, leads: Mapping[str, Iterable[str]]) -> list[str]:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 
 from dmlc.language.definitions import level_number
+from dmlc.language.walk import functions_called
 from dmlc.pages.blocks import code_spans
 from dmlc.pages.draft import Tensor, join_names
-from dmlc.pages.formulas import list_called, parse_code
+from dmlc.pages.formulas import parse_code
 from dmlc.pages.known import find_function
 from dmlc.pages.ledger import Mark
 from dmlc.pages.ranges import find_default, of_each, read_bound, read_range
@@ -363,7 +364,7 @@ def _further(claim: Claim) -> Mark | None:
 def _named_function(claim: Claim) -> Mark | None:
     """`Where exp(x) is the natural exponentiation function`: a function of the language."""
     called = [parse_code(part) for part in re.findall(r"\w+\([^()]*\)", claim.match[0])]
-    names = [name for node in called if node is not None for name in list_called(node)]
+    names = [name for node in called if node is not None for name in functions_called(node)]
     return Mark.LANGUAGE if names and all(map(find_function, names)) else None
 
 

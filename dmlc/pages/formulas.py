@@ -11,16 +11,17 @@ import functools
 import html
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from dmlc.language import syntax
 from dmlc.language.builtins import REDUCTIONS
 from dmlc.language.format import format_expression
 from dmlc.language.parse import parse_expression
+from dmlc.language.walk import functions_called, names_read
 from dmlc.pages.draft import Draft
 from dmlc.pages.known import find_function
-from dmlc.source import DmlcError, Source, Span
+from dmlc.source import DmlcError, Source
 
 MOST_CHARACTERS = 4000
 """Largest formula that is translated, in characters."""
@@ -287,43 +288,16 @@ def rebuild(
     return dataclasses.replace(node, **changed)
 
 
-def list_free(node: object) -> Iterator[str]:
-    """Names that an expression reads, except functions, in order."""
-    if isinstance(node, syntax.Reference):
-        yield node.name
-    elif isinstance(node, syntax.Call):
-        for argument in node.arguments:
-            yield from list_free(argument.value)
-    elif isinstance(node, tuple):
-        for part in cast("tuple[object, ...]", node):
-            yield from list_free(part)
-    elif isinstance(node, syntax.Node) and not isinstance(node, syntax.Name):
-        for field in dataclasses.fields(node):
-            yield from list_free(getattr(node, field.name))
-
-
-def list_called(node: object) -> Iterator[str]:
-    """Functions that an expression calls."""
-    if isinstance(node, syntax.Call) and isinstance(node.function, syntax.Reference):
-        yield node.function.name
-    if isinstance(node, tuple):
-        for part in cast("tuple[object, ...]", node):
-            yield from list_called(part)
-    elif isinstance(node, syntax.Node) and not isinstance(node, syntax.Name | Span):
-        for field in dataclasses.fields(node):
-            yield from list_called(getattr(node, field.name))
-
-
 def make_function(name: str, value: str) -> str | None:
     """Function `function name(...) = value` of all names in the value; None if it calls one that
     the language lacks."""
     node = parse_code(value)
     if node is None:
         return None
-    called = list(list_called(node))
+    called = functions_called(node)
     if any(find_function(n) is None for n in called):
         return None
-    parameters = list(dict.fromkeys(list_free(node)))
+    parameters = [n for n in names_read(node) if n not in called]
     if not parameters or name in parameters or find_function(name) is not None:
         return None
     return f"function {name}({', '.join(parameters)}) = {format_expression(node)}"

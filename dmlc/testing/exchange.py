@@ -16,7 +16,7 @@ from dmlc.binding.gradient import lower
 from dmlc.language import syntax
 from dmlc.language.builtins import REDUCTIONS, SCALAR_FUNCTIONS, find_reduction
 from dmlc.language.definitions import OperatorDefinition
-from dmlc.language.walk import expressions_of, subexpressions
+from dmlc.language.walk import parts, subexpressions
 from dmlc.source import Span
 
 _T = TypeVar("_T", bound=syntax.Node)
@@ -59,9 +59,9 @@ def list_exchanges(definition: OperatorDefinition) -> tuple[Exchange, ...]:
     """Exchanges in an operator's formula and in the functions that it calls."""
     found: list[Exchange] = []
     for expression in list_formula(definition):
-        parts = list(subexpressions(expression))
-        conditions = {id(p.condition): None for p in parts if isinstance(p, syntax.Ternary)}
-        for part in parts:
+        inside = list(subexpressions(expression))
+        conditions = {id(p.condition): None for p in inside if isinstance(p, syntax.Ternary)}
+        for part in inside:
             if id(part) in conditions and _compares_equal(part):
                 continue  # To turn it round is to swap the arms.
             found += _exchange(part)
@@ -72,7 +72,7 @@ def list_formula(definition: OperatorDefinition) -> list[syntax.Expression]:
     """Expressions of an operator's formula, and the bodies of the functions it calls."""
     while definition.gradient is not None:
         definition = definition.gradient.forward
-    found = [e for s in definition.compute or () for e in expressions_of(s)]
+    found = [e for s in definition.compute or () for e in parts(s)]
     return [*found, *list_called(definition, found)]
 
 

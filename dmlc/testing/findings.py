@@ -21,7 +21,7 @@ from dmlc.binding.attributes import any_member, check_length, convert
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
 from dmlc.language import syntax
-from dmlc.language.walk import expressions_of, parts, subexpressions
+from dmlc.language.walk import parts, subexpressions
 from dmlc.reference import evaluate
 from dmlc.scalars import Array, DataType
 from dmlc.source import Diagnostic, DmlcError, Edit, Fix, Note, Span, UnsupportedError
@@ -215,11 +215,9 @@ class _Finder:
     def list_guards(self, name: str, place: Span) -> Iterator[Fix]:
         """Fix that reads an optional tensor only if it is present, with the neutral element in its
         place: 1 as a factor or a divisor, and else 0."""
-        for whole in itertools.chain.from_iterable(
-            map(expressions_of, self.definition.compute or ())
-        ):
-            for outer in (None, *subexpressions(whole)):
-                for read in (whole,) if outer is None else parts(outer):
+        for statement in self.definition.compute or ():
+            for outer in (statement, *subexpressions(statement)):
+                for read in parts(outer):
                     base = read.base if isinstance(read, syntax.Index) else read
                     named = isinstance(base, syntax.Reference) and base.name == name
                     within = read.span.start <= place.start and place.end <= read.span.end
@@ -232,7 +230,7 @@ class _Finder:
                         outer.operator == "*" or (outer.operator == "/" and read is outer.right)
                     )
                     text = f"present({name}) ? {read.span.text} : {int(factor)}"
-                    bare = outer is None or isinstance(outer, syntax.Call)
+                    bare = outer is statement or isinstance(outer, syntax.Call)
                     yield (Edit(read.span, text if bare else f"({text})"),)
                     return
 
