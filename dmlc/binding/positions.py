@@ -235,16 +235,6 @@ class Positions:
 
     # Numbers of places --------------------------------------------------------------------
 
-    def flatten(self, positions: Sequence[Value], sizes: Sequence[Measure], span: Span) -> Value:
-        """Row-major linear index: last axis fastest."""
-        strides = pack_strides(sizes)
-        total: Node | None = None
-        for value, stride in zip(positions, strides, strict=True):
-            position = self.of(value, span)
-            term = position if stride == 1 else self.apply("mul", position, self.size(stride))
-            total = term if total is None else self.apply("add", total, term)
-        return 0 if total is None else total
-
     def unflatten(self, number: Value, sizes: Sequence[Measure], span: Span) -> Value:
         """Index along each axis for a row-major linear index."""
         whole = self.of(number, span)
