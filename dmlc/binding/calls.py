@@ -29,7 +29,7 @@ from dmlc.language.builtins import (
 from dmlc.language.definitions import FunctionDefinition, level_number
 from dmlc.language.walk import Step
 from dmlc.scalars import COMBINERS, DataType
-from dmlc.sizes import Measure
+from dmlc.sizes import Measure, Size, pack_strides
 from dmlc.source import Diagnostic, DmlcError, InternalError, Note, Span
 
 _MOST_CALLS = 20_000
@@ -181,12 +181,13 @@ class Calls:
                 span,
                 code="E0304",
             )
-        known = tuple(size for size in sizes if isinstance(size, int))
-        if not all(map(is_constant, places)) or len(known) < len(sizes):
-            return self._on.built().positions.flatten(places, sizes, span)
+        if not all(map(is_constant, places)):
+            positions = self._on.built().positions
+            places = tuple(positions.of(place, span) for place in places)
+        strides = [OpenSize(s) if isinstance(s, Size) else s for s in pack_strides(sizes)]
         terms = [
-            self._on.combine("mul", [v, s], [span, span], span)
-            for v, s in zip(places, packed_strides(known), strict=True)
+            place if stride == 1 else self._on.combine("mul", [place, stride], [span, span], span)
+            for place, stride in zip(places, strides, strict=True)
         ]
         return self.fold(REDUCTIONS["sum"], terms, span)
 

@@ -59,17 +59,15 @@ def check_constraints(binding: Binding, diagnostics: Diagnostics) -> None:
     binding all sizes are the same unknown."""
     check_types(binding, diagnostics)
     check_shapes(binding, diagnostics)
-    for constraint in binding.operator.constraints:
-        if isinstance(constraint, syntax.Require):
-            check_requirement(binding, constraint, diagnostics)
+    for requirement in binding.operator.requirements:
+        check_requirement(binding, requirement, diagnostics)
 
 
 def check_shapes(binding: Binding, diagnostics: Diagnostics) -> None:
     """Checks the `Dimensions` column and the sentences, on tensors of known sizes."""
     unify_dimensions(binding, diagnostics)
-    for constraint in binding.operator.constraints:
-        if isinstance(constraint, syntax.Sentence):
-            _check_sentence(binding, constraint, diagnostics)
+    for sentence in binding.operator.sentences():
+        _check_sentence(binding, sentence, diagnostics)
 
 
 def check_types(binding: Binding, diagnostics: Diagnostics) -> None:

@@ -7,6 +7,7 @@ bounds is clamped, as that of a read with `else` is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from dmlc.binding.nodes import Node, Op, Value
@@ -50,7 +51,7 @@ def hold_inside(
     read and not used. `checks` are assumptions about open sizes."""
     if isinstance(size, str):
         return _hold_inside_open(positions, position, size, guards, conditions, checks)
-    found = positions.reach(position, size)
+    found = everywhere = positions.reach(position, size)
     if is_within(found, size) or not (guards or conditions):
         return position, found
     if guards:
@@ -59,7 +60,7 @@ def hold_inside(
             return position, found
     found = meet(found, _find_reach(positions, position, size, (*guards, *conditions)))
     if is_within(found, size) and size > 0:
-        return positions.keep_inside(position, size), found
+        return positions.keep_inside(position, size, everywhere)[0], found
     return position, found
 
 
@@ -78,7 +79,8 @@ def _hold_inside_open(
     given = tuple(checks)
     every = (*guards, *conditions)
     if (conditions or given) and positions.is_inside_open(position, size, every, given):
-        return positions.keep_inside(position, size), (0, LARGEST - 1)
+        anywhere = positions.interval(position)[0], math.inf
+        return positions.keep_inside(position, size, anywhere)[0], (0, LARGEST - 1)
     return position, UNKNOWN
 
 

@@ -129,11 +129,11 @@ def _may_be(
     """Whether no `require` on data types refuses this one, as far as decidable now."""
     tried = {**tensors, tensor.name: dataclasses.replace(tensor, dtype=dtype)}
     evaluator = _try_tensors(binding, tried)
-    for constraint in binding.operator.constraints:
-        if not isinstance(constraint, syntax.Require) or not _asks_type(constraint, tensor.name):
+    for requirement in binding.operator.requirements:
+        if not _asks_type(requirement, tensor.name):
             continue
         try:
-            if not holds(evaluator.constant(constraint.condition)):
+            if not holds(evaluator.constant(requirement.condition)):
                 return False
         except DmlcError:
             continue  # It asks for something that is not known yet, and is checked in the end.
@@ -174,10 +174,8 @@ def same_rows(operator: OperatorDefinition, fact: str) -> list[list[str]]:
     """Groups of table rows with the same value of a fact, from the sentences."""
     groups = [
         [s.text for s in c.subjects]
-        for c in operator.constraints
-        if isinstance(c, syntax.Sentence)
-        and c.kind == "same"
-        and any(o.text == fact for o in c.objects)
+        for c in operator.sentences("same")
+        if any(o.text == fact for o in c.objects)
     ]
     gradient = operator.gradient
     if gradient is None:
@@ -234,14 +232,13 @@ def _list_broken(binding: Binding) -> list[Diagnostic]:
     clearer than the error of a formula."""
     diagnostics: list[Diagnostic] = []
     evaluator = _try_tensors(binding, dict(binding.tensors))
-    for constraint in binding.operator.constraints:
-        if isinstance(constraint, syntax.Require):
-            try:
-                holding = holds(evaluator.constant(constraint.condition))
-            except DmlcError:
-                continue  # It asks for something that is not known yet.
-            if not holding:
-                check_requirement(binding, constraint, diagnostics)
+    for requirement in binding.operator.requirements:
+        try:
+            holding = holds(evaluator.constant(requirement.condition))
+        except DmlcError:
+            continue  # It asks for something that is not known yet.
+        if not holding:
+            check_requirement(binding, requirement, diagnostics)
     return diagnostics
 
 
@@ -250,10 +247,8 @@ def _solve_requirements(binding: Binding, tensors: dict[str, BoundTensor]) -> bo
     or the first alternative, `all(T.Sizes == e) || c`. Returns whether any was set."""
     evaluator = _try_tensors(binding, tensors)
     solved = False
-    for constraint in binding.operator.constraints:
-        if not isinstance(constraint, syntax.Require):
-            continue
-        for name, other in list_equations(evaluator, constraint.condition):
+    for requirement in binding.operator.requirements:
+        for name, other in list_equations(evaluator, requirement.condition):
             tensor = tensors.get(name)
             if tensor is None or tensor.sizes is not None or not tensor.definition.output:
                 continue
@@ -355,12 +350,7 @@ def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
         if tensor.definition.shape_name is not None:
             shapes.setdefault(tensor.definition.shape_name, []).append(tensor.name)
     groups += shapes.values()
-    scalars = [
-        s.text
-        for c in binding.operator.constraints
-        if isinstance(c, syntax.Sentence) and c.kind == "scalar"
-        for s in c.subjects
-    ]
+    scalars = [s.text for c in binding.operator.sentences("scalar") for s in c.subjects]
 
     def find(tensor: BoundTensor) -> BoundTensor:
         if tensor.sizes is not None:

@@ -3,6 +3,7 @@ refused. `bounds` proves that reads are in bounds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -25,7 +26,7 @@ from dmlc.ir.below import is_inside_open
 from dmlc.ir.index import find_reach
 from dmlc.ir.ranges import Ranges
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.sizes import Measure, Size, measure, pack_strides
+from dmlc.sizes import LARGEST, Measure, Size, measure, pack_strides
 from dmlc.source import DmlcError, Span
 
 _INDEX = DataType.INDEX
@@ -162,9 +163,13 @@ class Positions:
         """Interval of the value that a probe computes."""
         return Ranges.of(stage, self.ranges)[stage.body.result]
 
-    def reach(self, value: Node, size: int) -> Interval:
+    def reach(self, value: Node, size: ir.Extent) -> Interval:
         """Smallest and largest value of an INDEX value that depends on indices alone; `interval` if
-        that is within `size` already."""
+        that is within `size` already. Along an axis of open size, a value that is not proved in
+        bounds reaches beyond all sizes."""
+        if isinstance(size, str):
+            is_inside = self.is_inside_open(value, size)
+            return (0, LARGEST - 1) if is_inside else (self.interval(value)[0], math.inf)
         stage = self.probe(value)
         if stage is None:
             return UNKNOWN
@@ -207,14 +212,20 @@ class Positions:
         body = emit_value(self._nodes.loaded, value, domain, variables, guard).body()
         return ir.Stage("position", DataType.INT64, domain, body)
 
-    def keep_inside(self, position: Node, size: ir.Extent) -> Node:
-        """Index clamped to the bounds of an axis."""
-        low, high = self.interval(position)
-        if low < 0:
-            position = self.apply("max", position, self.number(0))
-        if isinstance(size, str):
-            return self.apply("min", position, self.last_place(size))
-        return position if high < size else self.apply("min", position, self.number(size - 1))
+    def keep_inside(
+        self, position: Node, size: ir.Extent, reach: Interval
+    ) -> tuple[Node, list[Node]]:
+        """Index of this `reach` clamped to the bounds of an axis, and the conditions under which
+        clamping changes nothing."""
+        inside: list[Node] = []
+        kept = position
+        if reach[0] < 0:
+            inside.append(self.apply("ge", position, self.number(0)))
+            kept = self.apply("max", kept, self.number(0))
+        if reach[1] >= (size if isinstance(size, int) else LARGEST):
+            inside.append(self.apply("lt", position, self.size(measure(size))))
+            kept = self.apply("min", kept, self.last_place(size))
+        return kept, inside
 
     def last_place(self, size: ir.Extent) -> Node:
         """Last index along an axis."""
@@ -223,16 +234,6 @@ class Positions:
         return self.apply("sub", self.size(measure(size)), self.number(1))
 
     # Numbers of places --------------------------------------------------------------------
-
-    def flatten(self, positions: Sequence[Value], sizes: Sequence[Measure], span: Span) -> Value:
-        """Row-major linear index: last axis fastest."""
-        strides = pack_strides(sizes)
-        total: Node | None = None
-        for value, stride in zip(positions, strides, strict=True):
-            position = self.of(value, span)
-            term = position if stride == 1 else self.apply("mul", position, self.size(stride))
-            total = term if total is None else self.apply("add", total, term)
-        return 0 if total is None else total
 
     def unflatten(self, number: Value, sizes: Sequence[Measure], span: Span) -> Value:
         """Index along each axis for a row-major linear index."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 from dmlc.binding.conversions import Conversions
@@ -13,7 +12,6 @@ from dmlc.binding.positions import Positions
 from dmlc.index.intervals import Interval
 from dmlc.ir import Extent
 from dmlc.scalars import DataType
-from dmlc.sizes import LARGEST, measure
 from dmlc.source import Note, Span
 
 
@@ -63,42 +61,19 @@ class Reads:
     ) -> Value:
         """Element of a tensor of these sizes if the indices are in bounds, and `otherwise` out of
         bounds. The result has the tensor's type even if only one of the two is possible."""
-        span, apply, number = site.span, self._positions.apply, self._positions.number
-        axes = [
-            (position, size, *self._reach(position, size))
-            for position, size in zip(positions, sizes, strict=True)
-            if 0 not in sizes
-        ]
-        if any(high < 0 or (isinstance(size, int) and low >= size) for _, size, low, high in axes):
-            axes = []
-        if not axes:
-            value = self._conversions.adapt(otherwise, dtype.compute, span)
+        reaches = [*map(self._positions.reach, positions, sizes)]
+        if 0 in sizes or any(map(_is_outside, reaches, sizes)):
+            value = self._conversions.adapt(otherwise, dtype.compute, site.span)
             return self._nodes.add(dataclasses.replace(value, soft=False))
-        inside: list[Node] = []
-        kept: list[Node] = []
-        for position, size, low, high in axes:
-            bounded = position
-            if low < 0:
-                inside.append(apply("ge", position, number(0)))
-                bounded = apply("max", bounded, number(0))
-            leaves = high >= size if isinstance(size, int) else high >= LARGEST
-            if leaves:
-                end = self._positions.size(measure(size))
-                inside.append(apply("lt", position, end))
-                bounded = apply("min", bounded, self._positions.last_place(size))
-            kept.append(bounded)
-        value = self.read(tensor, dtype, kept, site)
+        clamped = [*map(self._positions.keep_inside, positions, sizes, reaches)]
+        value = self.read(tensor, dtype, [kept for kept, _ in clamped], site)
+        inside = [condition for _, conditions in clamped for condition in conditions]
         if not inside:
             return value
-        condition = self._positions.all(inside)
-        return self._operations.select((condition, value, otherwise), span)
+        chosen = (self._positions.all(inside), value, otherwise)
+        return self._operations.select(chosen, site.span)
 
-    def _reach(self, position: Node, size: Extent) -> Interval:
-        """Range of an index along an axis. Along an axis of open size, an index that is not proved
-        in bounds reaches beyond all sizes."""
-        if isinstance(size, int):
-            return self._positions.reach(position, size)
-        if self._positions.is_inside_open(position, size):
-            return 0, LARGEST - 1
-        low, _ = self._positions.interval(position)
-        return low, math.inf
+
+def _is_outside(reach: Interval, size: Extent) -> bool:
+    """Whether no index of a range is in bounds."""
+    return reach[1] < 0 or (isinstance(size, int) and reach[0] >= size)

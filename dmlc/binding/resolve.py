@@ -17,7 +17,6 @@ from dmlc.binding.facts import Binding, BoundTensor
 from dmlc.binding.infer import infer_sizes, infer_types, spread_sizes
 from dmlc.binding.nodes import Shape
 from dmlc.binding.tensors import MAXIMUM_RANK, Given, show_sizes
-from dmlc.language import syntax
 from dmlc.language.definitions import (
     GradientDefinition,
     OperatorDefinition,
@@ -142,16 +141,9 @@ def _check_symbolic(binding: Binding) -> None:
     for tensor in binding.tensors.values():
         ranks &= frozenset(tensor.definition.ranks)
     no_input = all(t.definition.output for t in binding.tensors.values())
-    scalar = next(
-        (
-            c
-            for c in operator.constraints
-            if isinstance(c, syntax.Sentence)
-            and c.kind == "scalar"
-            and any(s.text in binding.tensors for s in c.subjects)
-        ),
-        None,
-    )
+    scalars = operator.sentences("scalar")
+    about = (c for c in scalars if any(s.text in binding.tensors for s in c.subjects))
+    scalar = next(about, None)
     if len(patterns) > 1 or fixed or not ranks or no_input or scalar is not None:
         raise DmlcError(
             f"'{operator.name}' needs the sizes of its tensors: they are not all the same",

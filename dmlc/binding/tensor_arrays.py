@@ -52,7 +52,8 @@ class TensorArrays:
             moved = at[axis]
             if offset != 0:
                 moved = builder.positions.apply("sub", moved, builder.positions.size(offset))
-            kept = builder.positions.keep_inside(moved, shape[axis])
+            reach = builder.positions.reach(moved, shape[axis])
+            kept, _ = builder.positions.keep_inside(moved, shape[axis], reach)
             return builder.reads.read(tensor, dtype, [*at[:axis], kept, *at[axis + 1 :]], site)
 
         return read

@@ -350,16 +350,10 @@ def cast_constant(value: Scalar, to: DataType, span: Span) -> bool | int | float
         )
     if to is DataType.BOOL:
         return value != 0
-    if to.is_float:
-        made = round_float(float(value), to.compute)
-        return float(convert(np.asarray(made), to)) if to.is_storage_only else made
-    limits = np.iinfo(to.dtype)
-    if isinstance(value, float):
-        bounded = 0.0 if math.isnan(value) else min(max(value, -(2.0**65)), 2.0**65)
-        return min(max(int(bounded), int(limits.min)), int(limits.max))
-    bits = 8 * to.bytes
-    wrapped = int(value) & ((1 << bits) - 1)
-    return wrapped - (1 << bits) if wrapped > int(limits.max) else wrapped
+    real = to.is_float or isinstance(value, float)
+    given = np.asarray(float(value) if real else int(value) % _LARGEST)
+    made = convert(convert(given, to.compute), to)
+    return float(made) if to.is_float else made.item()
 
 
 def round_float(value: float, to: DataType) -> float:

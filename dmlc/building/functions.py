@@ -8,7 +8,7 @@ their common operations on whole tensors, such as broadcasting.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -50,6 +50,7 @@ from dmlc.sizes import (
     write_condition,
 )
 from dmlc.source import DmlcError, UnsupportedError, check_known, counted
+from dmlc.transform.inline import inline_stages
 from dmlc.transform.simplify import list_live, rename_loop, rename_stage
 
 Number: TypeAlias = bool | int | float
@@ -72,24 +73,6 @@ class Tensor:
 Scalar: TypeAlias = Value
 """Value of a body under construction, with Python's arithmetic."""
 Operand: TypeAlias = Scalar | Number
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class View:
-    """Tensor in the place of a parameter of other sizes: `place` gives the index into the tensor
-    for an index into the parameter, which has the sizes `extents`."""
-
-    tensor: Tensor
-    extents: tuple[Extent, ...]
-    place: Callable[[Sequence[Scalar]], Sequence[Operand]]
-
-    @property
-    def dtype(self) -> DataType:
-        return self.tensor.dtype
-
-    @property
-    def name(self) -> str:
-        return self.tensor.name
 
 
 LARGEST_BODY = 1 << 15
@@ -252,15 +235,16 @@ class FunctionBuilder:
     def call(
         self,
         function: Function,
-        tensors: Mapping[str, Tensor | View],
+        tensors: Mapping[str, Tensor],
         results: Mapping[str, str] | None = None,
         prefix: str = "",
     ) -> dict[str, Tensor]:
-        """Inlines another function on tensors of this one, and returns its results by name. Its
-        parameters and results must be packed. `results` renames some results. Tensors that are
-        named after a parameter or a result are named after its new name, and others get the
-        `prefix`. Raises `DmlcError` for a missing tensor, and for one of another type or other
-        sizes than the parameter."""
+        """Inlines another function on tensors of this one, and returns its results by name. A
+        tensor that only moves the elements of another, such as a transpose, is not read: the other
+        is. The function's parameters and results must be packed. `results` renames some results.
+        Tensors that are named after a parameter or a result are named after its new name, and
+        others get the `prefix`. Raises `DmlcError` for a missing tensor, and for one of another
+        type or other sizes than the parameter."""
         names: dict[str, str] = {}
         for parameter in function.parameters:
             given = tensors.get(parameter.name)
@@ -288,9 +272,9 @@ class FunctionBuilder:
             names[each.name] = take_name(wanted, self._taken)
         self._tables += [dataclasses.replace(t, name=names[t.name]) for t in function.tables]
         found: dict[str, Tensor] = {}
-        views = {tensor.name: tensor for tensor in tensors.values() if isinstance(tensor, View)}
+        moved = self._list_moves([tensor.name for tensor in tensors.values()])
         for stage in function.stages:
-            self._add_stage(_read_views(rename_stage(stage, names), views))
+            self._add_stage(inline_stages(rename_stage(stage, names), moved))
             found[stage.name] = Tensor(names[stage.name], stage.dtype, stage.extents)
         self._loops += [rename_loop(loop, names) for loop in function.loops]
         self._checks += [check for check in function.checks if check not in self._checks]
@@ -320,6 +304,17 @@ class FunctionBuilder:
         """Adds stages whose names are taken, which form a loop if one is given."""
         self._stages += stages
         self._loops += [] if loop is None else [loop]
+
+    def _list_moves(self, names: Container[str]) -> dict[str, Stage]:
+        """Stages of these names whose elements are those of one other tensor, by name."""
+        dtypes = {t.name: t.dtype for t in (*self._parameters, *self._tables, *self._stages)}
+        found: dict[str, Stage] = {}
+        for stage in filter(lambda stage: stage.name in names, self._stages):
+            value = stage.body.instructions[stage.body.result]
+            types = [dtypes.get(load.tensor) for load in stage.body.loads()]
+            if isinstance(value, Load) and types == [stage.dtype] and stage.reduction is None:
+                found[stage.name] = stage
+        return found
 
     def _add_stage(self, stage: Stage) -> None:
         if self._count is not None:
@@ -414,28 +409,6 @@ class FunctionBuilder:
         domain = tuple(_extent(extent) for extent in extents)
         self._add_stage(Stage(own, found, domain, body, reduction))
         return Tensor(own, found, domain)
-
-
-def _read_views(stage: Stage, views: Mapping[str, View]) -> Stage:
-    """Stage that reads tensors where it read the parameters that they stand for."""
-    if not any(load.tensor in views for load in stage.body.loads()):
-        return stage
-    builder = BodyBuilder()
-
-    def change(_: int, moved: Instruction) -> int | None:
-        view = views.get(moved.tensor) if isinstance(moved, Load) else None
-        if view is None or not isinstance(moved, Load):
-            return None
-        indices = view.place([builder.wrap(number) for number in moved.indices])
-        places = [
-            builder.unwrap(index)
-            if isinstance(index, Scalar)
-            else builder.literal(index, DataType.INDEX)
-            for index in indices
-        ]
-        return builder.add(dataclasses.replace(moved, indices=tuple(places)))
-
-    return builder.remake(stage, change)
 
 
 def _extent(extent: Extent) -> Extent:

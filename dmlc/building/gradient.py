@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc import ir
 from dmlc.binding import Graph, Operator
+from dmlc.binding.constraints import show_dimensions
 from dmlc.building.values import NOWHERE, check_name
 from dmlc.catalog import operator as find_operator
 from dmlc.language import syntax
@@ -168,12 +169,7 @@ def _row(
 def _dimensions(tensor: TensorDefinition) -> str:
     if tensor.shape_name is not None:
         return f"{{ {tensor.shape_name}[] }}"
-    if tensor.dimensions is None:
-        return ""
-    parts = (
-        f"[{d.name or d.size}]" if d.optional else str(d.name or d.size) for d in tensor.dimensions
-    )
-    return f"{{ {', '.join(parts)} }}"
+    return "" if tensor.dimensions is None else show_dimensions(tensor.dimensions)
 
 
 def _list_tensors(rows: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -14,7 +14,7 @@ from typing import cast
 
 from dmlc.binding import Operator, TensorDesc
 from dmlc.binding.gradient import lower
-from dmlc.building.functions import FunctionBuilder, Tensor, View
+from dmlc.building.functions import FunctionBuilder, Tensor
 from dmlc.catalog import operator
 from dmlc.ir import Function
 from dmlc.scalars import DataType
@@ -24,7 +24,7 @@ _FUNCTIONS_KEPT = 256
 
 def bind_operator(
     name: str,
-    tensors: Mapping[str, Tensor | View],
+    tensors: Mapping[str, Tensor],
     attributes: Mapping[str, object],
     outputs: Mapping[str, TensorDesc | None],
 ) -> Function:

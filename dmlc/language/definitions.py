@@ -227,6 +227,15 @@ class OperatorDefinition:
         return self.syntax.differences
 
     @property
+    def requirements(self) -> list[syntax.Require]:
+        return [c for c in self.constraints if isinstance(c, syntax.Require)]
+
+    def sentences(self, *kinds: str) -> list[syntax.Sentence]:
+        """Sentences of these kinds; of all kinds if none is named."""
+        found = [c for c in self.constraints if isinstance(c, syntax.Sentence)]
+        return [c for c in found if not kinds or c.kind in kinds]
+
+    @property
     def has_formula(self) -> bool:
         """Whether it has a formula. A description without one is checked, formatted and shown, but
         cannot be bound."""

@@ -9,6 +9,7 @@ rounded where devices are off in quotients; `transform.quotients` says which quo
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 from dmlc.scalars.expression import (
     F64,
@@ -29,14 +30,19 @@ def leading_half(x: Value) -> Value:
     return from_bits(bits(x) & 0xFFFFF000)
 
 
-@define
-def product_tail(a: Value, b: Value, p: Value) -> Value:
-    """a * b - p exactly, where p is a * b rounded."""
-    ah = let(ah=leading_half(a))
-    bh = let(bh=leading_half(b))
+def tail_of_halves(a: Value, b: Value, p: Value, leading: Callable[[Value], Value]) -> Value:
+    """a * b - p exactly, where p is a * b rounded; `leading` gives the upper half of the digits."""
+    ah = let(ah=leading(a))
+    bh = let(bh=leading(b))
     al = let(al=a - ah)
     bl = let(bl=b - bh)
     return (((ah * bh - p) + ah * bl) + al * bh) + al * bl
+
+
+@define
+def product_tail(a: Value, b: Value, p: Value) -> Value:
+    """a * b - p exactly, where p is a * b rounded."""
+    return tail_of_halves(a, b, p, leading_half)
 
 
 @define
@@ -90,11 +96,7 @@ def double_half(x: Value) -> Value:
 @functools.partial(define, dtype=F64)
 def product_tail_double(a: Value, b: Value, p: Value) -> Value:
     """a * b - p exactly, where p is a * b rounded."""
-    ah = let(ah=double_half(a))
-    bh = let(bh=double_half(b))
-    al = let(al=a - ah)
-    bl = let(bl=b - bh)
-    return (((ah * bh - p) + ah * bl) + al * bh) + al * bl
+    return tail_of_halves(a, b, p, double_half)
 
 
 def nearest_quotient(a: Value, b: Value, tail: Routine, digits: int) -> Value:

@@ -9,7 +9,7 @@ import pytest
 
 import dmlc
 from dmlc.building import tensors
-from dmlc.building.functions import FunctionBuilder, Point, Scalar, Tensor, View
+from dmlc.building.functions import FunctionBuilder, Point, Scalar, Tensor
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError
 
@@ -116,8 +116,8 @@ def test_a_function_calls_another() -> None:
     assert not found["y"].ravel()[:5].any()
 
 
-def test_a_call_of_a_loop_reads_a_view() -> None:
-    """Of the second column, in the place of a parameter of one axis. The loop has other names."""
+def test_a_call_reads_what_a_slice_is_made_of() -> None:
+    """Of the second column, which is read in its place. The loop has other names."""
     text = """operator SUMS {
         tensors { | Tensor | Kind | Dimensions |
                   | x      | Input  | { N }    |
@@ -132,13 +132,13 @@ def test_a_call_of_a_loop_reads_a_view() -> None:
     inner = sums.bind({"x": dmlc.TensorDesc("FLOAT32", (3,))})
     builder = FunctionBuilder("f")
     x = builder.parameter("columns", "FLOAT32", (3, 2))
-    view = View(x, (3,), lambda at: (at[0], 1))
-    made = builder.call(inner, {"x": view}, {"y": "sums"}, "inner_")
+    column = builder.compute("column", (3,), lambda at: at.read(x, at.indices[0], 1))
+    made = builder.call(inner, {"x": column}, {"y": "sums"}, "inner_")
     builder.result("sums", made["y"])
     found = builder.build()
     (loop,) = found.loops
     assert (loop.stages, loop.delays[0].name) == (("inner_total",), "inner_total_before")
-    assert [stage.name for stage in found.stages] == ["columns_twice", "inner_total", "sums"]
+    assert [stage.name for stage in found.stages] == ["column_twice", "inner_total", "sums"]
     array = np.arange(6, dtype=np.float32).reshape(3, 2)
     results = dmlc.run(found, {"columns": array}, device="reference")
     assert results["sums"].tolist() == (np.cumsum(array[:, 1]) * 2).tolist()

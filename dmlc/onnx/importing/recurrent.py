@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dmlc.building.functions import Operand, Scalar, Tensor, View
+from dmlc.building.functions import Operand, Point, Scalar, Tensor
 from dmlc.building.library import bind_operator
 from dmlc.building.tensors import concatenate, map_elements, reshape, transpose
 from dmlc.onnx.importing.nodes import Node, Rule
@@ -73,11 +73,11 @@ def _read_activations(
     }
 
 
-def _read_inputs(node: Node, direction: int) -> dict[str, Tensor | View]:
+def _read_inputs(node: Node, direction: int) -> dict[str, Tensor]:
     """Inputs that are present, in DirectML's form for one direction: rank 4, steps before
     batches."""
     batch_first = node.integer("layout")
-    found: dict[str, Tensor | View] = {}
+    found: dict[str, Tensor] = {}
     for number, row in enumerate(_INPUTS):
         tensor = node.optional(number)
         if tensor is None:
@@ -92,16 +92,17 @@ def _read_inputs(node: Node, direction: int) -> dict[str, Tensor | View]:
         has_directions = number not in (0, 4)
         sizes = (1, *sizes[1:]) if has_directions else sizes
 
-        def place(
-            at: Sequence[Scalar], tensor: Tensor = tensor, order: Sequence[int] = order,
+        def read(
+            at: Point, tensor: Tensor = tensor, order: Sequence[int] = order,
             has_directions: bool = has_directions,
-        ) -> list[Operand]:  # fmt: skip
-            own: list[Operand] = list(at[4 - tensor.rank :])
+        ) -> Scalar:  # fmt: skip
+            own: list[Operand] = list(at.indices[4 - tensor.rank :])
             if has_directions:
                 own[0] = direction
-            return [own[axis] for axis in order[: tensor.rank]]
+            return at.read(tensor, *(own[axis] for axis in order[: tensor.rank]))
 
-        found[row] = View(tensor, (*[1] * (4 - tensor.rank), *sizes), place)
+        name, extents = f"{node.name}_{row}", (*[1] * (4 - tensor.rank), *sizes)
+        found[row] = node.builder.compute(name, extents, read, tensor.dtype)
     return found
 
 
