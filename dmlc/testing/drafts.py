@@ -24,7 +24,6 @@ from dmlc.testing.draw_values import (
     pick,
     read_items,
     shuffle,
-    whole,
 )
 
 MOST_ELEMENTS = 32_768
@@ -172,11 +171,11 @@ class Drafter:
                 return (1,) * pick(self.random, definition.ranks)
             target = binding.tensors.get(constraint.objects[0].text)
             if constraint.kind == "broadcastable" and target is not None and target.sizes:
-                return self._shrink_axes(whole(target.sizes))
+                return self._shrink_axes(target.shape)
         alike = [t for t in known if len(t.sizes or ()) in definition.ranks]
         if alike and self.random.random() < 0.8:
             other = alike[int(self.random.integers(len(alike)))]
-            sizes = whole(other.sizes or ())
+            sizes = other.shape
             if self.random.random() < 0.6:
                 return sizes
             return draw_sizes(self.random, len(sizes))
@@ -239,13 +238,13 @@ class Drafter:
                     if not tensor.definition.output:
                         return [Diagnostic(f"the sizes of '{tensor.name}' are open", None)]
                     continue
-                sizes = whole(tensor.sizes)
+                sizes = tensor.shape
                 described[tensor.name] = sizes if dtype is None else TensorDesc(dtype, sizes)
             wanted = [t.name for t in draft.present if t.output]
             binding = self.operator.resolve(described, draft.attributes, computed=wanted)
         except DmlcError as error:
             return list(error.diagnostics)
-        if any(math.prod(whole(t.sizes or ())) > MOST_ELEMENTS for t in binding.tensors.values()):
+        if any(math.prod(t.shape) > MOST_ELEMENTS for t in binding.tensors.values()):
             return [Diagnostic("too many elements", None)]
         return binding
 

@@ -37,7 +37,6 @@ from dmlc.testing.draw_values import (
     list_values,
     pick,
     shuffle,
-    whole,
 )
 from dmlc.testing.examples import read_cases
 from dmlc.testing.mend import Mender
@@ -194,7 +193,7 @@ class Drawer:
             for tensor in order:
                 if tensor.output == outputs and tensor.name in call.tensors:
                     known = spread(self.drafter.bind(draft)).tensors[tensor.name].sizes
-                    sizes = whole(call.tensors[tensor.name].sizes or ())
+                    sizes = call.tensors[tensor.name].shape
                     moved = (*((1,) * further), *sizes[max(-further, 0) :])
                     sizes = moved if len(moved) in tensor.ranks else sizes
                     if known is None and (not outputs or self._is_open(draft, tensor.name)):
@@ -218,7 +217,7 @@ class Drawer:
         if chosen and self.random.random() < 0.4:
             # Those that follow are one choice of several.
             name = pick(self.random, chosen)
-            sizes = list(whole(binding.tensors[name].sizes or ()))
+            sizes = list(binding.tensors[name].shape)
             axis = int(self.random.integers(len(sizes)))
             sizes[axis] = max(1, sizes[axis] + pick(self.random, (-1, 1, 1, 2)))
             moved.sizes[name] = tuple(sizes)
@@ -256,7 +255,7 @@ class Drawer:
         tensors: dict[str, TensorDesc] = {}
         often = float(self.random.choice([0.0, 0.0, 0.5, 1.0]))
         for name, tensor in binding.tensors.items():
-            sizes = whole(tensor.sizes or ())
+            sizes = tensor.shape
             dtype = tensor.dtype or DataType.FLOAT32
             strides = None
             if self.random.random() < often and sizes and 0 not in sizes:

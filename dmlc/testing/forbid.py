@@ -28,7 +28,6 @@ from dmlc.testing.draw_values import (
     pick,
     read_items,
     shuffle,
-    whole,
 )
 
 _DRAWN = 4
@@ -149,7 +148,7 @@ class _Forbidder:
             return dataclasses.replace(call, attributes={**call.attributes, attribute.name: value})
         name = tensors[k]
         desc = call.tensors[name]
-        sizes = list(whole(desc.sizes or ()))
+        sizes = list(desc.shape)
         facts = (
             {o.text for o in constraint.objects}
             if isinstance(constraint, syntax.Sentence) and constraint.kind == "same"
