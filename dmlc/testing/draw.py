@@ -13,7 +13,6 @@ calls also get each number of steps in turn.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 from collections.abc import Iterator
 
@@ -27,7 +26,7 @@ from dmlc.oracle import find_work, shorten
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, DmlcError
 from dmlc.testing.case import Call
-from dmlc.testing.drafts import Draft, Drafter, spread
+from dmlc.testing.drafts import Draft, Drafter, Wish, spread
 from dmlc.testing.draw_values import (
     LONG_SIZES,
     SIZES,
@@ -48,18 +47,6 @@ _STEP_DRAFTS = 4
 """Number of drafts tried for a call with a given number of steps."""
 _MOST_WORK = 1 << 26
 """Largest work of the reference for one call, in instructions: some seconds."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
-    """Property that a call is to have."""
-
-    tensor: str | None = None
-    dtype: DataType | None = None
-    rank: int | None = None
-    present: bool | None = None
-    attribute: str | None = None
-    value: object = None
 
 
 def draw_calls(operator: Operator, random: Random, count: int) -> Iterator[Call]:
@@ -137,12 +124,10 @@ class Drawer:
         if self.examples and self.random.random() < 0.4:
             return self._from_example(wish)
         present = self._choose_present(wish)
-        draft = Draft(present, {}, {}, {})
-        self.drafter.choose_types(draft, wish.tensor, wish.dtype)
+        draft = Draft(wish, present, {}, {}, {})
+        self.drafter.choose_types(draft)
         if wish.attribute is not None:
             draft.attributes[wish.attribute] = wish.value
-            draft.fixed = frozenset((wish.attribute,))
-        draft.ranked, draft.rank = wish.tensor if wish.rank else None, wish.rank
         if wish.rank is not None and wish.tensor is not None:
             first = next((t for t in present if t.row == wish.tensor), None)
             if first is not None:
@@ -182,13 +167,11 @@ class Drawer:
             and row.name not in binding.tensors
             and wish.present is not False
         ]
-        draft = Draft(present, {}, {}, dict(call.attributes))
+        draft = Draft(wish, present, {}, {}, dict(call.attributes))
         ranked = binding.members(wish.tensor) if wish.rank and wish.tensor is not None else []
         further = (wish.rank or 0) - len(ranked[0].sizes or ()) if ranked else 0
-        if ranked:
-            draft.ranked, draft.rank = wish.tensor, wish.rank
         order = shuffle(self.random, present)
-        self.drafter.choose_types(draft, wish.tensor, wish.dtype)
+        self.drafter.choose_types(draft)
         for outputs in (False, True):
             for tensor in order:
                 if tensor.output == outputs and tensor.name in call.tensors:
@@ -200,7 +183,6 @@ class Drawer:
                         draft.sizes[tensor.name] = sizes
         if wish.attribute is not None:
             draft.attributes[wish.attribute] = wish.value
-            draft.fixed = frozenset((wish.attribute,))
         return draft
 
     def _is_open(self, draft: Draft, name: str) -> bool:
@@ -235,7 +217,7 @@ class Drawer:
                     moved.sizes[other] = (*sizes[:axis], changed, *sizes[axis + 1 :])
         elif self.operator.definition.attributes:
             attribute = pick(self.random, self.operator.definition.attributes)
-            if attribute.name not in moved.fixed and attribute.name in moved.attributes:
+            if moved.wish.attribute != attribute.name and attribute.name in moved.attributes:
                 self.mender.move_attribute(moved, attribute)
         found = self.drafter.resolve(moved)
         return (moved, found) if isinstance(found, Binding) else (draft, binding)

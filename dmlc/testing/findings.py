@@ -27,7 +27,8 @@ from dmlc.scalars import Array, DataType
 from dmlc.source import Diagnostic, DmlcError, Edit, Fix, Note, Span, UnsupportedError
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.case import Call, Case
-from dmlc.testing.draw import Drawer, Wish
+from dmlc.testing.drafts import Wish
+from dmlc.testing.draw import Drawer
 from dmlc.testing.draw_values import shuffle
 from dmlc.testing.examples import read_cases
 

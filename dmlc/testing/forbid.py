@@ -20,7 +20,8 @@ from dmlc.language.walk import subexpressions
 from dmlc.scalars import TENSOR_TYPES
 from dmlc.source import DmlcError, Span
 from dmlc.testing.case import Call
-from dmlc.testing.draw import Drawer, Wish
+from dmlc.testing.drafts import Wish
+from dmlc.testing.draw import Drawer
 from dmlc.testing.draw_values import (
     Random,
     draw_one,
