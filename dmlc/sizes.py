@@ -375,7 +375,7 @@ def show_count(count: int | str) -> str:
     return f"{count:,}" if isinstance(count, int) else count
 
 
-def known(sizes: Iterable[Measure]) -> tuple[int, ...]:
+def known(sizes: Iterable[int | str | Size]) -> tuple[int, ...]:
     """Sizes that are all numbers. Raises `InternalError` for any other."""
     given = tuple(sizes)
     found = tuple(size for size in given if isinstance(size, int))

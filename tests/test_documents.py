@@ -23,9 +23,9 @@ import yaml
 
 import dmlc
 from dmlc import cli
-from dmlc.testing.harness import run_examples
 from dmlc.testing.outcome import Status
 from docs import build, listings
+from tests.example_runs import run_examples
 from tests.library.run import DEVICES
 
 pytest_plugins = ["pytester"]

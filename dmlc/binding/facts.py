@@ -13,7 +13,7 @@ from dmlc import ir
 from dmlc.binding.values import Constant, OpenSize
 from dmlc.language.definitions import Dimension, OperatorDefinition, TensorDefinition
 from dmlc.scalars import DataType
-from dmlc.sizes import Size, measure, multiply, pack_strides
+from dmlc.sizes import Size, known, measure, multiply, pack_strides
 from dmlc.source import DmlcError, Span
 
 SYMBOL = "n"
@@ -42,6 +42,11 @@ class BoundTensor:
     @property
     def name(self) -> str:
         return self.definition.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of a tensor without open ones; empty while unknown."""
+        return known(self.sizes or ())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

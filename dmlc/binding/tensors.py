@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dmlc.ir import Extent, packed_strides
 from dmlc.parameters import expect_integer, expect_items
 from dmlc.scalars import DataType, as_data_type
-from dmlc.sizes import find_symbols, list_symbols, parse_size
+from dmlc.sizes import find_symbols, known, list_symbols, parse_size
 from dmlc.source import DmlcError, Span
 
 MAXIMUM_RANK = 8
@@ -60,6 +60,11 @@ class TensorDesc:
         return find_symbols(self.sizes or ())
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of a tensor without open ones; empty if none are given."""
+        return known(self.sizes or ())
+
+    @property
     def last_offset(self) -> int:
         """Offset of the last element in elements; -1 for an empty tensor."""
         if self.sizes is None:
@@ -87,7 +92,7 @@ class TensorDesc:
         """Strides, or None if they are those of a packed tensor."""
         if self.strides is None or self.sizes is None or 0 in self.sizes:
             return None
-        sizes = tuple(e for e in self.sizes if isinstance(e, int))
+        sizes = self.shape
         same = all(
             size == 1 or given == usual
             for size, given, usual in zip(sizes, self.strides, packed_strides(sizes), strict=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -142,9 +144,70 @@ _MOST_SCHEDULE = 2**22
 """Largest file of schedules that is read, in bytes."""
 
 
-def bindings(function: F) -> F:
-    """Options that bind an operator or a graph."""
-    return tensor_option(attribute_option(dimension_option(import_option(function))))
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bindings:
+    """Options of a command that bind an operator or a graph, as they were given."""
+
+    tensors: tuple[str, ...]
+    attributes: tuple[str, ...]
+    dimensions: tuple[str, ...]
+    folders: tuple[str, ...]
+    """Folders that a file may import from."""
+
+    def __bool__(self) -> bool:
+        """Whether there is an option that only binds."""
+        return bool(self.tensors or self.attributes or self.dimensions)
+
+    def find(self, text: str) -> dmlc.Operator | dmlc.Graph:
+        """Operator or graph of `OP` or `FILE[:NAME]`."""
+        return find_subject(text, self.folders)
+
+    def bind(self, text: str) -> ir.Function:
+        """Function of `OP` or `FILE[:NAME]` with these bindings, or that of `FILE.ir`."""
+        if text.endswith(".ir"):
+            return self.read_function(text)
+        subject = self.find(text)
+        described, attributes, dims = self.read(subject)
+        if isinstance(subject, dmlc.Graph):
+            return subject.bind(described, dims)
+        return subject.bind(described, attributes)
+
+    def read(
+        self, subject: dmlc.Operator | dmlc.Graph
+    ) -> tuple[dict[str, dmlc.TensorDesc], dict[str, object], dict[str, int]]:
+        """Tensors, attributes of an operator, and symbols of a graph."""
+        dims = read_dimensions(self.dimensions, subject)
+        attributes = read_attributes(self.attributes, subject)
+        return read_tensors(self.tensors), attributes, dims
+
+    def read_function(self, text: str, refused: Sequence[str] = ("tensor",)) -> ir.Function:
+        """Function in `FILE.ir`, whose attributes and symbols are its own, and so is what other
+        `refused` options state."""
+        given = {"tensor": self.tensors, "attr": self.attributes, "dim": self.dimensions}
+        for option in (*refused, "attr", "dim"):
+            if given[option]:
+                raise click.BadParameter(
+                    f"{text} holds a function, whose types and sizes are its own",
+                    param_hint=f"'--{option}'",
+                )
+        return ir.parse(read_bounded(text, _MOST_BYTES).decode(errors="replace"), text)
+
+
+def binding_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that bind an operator or a graph. The command receives them as `bindings`."""
+
+    @functools.wraps(command)
+    def read(
+        *,
+        tensors: tuple[str, ...],
+        attributes: tuple[str, ...],
+        dimensions: tuple[str, ...],
+        folders: tuple[str, ...],
+        **others: Any,
+    ) -> Any:
+        return command(bindings=Bindings(tensors, attributes, dimensions, folders), **others)
+
+    return tensor_option(attribute_option(dimension_option(import_option(read))))
 
 
 def show_warnings(warnings: Iterable[Diagnostic]) -> None:
@@ -166,56 +229,27 @@ _MOST_BYTES = 2**28
 # Subjects -------------------------------------------------------------------------------------
 
 
-def bind_subject(
-    text: str,
-    tensors: Iterable[str],
-    attributes: Iterable[str],
-    dimensions: Iterable[str],
-    folders: Sequence[str] = (),
-) -> ir.Function:
-    """Function of `OP` or `FILE[:NAME]` with these bindings, or that of `FILE.ir`."""
-    function = find_function(text, tensors, attributes, dimensions)
-    if function is not None:
-        return function
-    subject = find_subject(text, folders)
-    dims = read_dimensions(dimensions, subject)
-    if isinstance(subject, dmlc.Graph):
-        refuse_attributes(attributes, subject)
-        return subject.bind(read_tensors(tensors), dims)
-    return subject.bind(read_tensors(tensors), read_attributes(attributes, subject))
-
-
-def find_function(
-    text: str, tensors: Iterable[str], attributes: Iterable[str], dimensions: Iterable[str]
-) -> ir.Function | None:
-    """Function in `FILE.ir`, which takes no bindings; None for any other argument."""
-    if not text.endswith(".ir"):
-        return None
-    for option, given in (("tensor", tensors), ("attr", attributes), ("dim", dimensions)):
-        if any(given):
-            raise click.BadParameter(
-                f"{text} holds a function, whose types and sizes are its own",
-                param_hint=f"'--{option}'",
-            )
-    return ir.parse(read_bounded(text, _MOST_BYTES).decode(errors="replace"), text)
-
-
 def read_dimensions(texts: Iterable[str], subject: dmlc.Operator | dmlc.Graph) -> dict[str, int]:
     """Symbols of `--dim`, which is for graphs only."""
-    found: dict[str, int] = {}
-    for name, text in read_pairs("--dim", texts).items():
-        if isinstance(subject, dmlc.Operator):
-            raise click.BadParameter(
-                f"{subject.name} is an operator, and only graphs have symbols: give sizes with "
-                "--tensor",
-                param_hint="'--dim'",
-            )
+    found = read_symbols(texts)
+    if found and isinstance(subject, dmlc.Operator):
+        raise click.BadParameter(
+            f"{subject.name} is an operator, and only graphs have symbols: give sizes with "
+            "--tensor",
+            param_hint="'--dim'",
+        )
+    return found
+
+
+def read_symbols(texts: Iterable[str]) -> dict[str, int]:
+    """Values of symbols, of `--dim`."""
+    found = read_pairs("--dim", texts)
+    for name, text in found.items():
         if not re.fullmatch(r"[0-9]{1,20}", text):
             raise click.BadParameter(
                 f"expected a whole number for {name}, found '{text}'", param_hint="'--dim'"
             )
-        found[name] = int(text)
-    return found
+    return {name: int(text) for name, text in found.items()}
 
 
 def read_widths(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
@@ -227,15 +261,6 @@ def read_widths(_context: click.Context, _parameter: click.Parameter, text: str)
     if not known.keys() >= set(parts):
         raise click.BadParameter(f"expected {', '.join(known)} or none, found '{text}'")
     return tuple(known[part] for part in parts)
-
-
-def refuse_attributes(texts: Iterable[str], graph: dmlc.Graph) -> None:
-    """Raises for `--attr` with a graph, since it is for operators only."""
-    if read_pairs("--attr", texts):
-        raise click.BadParameter(
-            f"{graph.name} is a graph, and each call in it gives its own attributes",
-            param_hint="'--attr'",
-        )
 
 
 def find_subject(text: str, folders: Sequence[str] = ()) -> dmlc.Operator | dmlc.Graph:
@@ -359,12 +384,18 @@ def _integers(text: str | None) -> tuple[int, ...] | None:
 def read_attributes(
     texts: Iterable[str], subject: dmlc.Operator | dmlc.Graph | None = None
 ) -> dict[str, object]:
-    """Attributes of `--attr`: numbers, true and false, lists, and names. A list of the operator may
-    be given as one value: `Axes=1`."""
+    """Attributes of `--attr`, which is for operators only: numbers, true and false, lists, and
+    names. A list of the operator may be given as one value: `Axes=1`."""
     context = click.get_current_context(silent=True)
     opened = () if context is None else context.meta.get(_OPEN, ())
     found: dict[str, object] = dict.fromkeys(opened, dmlc.OPEN)
-    for name, text in read_pairs("--attr", texts).items():
+    pairs = read_pairs("--attr", texts)
+    if pairs and isinstance(subject, dmlc.Graph):
+        raise click.BadParameter(
+            f"{subject.name} is a graph, and each call in it gives its own attributes",
+            param_hint="'--attr'",
+        )
+    for name, text in pairs.items():
         if name in found:
             raise click.BadParameter(f"'{name}' has a value by --attr", param_hint="'--open'")
         value = _attribute(text)

@@ -13,20 +13,13 @@ import dmlc
 from dmlc import ir
 from dmlc.binding import ir_name
 from dmlc.cli.arguments import (
-    attribute_option,
-    dimension_option,
-    find_function,
-    find_subject,
-    import_option,
+    Bindings,
+    binding_options,
     matrix_option,
-    read_attributes,
-    read_dimensions,
     read_pairs,
     read_tensors,
-    refuse_attributes,
     schedule_option,
     table_options,
-    tensor_option,
 )
 from dmlc.cli.arrays import bind_open, make_outputs, read_arrays, read_weights
 from dmlc.cli.completion import complete_input, complete_operator
@@ -56,12 +49,10 @@ def call_options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., A
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def read(
+            *,
             operator: str,
             inputs: tuple[str, ...],
-            tensors: tuple[str, ...],
-            attributes: tuple[str, ...],
-            dimensions: tuple[str, ...],
-            folders: tuple[str, ...],
+            bindings: Bindings,
             device: str,
             schedule: Source | None,
             matrix_instructions: list[str],
@@ -69,20 +60,14 @@ def call_options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., A
             schedules: Source | None,
             **others: Any,
         ) -> Any:
-            call = _read_call(
-                operator, inputs, tensors, attributes, dimensions, folders, device,
-                (schedule, matrix_instructions, gpu_class, schedules),
-            )  # fmt: skip
-            return command(call, **others)
+            rest = (schedule, matrix_instructions, gpu_class, schedules)
+            return command(_read_call(operator, inputs, bindings, device, rest), **others)
 
         options = (
             click.argument("operator", shell_complete=complete_operator),
             click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy",
                          shell_complete=complete_input, help="An input tensor. May repeat."),
-            tensor_option,
-            attribute_option,
-            dimension_option,
-            import_option,
+            binding_options,
             click.option("--device", default=DEFAULT, show_default=True,
                          shell_complete=complete_device, help=devices),
             schedule_option,
@@ -97,18 +82,15 @@ def call_options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., A
 def _read_call(
     operator: str,
     inputs: Sequence[str],
-    tensors: Sequence[str],
-    attributes: Sequence[str],
-    dimensions: Sequence[str],
-    folders: Sequence[str],
+    bindings: Bindings,
     device: str,
     rest: tuple[Any, ...],
 ) -> RunOptions:
     """Run of the given options, with the arrays of its inputs read; `rest` has the compiler's
     options. Raises `DmlcError` for wrong ones."""
-    bound = find_function(operator, (), attributes, dimensions)
-    found = find_subject(operator, folders) if bound is None else bound
-    described = read_tensors(tensors)
+    is_function = operator.endswith(".ir")
+    found = bindings.read_function(operator, ()) if is_function else bindings.find(operator)
+    described = read_tensors(bindings.tensors)
     if any(desc.strides is not None for desc in described.values()):
         raise click.BadParameter(
             "an array brings its own layout: leave the strides out", param_hint="'--tensor'"
@@ -121,10 +103,7 @@ def _read_call(
     if isinstance(found, ir.Function):
         arrays |= read_weights(operator, found, arrays)
     else:
-        dims = read_dimensions(dimensions, found)
-        if isinstance(found, dmlc.Graph):
-            refuse_attributes(attributes, found)
-        given = read_attributes(attributes, found)
+        _, given, dims = bindings.read(found)
         outputs = make_outputs(found, arrays, described, given, dims)
         function = bind_open(found, arrays, described, given, dims)
     call = (found, arrays, given, outputs, device, dims, *rest)

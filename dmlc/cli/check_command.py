@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import dmlc
-from dmlc.cli.arguments import bind_subject, bindings, count_subjects, find_file
+from dmlc.cli.arguments import Bindings, binding_options, count_subjects, find_file
 from dmlc.cli.completion import complete_file
 from dmlc.cli.messages import show
 from dmlc.source import Diagnostic, DmlcError
@@ -24,10 +24,9 @@ from dmlc.testing.findings import THOROUGH, find_mistakes
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_file)
 @click.option("--bind", is_flag=True,
-              help="Also bind FILE, or FILE:NAME if it defines several operators, with --tensor, "
-              "--attr and --dim as in compile, and warn of kernels that are slow on GPUs.",
-              )  # fmt: skip
-@bindings
+              help="Also bind FILE, or FILE:NAME of several that it defines, with --tensor, --attr "
+              "and --dim as compile does, and warn of kernels that a GPU does slowly.")  # fmt: skip
+@binding_options
 @click.option("--thorough", is_flag=True,
               help=f"Also try {THOROUGH} random calls from the tables of each operator, as dmlc "
               "test does, and report those that the formula cannot take.")  # fmt: skip
@@ -35,10 +34,7 @@ from dmlc.testing.findings import THOROUGH, find_mistakes
 def command(
     files: tuple[str, ...],
     bind: bool,
-    tensors: tuple[str, ...],
-    attributes: tuple[str, ...],
-    dimensions: tuple[str, ...],
-    folders: tuple[str, ...],
+    bindings: Bindings,
     thorough: bool,
     as_json: bool,
 ) -> int:
@@ -51,7 +47,7 @@ def command(
     checks results."""
     if bind and len(files) > 1:
         raise click.UsageError("--bind takes one FILE, or one FILE:NAME")
-    if not bind and (tensors or attributes or dimensions):
+    if not bind and bindings:
         raise click.UsageError("--tensor, --attr and --dim are what --bind binds with: give it too")
     found: list[Diagnostic] = []
 
@@ -62,7 +58,7 @@ def command(
 
     for file in files:
         try:
-            module = dmlc.load(find_file(file) if bind else file, folders)
+            module = dmlc.load(find_file(file) if bind else file, bindings.folders)
             warn(module.diagnostics)
             said = count_subjects(module)
             own = [o for o in module.operators.values() if _is_of(o, file)]
@@ -72,7 +68,7 @@ def command(
             if errors:
                 raise DmlcError(errors)
             if bind:
-                function = bind_subject(file, tensors, attributes, dimensions, folders)
+                function = bindings.bind(file)
                 program = dmlc.compile(function, target="hlsl")
                 warn(program.warnings)
                 kernels = len(program.kernels)

@@ -14,14 +14,10 @@ from dmlc import interop
 from dmlc.binding.values import Constant
 from dmlc.binding.values import show as write_constant
 from dmlc.cli.arguments import (
-    bind_subject,
-    bindings,
-    find_subject,
+    Bindings,
+    binding_options,
     matrix_option,
     profile_option,
-    read_attributes,
-    read_dimensions,
-    read_tensors,
     read_widths,
     schedule_option,
     show_commands,
@@ -51,7 +47,7 @@ _ALL = [target for target in TARGETS if target.is_general]
     epilog="Example: dmlc compile directml.ACTIVATION_RELU_GRAD --target all -o out",
 )
 @click.argument("operator", shell_complete=complete_operator)
-@bindings
+@binding_options
 @click.option("--target", type=click.Choice([*(t.name for t in TARGETS), "all"]), default="all",
               show_default=True,
               help=f"The output language; all: {' and '.join(t.name for t in _ALL)}, which express "
@@ -84,10 +80,7 @@ _ALL = [target for target in TARGETS if target.is_general]
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
 def command(
     operator: str,
-    tensors: tuple[str, ...],
-    attributes: tuple[str, ...],
-    dimensions: tuple[str, ...],
-    folders: tuple[str, ...],
+    bindings: Bindings,
     target: str,
     profile: str | None,
     shader_model: str,
@@ -128,7 +121,7 @@ def command(
     if schedule is not None:
         # One file may have schedules for some of several targets.
         meant = [t for t in meant if t in list_targets(schedule, meant)] or meant
-    function = bind_subject(operator, tensors, attributes, dimensions, folders)
+    function = bindings.bind(operator)
     programs = [
         dmlc.compile(
             function,
@@ -146,20 +139,13 @@ def command(
     ]
     show_warnings(warning for program in programs for warning in program.warnings)
     if directory is not None:
-        _show_literals(operator, tensors, attributes, folders)
+        _show_literals(operator, bindings)
     export: Export | None = None
     if dxdispatch:
-        subject = find_subject(operator, folders)
-        export = interop.export.export_proof(
-            interop.proof.prove(
-                subject,
-                read_tensors(tensors),
-                read_attributes(attributes, subject),
-                dims=read_dimensions(dimensions, subject),
-            ),
-            interop.export.DXDISPATCH,
-            shader_model=shader_model,
-        )
+        subject = bindings.find(operator)
+        described, given, dims = bindings.read(subject)
+        proof = interop.proof.prove(subject, described, given, dims=dims)
+        export = interop.export.export_proof(proof, interop.export.DXDISPATCH, shader_model)
     compiled: dict[str, bytes] = {}
     for found, program in zip(targets, programs, strict=True):
         if directory is not None and found.compiler:
@@ -181,15 +167,13 @@ def command(
         click.echo(json.dumps(describe_programs(programs, compiled), indent=2))
 
 
-def _show_literals(
-    text: str, tensors: tuple[str, ...], attributes: tuple[str, ...], folders: tuple[str, ...]
-) -> None:
+def _show_literals(text: str, bindings: Bindings) -> None:
     """Shows the attributes whose values are constants in kernels, and which of these may be
     inputs."""
-    subject = None if text.endswith(".ir") else find_subject(text, folders)
+    subject = None if text.endswith(".ir") else bindings.find(text)
     if not isinstance(subject, dmlc.Operator):
         return
-    described, given = read_tensors(tensors), read_attributes(attributes, subject)
+    described, given, _ = bindings.read(subject)
     held = subject.resolve(described, given).attributes
     literals = {name: value for name, value in held.items() if given.get(name) is not dmlc.OPEN}
     if not literals:

@@ -10,13 +10,9 @@ from click.core import ParameterSource
 from dmlc import cgc, interop
 from dmlc.binding import Graph, Operator, TensorDesc
 from dmlc.cli.arguments import (
-    bindings,
-    find_subject,
-    read_attributes,
-    read_dimensions,
+    Bindings,
+    binding_options,
     read_pairs,
-    read_tensors,
-    refuse_attributes,
     show_commands,
 )
 from dmlc.cli.arrays import read_arrays
@@ -42,7 +38,7 @@ _OF_BINDINGS = ("tensors", "attributes", "dimensions", "folders")
     epilog="Example: dmlc export directml.GEMM --to offload-test-suite -o proof",
 )
 @click.argument("operator", shell_complete=complete_operator)
-@bindings
+@binding_options
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy",
               shell_complete=complete_input,
               help="An input tensor. May repeat; the others get random values.",
@@ -59,10 +55,7 @@ _OF_BINDINGS = ("tensors", "attributes", "dimensions", "folders")
               help="Write the files into this folder.")  # fmt: skip
 def command(
     operator: str,
-    tensors: tuple[str, ...],
-    attributes: tuple[str, ...],
-    dimensions: tuple[str, ...],
-    folders: tuple[str, ...],
+    bindings: Bindings,
     inputs: tuple[str, ...],
     seed: int,
     to: str,
@@ -81,12 +74,9 @@ def command(
     if operator.endswith(".onnx"):
         _export_model(operator, to, directory)
         return
-    subject = find_subject(operator, folders)
-    dims = read_dimensions(dimensions, subject)
-    if isinstance(subject, Graph):
-        refuse_attributes(attributes, subject)
-    described, known = read_tensors(tensors), read_attributes(attributes, subject)
-    bound = isinstance(subject, Graph) or bool(tensors or attributes or inputs)
+    subject = bindings.find(operator)
+    described, known, dims = bindings.read(subject)
+    bound = isinstance(subject, Graph) or bool(bindings or inputs)
     if to in FUNCTION_FORMATS:
         known_format = FUNCTION_FORMATS[to]
         _refuse_options(to, {*_OF_PROOFS, *_OF_FUNCTIONS} - {*known_format.options})

@@ -8,9 +8,8 @@ import click
 
 import dmlc
 from dmlc.cli.arguments import (
-    bind_subject,
-    bindings,
-    find_subject,
+    Bindings,
+    binding_options,
     profile_option,
     show_warnings,
     target_option,
@@ -28,7 +27,7 @@ from dmlc.pipeline import explain, trace
     "--dim H=56 --dim W=56 -o picture.svg",
 )
 @click.argument("subject", shell_complete=complete_operator)
-@bindings
+@binding_options
 @click.option("--format", "form", type=click.Choice([*FORMATS, "html"]),
               help="Format of the output. [default: the suffix of -o, or text]")  # fmt: skip
 @click.option("--html", is_flag=True,
@@ -43,10 +42,7 @@ from dmlc.pipeline import explain, trace
 @click.option("-o", "--output", metavar="FILE", help="Write to this file instead of the terminal.")
 def command(
     subject: str,
-    tensors: tuple[str, ...],
-    attributes: tuple[str, ...],
-    dimensions: tuple[str, ...],
-    folders: tuple[str, ...],
+    bindings: Bindings,
     form: str | None,
     html: bool,
     view: str | None,
@@ -62,8 +58,8 @@ def command(
     form = _find_format(form, html, output)
     if form == "html" and view is not None:
         raise click.UsageError("--view does not go with HTML, which shows all views")
-    function = bind_subject(subject, tensors, attributes, dimensions, folders)
-    found = None if subject.endswith(".ir") else find_subject(subject, folders)
+    function = bindings.bind(subject)
+    found = None if subject.endswith(".ir") else bindings.find(subject)
     graph = found if isinstance(found, dmlc.Graph) else None
     if form == "html":
         passes = trace(function, target, profile)

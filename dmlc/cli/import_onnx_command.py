@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 
 import click
 
 from dmlc import onnx
-from dmlc.cli.arguments import read_pairs, read_tensors, tensor_option
+from dmlc.cli.arguments import read_pairs, read_symbols, read_tensors, tensor_option
 from dmlc.cli.arrays import read_arrays
 from dmlc.cli.imported import show_imported
 
@@ -48,16 +47,10 @@ def command(
 ) -> None:
     """Convert an ONNX model to a function of the tensor IR.
 
-    Commands that take a function, such as dmlc compile, ir, graph, inspect and run, take the file
-    that -o writes. Constants that are too large for kernels become parameters of the function, its
-    weights."""
-    dims: dict[str, int] = {}
-    for name, text in read_pairs("--dim", dimensions).items():
-        if not re.fullmatch(r"[0-9]{1,20}", text):
-            raise click.BadParameter(
-                f"expected a whole number for {name}, found '{text}'", param_hint="'--dim'"
-            )
-        dims[name] = int(text)
+    The file that -o writes is for the commands that take a function: dmlc compile, ir, graph,
+    inspect and run. Constants of more elements than kernels hold become parameters of the
+    function, its weights.
+    """
     fixed = read_arrays(read_pairs("--constant", constants), {})
-    found = onnx.load(model, fixed, read_tensors(tensors), dims)
+    found = onnx.load(model, fixed, read_tensors(tensors), read_symbols(dimensions))
     show_imported(found, model, directory)

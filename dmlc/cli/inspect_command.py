@@ -7,8 +7,8 @@ import json
 import click
 
 from dmlc.cli.arguments import (
-    bind_subject,
-    bindings,
+    Bindings,
+    binding_options,
     schedule_option,
     show_warnings,
     table_options,
@@ -26,7 +26,7 @@ from dmlc.source import Source
     "--tensor InputTensor=FLOAT32[4096,4096] --tensor InputGradientTensor=FLOAT32[4096,4096]",
 )
 @click.argument("operator", shell_complete=complete_operator)
-@bindings
+@binding_options
 @click.option("--gpu", "gpus", default=DEFAULT, show_default=True, metavar="GPU,...",
               help="The GPU to compile for: an AMD GPU by its name in Mesa's RADV, such as "
               "gfx1100, navi21, rembrandt or vega10, or an NVIDIA architecture, such as sm_90.",
@@ -39,10 +39,7 @@ from dmlc.source import Source
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(
     operator: str,
-    tensors: tuple[str, ...],
-    attributes: tuple[str, ...],
-    dimensions: tuple[str, ...],
-    folders: tuple[str, ...],
+    bindings: Bindings,
     gpus: str,
     shader_model: str,
     schedule: Source | None,
@@ -59,7 +56,7 @@ def command(
     names = [name.strip() for name in gpus.split(",") if name.strip()]
     if not names:
         raise click.BadParameter("expected names of GPUs, such as gfx1100", param_hint="'--gpu'")
-    function = bind_subject(operator, tensors, attributes, dimensions, folders)
+    function = bindings.bind(operator)
     found = inspect(
         function,
         names,

@@ -6,8 +6,8 @@ import click
 
 from dmlc import ir
 from dmlc.cli.arguments import (
-    bind_subject,
-    bindings,
+    Bindings,
+    binding_options,
     profile_option,
     show_warnings,
     table_options,
@@ -36,7 +36,7 @@ from dmlc.transform.simplify import simplify
     epilog="Example: dmlc ir directml.ACTIVATION_RELU_GRAD --tensor InputTensor=FLOAT16[2,3]",
 )
 @click.argument("operator", shell_complete=complete_operator)
-@bindings
+@binding_options
 @click.option("--after", type=click.Choice([*PASSES, "factor", "fuse"]), metavar="PASS",
               help="Print it after this pass: fuse, or one of those before it, which are "
               f"{', '.join(PASSES)}. factor means the last of them.")  # fmt: skip
@@ -56,10 +56,7 @@ from dmlc.transform.simplify import simplify
 )
 def command(
     operator: str,
-    tensors: tuple[str, ...],
-    attributes: tuple[str, ...],
-    dimensions: tuple[str, ...],
-    folders: tuple[str, ...],
+    bindings: Bindings,
     after: str | None,
     kernel: bool,
     schedule: bool,
@@ -80,7 +77,7 @@ def command(
         raise click.UsageError(
             f"--{'schedule' if schedule else 'program'} has no JSON: --kernel has"
         )
-    function = bind_subject(operator, tensors, attributes, dimensions, folders)
+    function = bindings.bind(operator)
     show_warnings(function.warnings)
     steps = read_steps(gpu_class=gpu_class, schedules=schedules)
     if steps != USUAL and not (kernel or schedule or program):

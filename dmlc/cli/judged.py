@@ -15,7 +15,7 @@ from dmlc.binding import Operator
 from dmlc.files import read_bounded, write_files
 from dmlc.testing.candidate import Options
 from dmlc.testing.judging import Judgement, judge
-from dmlc.testing.report import join_junit
+from dmlc.testing.report import write_junit
 
 _MODULE = re.compile(rb"^class (Model|ModelNew)\b", re.MULTILINE)
 """Class definition in a file with a PyTorch module, in KernelBench's naming."""
@@ -43,28 +43,16 @@ def judge_files(
             where=options.where,
         )  # fmt: skip
         return judged
-    return [
-        judge(
-            path,
-            operator,
-            device=device,
-            cases=cases,
-            seed=seed,
-            failures=failures,
-            entry=options.entry,
-            bindings=options.bindings,
-            groups=options.groups,
-            group_size=options.group_size,
-            where=options.where,
-        )
-    ]
+    stated = dataclasses.asdict(options)
+    run = {"device": device, "cases": cases, "seed": seed, "failures": failures}
+    return [judge(path, operator, **run, **stated)]
 
 
 def show_judged(judged: Sequence[Judgement], junit: str | None, as_json: bool) -> int:
     """Shows the judgements of candidates, and returns the exit status."""
     if junit is not None:
         path = Path(junit)
-        text = join_junit([each.report for each in judged])
+        text = write_junit([each.report for each in judged])
         write_files(path.parent, {path.name: text.encode()})
     if as_json:
         click.echo(json.dumps([each.to_json() for each in judged], indent=2))

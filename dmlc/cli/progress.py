@@ -1,5 +1,5 @@
 """Progress of a command, on standard error, once it takes longer than two seconds: a line that is
-overwritten on a terminal, a line per second elsewhere."""
+overwritten on a terminal; elsewhere a line for each tenth of it, and one per second at most."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Shown:
         self._clock = clock
         self._phase = ""
         self._start = self._said = 0.0
+        self._tenths = 0
         self._on_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._interval = 0.1 if self._on_terminal else 1.0
         self._is_written = False
@@ -35,11 +36,15 @@ class Shown:
         now = self._clock()
         if phase != self._phase or not done:
             self.clear()
-            self._phase, self._start, self._said = phase, now, 0.0
+            self._phase, self._start, self._said, self._tenths = phase, now, 0.0, 0
         if done == count:
             self.clear()
-        elif now - self._start >= _PATIENCE and now - self._said >= self._interval:
-            self._said = now
+        elif (
+            now - self._start >= _PATIENCE
+            and now - self._said >= self._interval
+            and (self._on_terminal or done * 10 // count > self._tenths)
+        ):
+            self._said, self._tenths = now, done * 10 // count
             self._write(f"{phase}: {done} of {count}", done / count)
 
     def clear(self) -> None:

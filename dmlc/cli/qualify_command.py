@@ -12,7 +12,7 @@ from dmlc.cli.arguments import find_file, import_option, is_file
 from dmlc.cli.completion import complete_file, complete_operator
 from dmlc.cli.device_names import complete_device
 from dmlc.cli.messages import show
-from dmlc.cli.test_command import list_targets, show_progress
+from dmlc.cli.test_command import list_targets
 from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES, find_device, selector_of
 from dmlc.files import write_files
 from dmlc.qualify.bundle import PLATFORMS, VERSIONS, write_bundle
@@ -127,7 +127,7 @@ def command(
     settings = Settings((selector_of(found),), seed, cases, path / KEPT)
     show(f"{selector_of(found)}, {found}: known answers")
     answers = ask_answers(found)
-    tests = run_tests(targets, settings, jobs or os.cpu_count() or 1, seconds, show_progress)
+    tests = run_tests(targets, settings, jobs or os.cpu_count() or 1, seconds)
     speeds = time_subjects(found, list_subjects(size) if rounds else [], rounds, _tell)
     record = make_record(found, answers, tests, speeds)
     files = {PAGE: write_page(record).encode(), RECORD: write_record(record).encode()}

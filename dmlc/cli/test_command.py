@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -22,19 +21,17 @@ from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
 from dmlc.interop.export import FORMATS, export_case
 from dmlc.known_answers import explain_failure, find_trusted
-from dmlc.source import Diagnostic, DmlcError, list_names, printable
+from dmlc.source import Diagnostic, DmlcError, list_names
 from dmlc.testing.candidate import Options
 from dmlc.testing.harness import CASES, VARIANTS, Export, Settings
-from dmlc.testing.jobs import Done, Target, run_targets
+from dmlc.testing.jobs import Target, run_targets
 from dmlc.testing.judging import replay as judge_again
 from dmlc.testing.memory import name_tool
 from dmlc.testing.outcome import Outcome, Status
 from dmlc.testing.replay import read_failure
-from dmlc.testing.report import Report, describe_outcome, find_suspects, render_failure
+from dmlc.testing.report import Report, describe_outcome, find_suspects, render_failure, write_junit
 
 FAILURES = "dmlc-failures"
-_MANY = 20
-"""Number of operators from which a log shows progress, since they take minutes."""
 
 
 @click.command(
@@ -160,16 +157,15 @@ def command(
     tools = {device: name_tool(device) for device in used if device != REFERENCE}
     settings = Settings(unique, seed, cases, kept, variants, check_memory, export)
     report = Report(settings.devices, seed)
-    running = run_targets(targets, settings, jobs or os.cpu_count() or 1)
     findings: list[Diagnostic] = []
-    for done in show_progress(running, len(targets)):
+    for done in run_targets(targets, settings, jobs or os.cpu_count() or 1):
         report.add(done)
         findings += done.findings
     for finding in findings:
         show(finding)
     if junit is not None:
         path = Path(junit)
-        write_files(path.parent, {path.name: report.as_junit().encode()})
+        write_files(path.parent, {path.name: write_junit([report]).encode()})
     if as_json:
         watched = {"memory_tools": tools} if check_memory else {}
         click.echo(json.dumps(report.as_json() | watched, indent=2))
@@ -224,31 +220,6 @@ def list_targets(subjects: Sequence[str], folders: Sequence[str]) -> list[Target
         for name in names or [dmlc.operator(text).name]:
             found[Target(name)] = None
     return list(found)
-
-
-def show_progress(done: Iterator[Done], count: int) -> Iterator[Done]:
-    """Passes on the outcomes of `count` operators, with a bar on a terminal, and elsewhere with a
-    line for every tenth of many."""
-    if not sys.stderr.isatty():
-        yield from _log_progress(done, count)
-        return
-    with click.progressbar(
-        done, count, "testing", item_show_func=_show_item, file=sys.stderr
-    ) as bar:
-        yield from bar
-
-
-def _log_progress(done: Iterable[Done], count: int) -> Iterator[Done]:
-    failed = 0
-    for number, item in enumerate(done, 1):
-        failed += any(o.status is Status.FAILED for o in item.outcomes)
-        if count >= _MANY and number * 10 // count > (number - 1) * 10 // count:
-            show(f"tested {number} of {count} operators, {failed} failed")
-        yield item
-
-
-def _show_item(item: Done | None) -> str | None:
-    return None if item is None else printable(item.name)
 
 
 def _replay(

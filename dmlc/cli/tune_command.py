@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import sys
 from pathlib import Path
 
 import click
 
-from dmlc.cli.arguments import bind_subject, bindings
+from dmlc.cli.arguments import Bindings, binding_options
 from dmlc.cli.completion import complete_operator
 from dmlc.cli.device_names import complete_device
 from dmlc.cli.messages import show
 from dmlc.devices import DEFAULT, RUNTIMES
 from dmlc.files import write_files
-from dmlc.kernel.target import Subject
 from dmlc.source import DmlcError
-from dmlc.tuning.candidates import MOST
-from dmlc.tuning.judge import Status
+from dmlc.tuning.judge import Outcome, Status
 from dmlc.tuning.page import write_page
-from dmlc.tuning.session import SECONDS, Session, TrialStep, name_kernel
+from dmlc.tuning.session import SECONDS, Session, name_kernel
 
 
 @click.command(
@@ -29,7 +27,7 @@ from dmlc.tuning.session import SECONDS, Session, TrialStep, name_kernel
     "... --schedules rows.txt",
 )
 @click.argument("operator", shell_complete=complete_operator)
-@bindings
+@binding_options
 @click.option("--device", default=DEFAULT, show_default=True, shell_complete=complete_device,
               help=f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>.",
               )  # fmt: skip
@@ -48,10 +46,7 @@ from dmlc.tuning.session import SECONDS, Session, TrialStep, name_kernel
 @click.option("--json", "as_json", is_flag=True, help="Write the outcomes as JSON.")
 def command(
     operator: str,
-    tensors: tuple[str, ...],
-    attributes: tuple[str, ...],
-    dimensions: tuple[str, ...],
-    folders: tuple[str, ...],
+    bindings: Bindings,
     device: str,
     gpu_class: str | None,
     path: str,
@@ -62,12 +57,13 @@ def command(
     """Search for the fastest schedule parameters of the kernels of an operator or a graph on a
     device, and write them as rows of the schedule table.
 
-    OPERATOR is a name of the library, or FILE[:NAME]; its sizes must be known. At most ten
-    configurations of each kernel are tried, the most promising by the model of times first. Each
-    runs in a process of its own, is compared with the reference first, and is timed only if it is
-    right, alternating with the usual kernel. An interrupted run can be resumed. The exit status is
-    1 if a candidate was wrong, or the device hung."""
-    function = bind_subject(operator, tensors, attributes, dimensions, folders)
+    OPERATOR is a name of the library, or FILE[:NAME]; its sizes must be known. Of each kernel at
+    most ten configurations are tried, those first that the model of times expects most of. Each is
+    compared with the reference first, and timed only if it is right, in turns with the usual
+    kernel, in a process of its own. A run that was interrupted goes on where it stopped. Exits with
+    1 where a candidate was wrong, or the device hung.
+    """
+    function = bindings.bind(operator)
     rows = Path(path)
     session = Session(function, device, rows, gpu_class, seconds, retry=retry)
     subjects = session.list_subjects()
@@ -79,12 +75,15 @@ def command(
     show(f"{', '.join(map(name_kernel, subjects))} on {session.record.device}")
     page = rows.with_name(f"{rows.name}.md")
     try:
-        _follow(session, subjects)
+        for step in session.steps(subjects):
+            if step.outcome is not None:
+                said = _describe(step.numbers, step.outcome)
+                show(f"{step.kernel} {step.number} of {step.count}: {said}")
     finally:
         write_files(page.parent, {page.name: write_page(session.records, rows.name).encode()})
     record = session.record
     if as_json:
-        click.echo(json.dumps(record.to_json(), indent=2))
+        click.echo(json.dumps(dataclasses.asdict(record), indent=2))
     else:
         for kernel in map(name_kernel, subjects):
             won = record.confirmed.get(kernel)
@@ -100,32 +99,7 @@ def command(
     return 1 if any(each.outcome.status is Status.WRONG for each in record.tried) else 0
 
 
-def _follow(session: Session, subjects: list[Subject]) -> None:
-    """Runs the trials: with a bar for each kernel on a terminal, and else a line for each."""
-    if not sys.stderr.isatty():
-        for step in session.steps(subjects):
-            if step.outcome is not None:
-                show(f"{step.kernel} {step.number} of {step.count}: {_describe(step)}")
-        return
-    for subject in subjects:
-        done = (step for step in session.steps([subject]) if step.outcome is not None)
-        with click.progressbar(
-            done, MOST, name_kernel(subject), item_show_func=_show_item, file=sys.stderr
-        ) as bar:
-            for step in bar:
-                bar.length = step.count
-        if session.record.hung:
-            return
-
-
-def _show_item(step: TrialStep | None) -> str | None:
-    return None if step is None else _describe(step)
-
-
-def _describe(step: TrialStep) -> str:
-    outcome = step.outcome
-    if outcome is None:
-        return step.numbers
+def _describe(numbers: str, outcome: Outcome) -> str:
     if outcome.status is Status.TIMED:
-        return f"{step.numbers}: {outcome.gain:.2f} times as fast"
-    return f"{step.numbers}: {outcome.status.value}, {outcome.said}"
+        return f"{numbers}: {outcome.gain:.2f} times as fast"
+    return f"{numbers}: {outcome.status}, {outcome.said}"

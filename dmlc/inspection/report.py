@@ -127,16 +127,18 @@ class Inspection:
 
     def find_share(self, gpu: str, device: str) -> float:
         """Fraction of a device's roofline that the program reaches, by the model."""
-        total = next(t for t in self.totals if t.gpu == gpu)
-        taken = next(m.microseconds for m in total.devices if m.device == device)
-        least = next(r.microseconds for r in self.rooflines if r.device == device)
-        return least / taken
+        return self._find_roofline(device).microseconds / self._find_time(gpu, device)
 
     def compare_to_copy(self, gpu: str, device: str) -> float:
         """Time of the program by that of a copy of its inputs and outputs, by the model."""
+        return self._find_time(gpu, device) / self._find_roofline(device).copy_microseconds
+
+    def _find_time(self, gpu: str, device: str) -> float:
         total = next(t for t in self.totals if t.gpu == gpu)
-        taken = next(m.microseconds for m in total.devices if m.device == device)
-        return taken / next(r.copy_microseconds for r in self.rooflines if r.device == device)
+        return next(m.microseconds for m in total.devices if m.device == device)
+
+    def _find_roofline(self, device: str) -> Roofline:
+        return next(r for r in self.rooflines if r.device == device)
 
     def to_json(self, isa: bool = False) -> dict[str, Any]:
         """Plain data for JSON; with `isa`, the machine code too."""

@@ -71,7 +71,7 @@ class Proof:
         return Proof(
             case.title,
             call.function,
-            {ir_name(name): array for name, array in case.inputs.items()},
+            case.given,
             {ir_name(name): array for name, array in wanted.expected.items()},
             {ir_name(n): _settle(a, wanted.expected[n]) for n, a in wanted.allowed.items()},
             call.operator,

@@ -9,7 +9,7 @@ import platform
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, cast
 
@@ -34,9 +34,7 @@ from dmlc.source import UnavailableError
 from dmlc.testing.harness import Settings
 from dmlc.testing.jobs import Done, Target, run_targets
 from dmlc.testing.outcome import Outcome, Status
-
-Watch = Callable[[Iterator[Done], int], Iterator[Done]]
-"""Function that passes on the outcomes of operators, and shows progress."""
+from dmlc.testing.report import Tally
 
 
 def make_record(device: AnyDevice, answers: Answers, tests: Tests, speeds: Speeds) -> Qualification:
@@ -104,11 +102,7 @@ def ask_answers(device: AnyDevice) -> Answers:
 
 
 def run_tests(
-    targets: Sequence[Target],
-    settings: Settings,
-    jobs: int,
-    allowed: int | None,
-    watch: Watch = lambda done, _: done,
+    targets: Sequence[Target], settings: Settings, jobs: int, allowed: int | None
 ) -> Tests:
     """Tests of some operators on one device. With `allowed`, no operator is begun after that many
     seconds; the seed determines the order."""
@@ -122,7 +116,7 @@ def run_tests(
     stopped = ""
     running = run_targets(targets, settings, jobs)
     try:
-        for done in watch(running, len(targets)) if targets else ():
+        for done in running if targets else ():
             tested.append(_count(done))
             for outcome in done.outcomes:
                 if outcome.status is Status.FAILED:
@@ -163,13 +157,9 @@ def _find_reason(message: str) -> str:
 
 
 def _count(done: Done) -> Tested:
-    passed, failed, unsupported = (
-        sum(outcome.status is status for outcome in done.outcomes)
-        for status in (Status.PASSED, Status.FAILED, Status.UNSUPPORTED)
-    )
-    seconds = sum(outcome.seconds for outcome in done.outcomes)
-    cases = len(done.outcomes)
-    return Tested(done.name, cases, passed, failed, unsupported, round(seconds, 3))
+    tally = Tally(done.name, [done])
+    passed, failed, unsupported = (tally.counts[status] for status in Status)
+    return Tested(done.name, tally.cases, passed, failed, unsupported, round(tally.seconds, 3))
 
 
 def _describe(outcome: Outcome) -> Failure:

@@ -8,7 +8,6 @@ else the host's, which includes the transfers of arrays.
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -23,7 +22,7 @@ from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.interface import AnyDevice
 from dmlc.scalars import Array
 from dmlc.source import DmlcError, UnsupportedError
-from dmlc.testing.timing import Timer, fill_function, make_copy
+from dmlc.testing.timing import Timer, fill_function, make_copy, race
 from dmlc.testing.verify import verify
 
 ROUNDS = 9
@@ -137,13 +136,8 @@ def _time(device: AnyDevice, subject: Subject, rounds: int, clocks: set[str]) ->
     problem = _find_fault(function, inputs, kernel.run(), device.floats)
     if problem:
         return _not_timed(subject, problem)
-    runs = [(kernel.sample(), copy.sample()) for _ in range(rounds)]
-    kernels, copies = zip(*runs, strict=True)
-    seconds, copied = statistics.median(kernels), statistics.median(copies)
-    ratios = sorted(one / max(other, 1e-12) for one, other in runs)
-    low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
-    ratio = statistics.median(ratios)
-    return Speed(subject.name, subject.sizes, moved, seconds, copied, ratio, low, high, "", False)
+    times = dataclasses.astuple(race(kernel, copy, rounds))
+    return Speed(subject.name, subject.sizes, moved, *times, problem="", unsupported=False)
 
 
 def _find_fault(

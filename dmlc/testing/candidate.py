@@ -30,12 +30,13 @@ from dmlc.program import (
     ScalarBinding,
     TensorSpec,
 )
+from dmlc.runtime.arrays import fixed_shape
 from dmlc.runtime.fences import as_bits, run_between_guards
 from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.interface import AnyDevice, AnyExecutable
 from dmlc.scalars import Array
 from dmlc.source import DmlcError, UnsupportedError, check_known, counted, find_named, join_words
-from dmlc.testing.case import Call, Case, make_output
+from dmlc.testing.case import Call, Case
 from dmlc.testing.declared import (
     SHADER_MODEL,
     Declared,
@@ -46,7 +47,6 @@ from dmlc.testing.declared import (
     read_notes,
     turn_order,
 )
-from dmlc.testing.draw_values import whole
 from dmlc.testing.expressions import (
     Formula,
     OutsideError,
@@ -310,7 +310,7 @@ class Kernel:
                 ir_name(name),
                 Role.OUTPUT if name in outputs else Role.INPUT,
                 desc.data_type,
-                whole(desc.sizes or ()),
+                desc.shape,
                 desc.strides,
             )
             for name, desc in call.tensors.items()
@@ -344,13 +344,11 @@ class Kernel:
     def run(self, case: Case) -> Runs:
         call = case.call
         program = self.make_program(call)
-        names = {ir_name(name): name for name in call.outputs}
-        inputs = {ir_name(name): array for name, array in case.inputs.items()}
-        shapes = {s.name: whole(s.extents) for s in program.outputs}
+        shapes = {s.name: fixed_shape(s) for s in program.outputs}
 
         def go(made: Program, seed: int) -> tuple[dict[str, Array], list[str]]:
-            found, stray = run_between_guards(made, self._load, inputs, shapes, seed)
-            return {names[n]: a for n, a in found.items()}, stray
+            found, stray = run_between_guards(made, self._load, case.given, shapes, seed)
+            return call.name_outputs(found), stray
 
         first, stray = go(program, 0)
         if stray:
@@ -369,9 +367,8 @@ class Kernel:
     def prepare(self, case: Case) -> tuple[AnyExecutable, dict[str, Array], dict[str, Array]]:
         """Executable of a case, with its inputs and outputs, for timing."""
         call = case.call
-        inputs = {ir_name(name): array for name, array in case.inputs.items()}
-        outputs = {ir_name(name): make_output(desc) for name, desc in call.outputs.items()}
-        return self._load(self.make_program(call)), inputs, outputs
+        outputs = {ir_name(name): array for name, array in call.make_outputs().items()}
+        return self._load(self.make_program(call)), case.given, outputs
 
     def count_group(self) -> int | None:
         return math.prod(self._items)

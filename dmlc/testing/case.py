@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -19,7 +18,7 @@ from dmlc.language import syntax
 from dmlc.oracle import find_expected
 from dmlc.runtime.floats import LEAST, FloatPromises
 from dmlc.scalars import Array, DataType
-from dmlc.source import Span
+from dmlc.source import DmlcError, Span
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.verify import Verdict
 from dmlc.transform.simplify import drop_marks
@@ -62,6 +61,49 @@ class Call:
         rows = {t.name: t.output for t in self.operator.definition.newest.tensors}
         return {n: d for n, d in self.tensors.items() if rows[n.partition("[")[0]] == output}
 
+    @property
+    def sizes(self) -> dict[str, tuple[int, ...]]:
+        """Sizes of every tensor, by name."""
+        return {name: desc.shape for name, desc in self.tensors.items()}
+
+    def resize(
+        self,
+        sizes: Mapping[str, tuple[int, ...]],
+        attributes: Mapping[str, object] | None = None,
+        strides: bool = True,
+        dropped: int | None = None,
+    ) -> Call | None:
+        """Call with other sizes, also of outputs whose sizes do not follow; tensors not in `sizes`
+        are removed. `dropped` is an axis that is removed from tensors of the highest rank. None if
+        the operator refuses it."""
+        given = self.attributes if attributes is None else attributes
+        kept = {
+            name: _resize(desc, sizes[name], strides, dropped)
+            for name, desc in self.tensors.items()
+            if name in sizes
+        }
+        outputs = self.outputs
+        changed = {n for n in outputs if n in kept and kept[n].sizes != outputs[n].sizes}
+        # Sizes that follow from the inputs are kept; the others are changed with them.
+        inferred = {n: TensorDesc(d.data_type) if n in outputs else d for n, d in kept.items()}
+        for tensors in ([inferred] if changed else []) + [kept]:
+            try:
+                bound = self.operator.resolve(tensors, given).tensors
+            except DmlcError:
+                continue
+            if all(name in bound and bound[name].sizes is not None for name in kept):
+                found = {n: _resize(d, bound[n].shape, strides) for n, d in kept.items()}
+                return Call(self.operator, found, given)
+        return None
+
+    def make_outputs(self) -> dict[str, Array]:
+        """Memory for the outputs, filled with an unlikely pattern."""
+        return {name: make_output(desc) for name, desc in self.outputs.items()}
+
+    def name_outputs(self, results: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs by their names in the tables, from the results of the bound function."""
+        return {name: results[ir_name(name)] for name in self.outputs}
+
     def __repr__(self) -> str:
         return f"<call of {self.operator.name}: {self}>"
 
@@ -74,6 +116,17 @@ class Call:
         tensors = [f"{name}={show_tensor(desc)}" for name, desc in self.tensors.items()]
         attributes = [f"{name}={show_value(value)}" for name, value in self.attributes.items()]
         return " ".join([*tensors, *attributes])
+
+
+def _resize(
+    desc: TensorDesc, sizes: tuple[int, ...], strides: bool, dropped: int | None = None
+) -> TensorDesc:
+    """Description with other sizes, and its strides if they are still valid."""
+    kept = desc.strides if strides else None
+    if kept is not None and len(kept) > len(sizes) and dropped is not None:
+        kept = kept[:dropped] + kept[dropped + 1 :]
+    kept = kept if kept is not None and len(kept) == len(sizes) else None
+    return TensorDesc(desc.data_type, sizes, kept)
 
 
 def show_tensor(desc: TensorDesc) -> str:
@@ -127,9 +180,12 @@ class Case:
     @functools.cached_property
     def reference(self) -> Mapping[str, Array]:
         """Reference results by the outputs' names."""
-        expected = find_expected(self.call.function, _spell(self.inputs))
-        names = {ir_name(name): name for name in self.call.outputs}
-        return {names[n]: array for n, array in expected.items()}
+        return self.call.name_outputs(find_expected(self.call.function, self.given))
+
+    @property
+    def given(self) -> dict[str, Array]:
+        """Inputs by the names of the bound function's parameters."""
+        return {ir_name(name): array for name, array in self.inputs.items()}
 
     @functools.cached_property
     def _bounds(self) -> dict[FloatPromises, Mapping[str, Array]]:
@@ -149,8 +205,8 @@ class Case:
     def find_truth(self, floats: FloatPromises) -> Truth:
         """Reference results, with error bounds for a device with these promises."""
         if floats not in self._bounds:
-            found = bound_errors(self.call.function, _spell(self.inputs), floats)
-            self._bounds[floats] = {name: found[ir_name(name)] for name in self.call.outputs}
+            found = bound_errors(self.call.function, self.given, floats)
+            self._bounds[floats] = self.call.name_outputs(found)
         return Truth(self.reference, self._bounds[floats])
 
 
@@ -163,38 +219,31 @@ class Truth:
     """Error bound of each element; see `bounds`."""
 
 
-def _spell(inputs: Mapping[str, Array]) -> dict[str, Array]:
-    return {ir_name(name): array for name, array in inputs.items()}
-
-
 def lay_out(values: Array, desc: TensorDesc) -> Array:
     """Copy of the values with a description's strides. If strides of 0 make elements share memory,
     the last value is that of all of them."""
-    sizes = tuple(size for size in desc.sizes or () if isinstance(size, int))
     if desc.strides is None:
-        return np.ascontiguousarray(values).reshape(sizes)
+        return np.ascontiguousarray(values).reshape(desc.shape)
     memory = np.zeros(desc.last_offset + 1, values.dtype)
-    view = as_strided(memory, sizes, [s * values.itemsize for s in desc.strides])
+    view = as_strided(memory, desc.shape, [s * values.itemsize for s in desc.strides])
     view[...] = values
     return view
 
 
 def make_output(desc: TensorDesc) -> Array:
     """Memory for an output, filled with an unlikely pattern."""
-    sizes = tuple(size for size in desc.sizes or () if isinstance(size, int))
-    count = math.prod(sizes) if desc.strides is None else desc.last_offset + 1
     dtype = desc.data_type.dtype
-    memory = np.full(max(count, 0) * dtype.itemsize, _UNWRITTEN, np.uint8).view(dtype)
+    count = desc.last_offset + 1
+    memory = np.full(count * dtype.itemsize, _UNWRITTEN, np.uint8).view(dtype)
     if desc.strides is None:
-        return memory.reshape(sizes)
-    return as_strided(memory, sizes, [s * dtype.itemsize for s in desc.strides])
+        return memory.reshape(desc.shape)
+    return as_strided(memory, desc.shape, [s * dtype.itemsize for s in desc.strides])
 
 
 def run_case(case: Case, device: str) -> dict[str, Array]:
     """Results of a case on a device, by `dmlc.run`, whose errors are raised."""
     call = case.call
-    outputs: dict[str, Array] = {n: make_output(d) for n, d in call.outputs.items()}
-    return dict(run(call.operator, case.inputs, call.attributes, outputs, device))
+    return dict(run(call.operator, case.inputs, call.attributes, call.make_outputs(), device))
 
 
 def judge(

@@ -437,12 +437,12 @@ def _list_bound(call: Call, binding: Binding) -> Iterator[object]:
 def _list_tensor(
     tensor: BoundTensor, desc: TensorDesc | None, present: Iterable[BoundTensor]
 ) -> Iterator[object]:
-    row, sizes = tensor.definition.row, _whole(tensor.sizes or ())
+    row, sizes = tensor.definition.row, tensor.shape
     yield "dtype", row, tensor.dtype
     yield "rank", row, len(sizes)
     if 0 in sizes:
         yield "empty", row
-    shapes = [_whole(other.sizes or ()) for other in present]
+    shapes = [other.shape for other in present]
     if any(_repeats(sizes, shape) for shape in shapes):
         yield "broadcast", row
     strides = None if desc is None else desc.strides
@@ -454,10 +454,6 @@ def _list_tensor(
         yield "strides", row
     if 0 in moved:
         yield "repeats", row
-
-
-def _whole(sizes: Iterable[object]) -> tuple[int, ...]:
-    return tuple(size for size in sizes if isinstance(size, int))
 
 
 def _repeats(sizes: Sequence[int], larger: Sequence[int]) -> bool:
@@ -476,5 +472,5 @@ def _list_held(sentence: syntax.Sentence, binding: Binding) -> Iterator[object]:
     if sentence.kind == "broadcastable":
         targets = binding.members(sentence.objects[0].text)
         pairs = itertools.product(subjects, targets)
-        if any(_repeats(_whole(s.sizes or ()), _whole(t.sizes or ())) for s, t in pairs):
+        if any(_repeats(s.shape, t.shape) for s, t in pairs):
             yield "repeated", sentence.span

@@ -38,9 +38,7 @@ def find_concerned(
     concerned: dict[str, Array] = {}
     for name in call.outputs:
         if only is None or name == only:
-            sizes = binding.extents(name, None)
-            whole = tuple(size for size in sizes if isinstance(size, int))
-            concerned[name] = _spread(found, whole)
+            concerned[name] = _spread(found, binding.tensors[name].shape)
     return concerned
 
 

@@ -7,12 +7,11 @@ import math
 
 from dmlc.binding import Operator, TensorDesc
 from dmlc.binding.attributes import convert
-from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor, match_dimensions, name_sizes
 from dmlc.binding.infer import infer_types, spread_sizes
-from dmlc.binding.values import Constant, whole_number
+from dmlc.binding.values import Constant
 from dmlc.language import syntax
-from dmlc.language.definitions import AttributeDefinition, TensorDefinition
+from dmlc.language.definitions import TensorDefinition
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, DmlcError
 from dmlc.testing.draw_values import (
@@ -22,35 +21,41 @@ from dmlc.testing.draw_values import (
     draw_sizes,
     draw_value,
     pick,
-    read_items,
     shuffle,
-    whole,
 )
 
 MOST_ELEMENTS = 32_768
 """Largest number of elements of a tensor, since NumPy evaluates each call too."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wish:
+    """Property that a call is to have."""
+
+    tensor: str | None = None
+    dtype: DataType | None = None
+    rank: int | None = None
+    present: bool | None = None
+    attribute: str | None = None
+    value: object = None
+
+
 @dataclasses.dataclass(slots=True)
 class Draft:
     """Random choices of a call; the other tensors' types and sizes follow from them."""
 
+    wish: Wish
     present: list[TensorDefinition]
     """Tensors present, with arrays replaced by their entries."""
     types: dict[str, DataType]
     sizes: dict[str, Shape]
     attributes: dict[str, object]
-    fixed: frozenset[str] = frozenset()
-    """Attributes fixed by a wish."""
-
-    ranked: str | None = None
-    """Row of the tensor whose rank is fixed by a wish."""
-    rank: int | None = None
 
     def keeps_rank(self) -> bool:
         """Whether the draft has the rank that is wished for."""
-        wanted = [self.sizes.get(t.name) for t in self.present if t.row == self.ranked]
-        return all(sizes is None or len(sizes) == self.rank for sizes in wanted)
+        wanted = [self.sizes.get(t.name) for t in self.present if t.row == self.wish.tensor]
+        rank = self.wish.rank
+        return rank is None or all(sizes is None or len(sizes) == rank for sizes in wanted)
 
     def show(self) -> str:
         """Text of everything that a binding depends on: equal for equal drafts alone."""
@@ -59,13 +64,11 @@ class Draft:
 
     def copy(self) -> Draft:
         return Draft(
+            self.wish,
             list(self.present),
             dict(self.types),
             dict(self.sizes),
             dict(self.attributes),
-            self.fixed,
-            self.ranked,
-            self.rank,
         )
 
 
@@ -78,12 +81,11 @@ class Drafter:
         self.random = random
         self.rows = operator.definition.newest.tensors
 
-    def choose_types(
-        self, draft: Draft, row: str | None = None, wished: DataType | None = None
-    ) -> None:
+    def choose_types(self, draft: Draft) -> None:
         """Draws data types; those that the tables imply follow."""
+        wished = draft.wish.dtype
         if wished is not None:
-            draft.types.update((t.name, wished) for t in draft.present if t.row == row)
+            draft.types |= {t.name: wished for t in draft.present if t.row == draft.wish.tensor}
         inputs = [t for t in draft.present if not t.output] or draft.present
         often = float(self.random.choice([0.0, 0.5]))
         for tensor in inputs:
@@ -172,11 +174,11 @@ class Drafter:
                 return (1,) * pick(self.random, definition.ranks)
             target = binding.tensors.get(constraint.objects[0].text)
             if constraint.kind == "broadcastable" and target is not None and target.sizes:
-                return self._shrink_axes(whole(target.sizes))
+                return self._shrink_axes(target.shape)
         alike = [t for t in known if len(t.sizes or ()) in definition.ranks]
         if alike and self.random.random() < 0.8:
             other = alike[int(self.random.integers(len(alike)))]
-            sizes = whole(other.sizes or ())
+            sizes = other.shape
             if self.random.random() < 0.6:
                 return sizes
             return draw_sizes(self.random, len(sizes))
@@ -197,27 +199,10 @@ class Drafter:
                 continue
             if attribute.default is not None and (defaults or self.random.random() < 0.25):
                 continue
-            length = None
-            if attribute.is_array:
-                length = self._find_length(draft, attribute)
-                length = common if length is None else length
+            length = common if attribute.is_array else None
+            if length is not None and attribute.length is None and self.random.random() < 0.3:
+                length = int(self.random.integers(1, 5))
             draft.attributes[name] = draw_value(self.random, attribute, length)
-
-    def _find_length(self, draft: Draft, attribute: AttributeDefinition) -> int | None:
-        """Length of an array attribute if the draft implies it, as tables mostly do."""
-        if attribute.length is None:
-            return int(self.random.integers(1, 5)) if self.random.random() < 0.3 else None
-        if isinstance(attribute.length, syntax.Reference):
-            others = self.definition.arrays_of_length(attribute.length.name)
-            for other in others:
-                items = read_items(draft.attributes.get(other.name))
-                if items is not None:
-                    return len(items)
-        try:
-            found = whole_number(Evaluator(spread(self.bind(draft))).constant(attribute.length))
-        except DmlcError:
-            return None  # It depends on what is not drawn yet.
-        return found if found is not None and 0 <= found <= 16 else None
 
     def describe(self, draft: Draft) -> dict[str, TensorDesc]:
         """Inputs of a draft, and outputs whose sizes are drawn."""
@@ -239,13 +224,13 @@ class Drafter:
                     if not tensor.definition.output:
                         return [Diagnostic(f"the sizes of '{tensor.name}' are open", None)]
                     continue
-                sizes = whole(tensor.sizes)
+                sizes = tensor.shape
                 described[tensor.name] = sizes if dtype is None else TensorDesc(dtype, sizes)
             wanted = [t.name for t in draft.present if t.output]
             binding = self.operator.resolve(described, draft.attributes, computed=wanted)
         except DmlcError as error:
             return list(error.diagnostics)
-        if any(math.prod(whole(t.sizes or ())) > MOST_ELEMENTS for t in binding.tensors.values()):
+        if any(math.prod(t.shape) > MOST_ELEMENTS for t in binding.tensors.values()):
             return [Diagnostic("too many elements", None)]
         return binding
 

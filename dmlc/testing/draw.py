@@ -13,7 +13,6 @@ calls also get each number of steps in turn.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 from collections.abc import Iterator
 
@@ -27,7 +26,7 @@ from dmlc.oracle import find_work, shorten
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, DmlcError
 from dmlc.testing.case import Call
-from dmlc.testing.drafts import Draft, Drafter, spread
+from dmlc.testing.drafts import Draft, Drafter, Wish, spread
 from dmlc.testing.draw_values import (
     LONG_SIZES,
     SIZES,
@@ -37,7 +36,6 @@ from dmlc.testing.draw_values import (
     list_values,
     pick,
     shuffle,
-    whole,
 )
 from dmlc.testing.examples import read_cases
 from dmlc.testing.mend import Mender
@@ -49,18 +47,6 @@ _STEP_DRAFTS = 4
 """Number of drafts tried for a call with a given number of steps."""
 _MOST_WORK = 1 << 26
 """Largest work of the reference for one call, in instructions: some seconds."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
-    """Property that a call is to have."""
-
-    tensor: str | None = None
-    dtype: DataType | None = None
-    rank: int | None = None
-    present: bool | None = None
-    attribute: str | None = None
-    value: object = None
 
 
 def draw_calls(operator: Operator, random: Random, count: int) -> Iterator[Call]:
@@ -138,12 +124,10 @@ class Drawer:
         if self.examples and self.random.random() < 0.4:
             return self._from_example(wish)
         present = self._choose_present(wish)
-        draft = Draft(present, {}, {}, {})
-        self.drafter.choose_types(draft, wish.tensor, wish.dtype)
+        draft = Draft(wish, present, {}, {}, {})
+        self.drafter.choose_types(draft)
         if wish.attribute is not None:
             draft.attributes[wish.attribute] = wish.value
-            draft.fixed = frozenset((wish.attribute,))
-        draft.ranked, draft.rank = wish.tensor if wish.rank else None, wish.rank
         if wish.rank is not None and wish.tensor is not None:
             first = next((t for t in present if t.row == wish.tensor), None)
             if first is not None:
@@ -183,25 +167,22 @@ class Drawer:
             and row.name not in binding.tensors
             and wish.present is not False
         ]
-        draft = Draft(present, {}, {}, dict(call.attributes))
+        draft = Draft(wish, present, {}, {}, dict(call.attributes))
         ranked = binding.members(wish.tensor) if wish.rank and wish.tensor is not None else []
         further = (wish.rank or 0) - len(ranked[0].sizes or ()) if ranked else 0
-        if ranked:
-            draft.ranked, draft.rank = wish.tensor, wish.rank
         order = shuffle(self.random, present)
-        self.drafter.choose_types(draft, wish.tensor, wish.dtype)
+        self.drafter.choose_types(draft)
         for outputs in (False, True):
             for tensor in order:
                 if tensor.output == outputs and tensor.name in call.tensors:
                     known = spread(self.drafter.bind(draft)).tensors[tensor.name].sizes
-                    sizes = whole(call.tensors[tensor.name].sizes or ())
+                    sizes = call.tensors[tensor.name].shape
                     moved = (*((1,) * further), *sizes[max(-further, 0) :])
                     sizes = moved if len(moved) in tensor.ranks else sizes
                     if known is None and (not outputs or self._is_open(draft, tensor.name)):
                         draft.sizes[tensor.name] = sizes
         if wish.attribute is not None:
             draft.attributes[wish.attribute] = wish.value
-            draft.fixed = frozenset((wish.attribute,))
         return draft
 
     def _is_open(self, draft: Draft, name: str) -> bool:
@@ -218,7 +199,7 @@ class Drawer:
         if chosen and self.random.random() < 0.4:
             # Those that follow are one choice of several.
             name = pick(self.random, chosen)
-            sizes = list(whole(binding.tensors[name].sizes or ()))
+            sizes = list(binding.tensors[name].shape)
             axis = int(self.random.integers(len(sizes)))
             sizes[axis] = max(1, sizes[axis] + pick(self.random, (-1, 1, 1, 2)))
             moved.sizes[name] = tuple(sizes)
@@ -236,7 +217,7 @@ class Drawer:
                     moved.sizes[other] = (*sizes[:axis], changed, *sizes[axis + 1 :])
         elif self.operator.definition.attributes:
             attribute = pick(self.random, self.operator.definition.attributes)
-            if attribute.name not in moved.fixed and attribute.name in moved.attributes:
+            if moved.wish.attribute != attribute.name and attribute.name in moved.attributes:
                 self.mender.move_attribute(moved, attribute)
         found = self.drafter.resolve(moved)
         return (moved, found) if isinstance(found, Binding) else (draft, binding)
@@ -256,7 +237,7 @@ class Drawer:
         tensors: dict[str, TensorDesc] = {}
         often = float(self.random.choice([0.0, 0.0, 0.5, 1.0]))
         for name, tensor in binding.tensors.items():
-            sizes = whole(tensor.sizes or ())
+            sizes = tensor.shape
             dtype = tensor.dtype or DataType.FLOAT32
             strides = None
             if self.random.random() < often and sizes and 0 not in sizes:

@@ -36,11 +36,6 @@ def shuffle(random: Random, items: Sequence[_Item]) -> list[_Item]:
     return [items[int(k)] for k in random.permutation(len(items))]
 
 
-def whole(sizes: Sequence[object]) -> Shape:
-    """Sizes, all known, as integers."""
-    return tuple(size for size in sizes if isinstance(size, int))
-
-
 def read_items(value: object) -> tuple[object, ...] | None:
     """Entries of an array attribute's value; None for a single value."""
     return cast("tuple[object, ...]", value) if isinstance(value, tuple) else None

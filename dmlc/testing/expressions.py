@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Any, cast
 
 from dmlc.binding.values import EnumValue
+from dmlc.ir import packed_strides
 from dmlc.source import DmlcError, check_known
 from dmlc.testing.case import Call
 
@@ -184,11 +185,8 @@ def list_values(call: Call) -> dict[str, Any]:
     for row in definition.newest.tensors:
         found[row.name] = [] if row.array else None
     for name, desc in call.tensors.items():
-        sizes = tuple(s for s in desc.sizes or () if isinstance(s, int))
-        strides = desc.strides
-        if strides is None:
-            strides = tuple(math.prod(sizes[k + 1 :]) for k in range(len(sizes)))
-        shape, row = Shape(name, sizes, strides), name.partition("[")[0]
+        strides = desc.strides or packed_strides(desc.shape)
+        shape, row = Shape(name, desc.shape, strides), name.partition("[")[0]
         if row == name:
             found[name] = shape
         else:

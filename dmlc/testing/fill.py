@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from dmlc.binding import TensorDesc
@@ -21,18 +23,7 @@ _SPECIAL = (
     0.0, -0.0, math.nan, math.inf, -math.inf, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-7, -1e-7,
     100.25, -100.25, 3e4, 65504.0, 6e-8, 1e-40, -1e-40,
 )  # fmt: skip
-_SMALLEST_NORMAL = {
-    DataType.FLOAT64: -1022,
-    DataType.FLOAT32: -126,
-    DataType.FLOAT16: -14,
-    DataType.BFLOAT16: -126,
-}
-_LARGEST_EXPONENT = {
-    DataType.FLOAT64: 1023,
-    DataType.FLOAT32: 127,
-    DataType.FLOAT16: 15,
-    DataType.BFLOAT16: 127,
-}
+_finfo: Any = ml_dtypes.finfo
 
 
 def fill(call: Call, kind: str, random: np.random.Generator) -> dict[str, Array]:
@@ -42,7 +33,7 @@ def fill(call: Call, kind: str, random: np.random.Generator) -> dict[str, Array]
 
 def draw_values(desc: TensorDesc, kind: str, random: np.random.Generator) -> Array:
     """Array of this description, with its strides."""
-    sizes = tuple(size for size in desc.sizes or () if isinstance(size, int))
+    sizes = desc.shape
     dtype = desc.data_type
     if dtype is DataType.BOOL:
         return lay_out(random.integers(0, 2, sizes).astype(np.bool_), desc)
@@ -58,10 +49,10 @@ def _draw_floats(
     if kind == MILD:
         values = random.uniform(0.5, 1.5, sizes)
     elif kind == "denormal":
-        values *= 2.0 ** (_SMALLEST_NORMAL[dtype] + random.integers(-4, 5, sizes))
+        values *= 2.0 ** (_finfo(dtype.dtype).minexp + random.integers(-4, 5, sizes))
     elif kind == "large":
         # Half of them ordinary: sums of large values only come to infinities.
-        far = random.uniform(0, _LARGEST_EXPONENT[dtype], sizes)
+        far = random.uniform(0, _finfo(dtype.dtype).maxexp - 1, sizes)
         values = np.where(random.random(sizes) < 0.5, values, np.sign(values) * 2.0**far)
     elif kind == "far":
         values += random.choice([-1.0, 1.0]) * 10.0 ** random.uniform(2, 4)

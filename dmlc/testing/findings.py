@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from dmlc.binding import Operator, TensorDesc, ir_name
+from dmlc.binding import Operator, TensorDesc
 from dmlc.binding.attributes import any_member, check_length, convert
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
@@ -27,7 +27,8 @@ from dmlc.scalars import Array, DataType
 from dmlc.source import Diagnostic, DmlcError, Edit, Fix, Note, Span, UnsupportedError
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.case import Call, Case
-from dmlc.testing.draw import Drawer, Wish
+from dmlc.testing.drafts import Wish
+from dmlc.testing.draw import Drawer
 from dmlc.testing.draw_values import shuffle
 from dmlc.testing.examples import read_cases
 
@@ -384,25 +385,25 @@ def _find_ranges(cases: Sequence[Case]) -> dict[str, tuple[float, float]]:
 def _find_infinite(case: Case, expected: set[str]) -> tuple[str, float] | None:
     """Output of a case that is NaN or infinite somewhere, with that value."""
     with contextlib.suppress(DmlcError):
-        given = {ir_name(name): array for name, array in case.inputs.items()}
-        found = evaluate(case.call.function, given)
-        floats = [name for name in case.call.outputs
-                  if found[ir_name(name)].dtype.kind == "f" and name not in expected]  # fmt: skip
+        given, function, rename = case.given, case.call.function, case.call.name_outputs
+        found = rename(evaluate(function, given))
+        floats = [name for name, array in found.items()
+                  if array.dtype.kind == "f" and name not in expected]  # fmt: skip
         for name in floats:
-            wrong = _list_infinite(found[ir_name(name)])
+            wrong = _list_infinite(found[name])
             if wrong.size:
                 return name, float(wrong.flat[0])
         # The reference has more range than kernels between the first value and the last.
-        bounds = bound_errors(case.call.function, given) if floats else {}
-        beyond = [name for name in floats if _list_infinite(bounds[ir_name(name)]).size]
+        bounds = rename(bound_errors(function, given)) if floats else {}
+        beyond = [name for name in floats if _list_infinite(bounds[name]).size]
         if beyond:
             # Where small numbers have no bounds either, it is for steps, and not for range; a step
             # at these very numbers is none beside them.
             small, beside = (
-                bound_errors(case.call.function, _scale(given, by)) for by in (_SMALL, _BESIDE)
+                rename(bound_errors(function, _scale(given, by))) for by in (_SMALL, _BESIDE)
             )
-            beyond = [name for name in beyond if not _list_infinite(small[ir_name(name)]).size
-                      and _list_infinite(beside[ir_name(name)]).size]  # fmt: skip
+            beyond = [name for name in beyond if not _list_infinite(small[name]).size
+                      and _list_infinite(beside[name]).size]  # fmt: skip
         if beyond:
             return beyond[0], math.inf
     return None

@@ -20,7 +20,8 @@ from dmlc.language.walk import subexpressions
 from dmlc.scalars import TENSOR_TYPES
 from dmlc.source import DmlcError, Span
 from dmlc.testing.case import Call
-from dmlc.testing.draw import Drawer, Wish
+from dmlc.testing.drafts import Wish
+from dmlc.testing.draw import Drawer
 from dmlc.testing.draw_values import (
     Random,
     draw_one,
@@ -28,7 +29,6 @@ from dmlc.testing.draw_values import (
     pick,
     read_items,
     shuffle,
-    whole,
 )
 
 _DRAWN = 4
@@ -149,7 +149,7 @@ class _Forbidder:
             return dataclasses.replace(call, attributes={**call.attributes, attribute.name: value})
         name = tensors[k]
         desc = call.tensors[name]
-        sizes = list(whole(desc.sizes or ()))
+        sizes = list(desc.shape)
         facts = (
             {o.text for o in constraint.objects}
             if isinstance(constraint, syntax.Sentence) and constraint.kind == "same"

@@ -17,7 +17,6 @@ from dmlc.scalars import Array
 from dmlc.source import DmlcError, counted
 from dmlc.testing.candidate import Runs
 from dmlc.testing.case import Call, Case
-from dmlc.testing.draw_values import whole
 from dmlc.testing.expressions import OutsideError, list_names, list_values, read_formula
 
 _MOST_BYTES = 1 << 20
@@ -132,7 +131,7 @@ class Function:
             if name not in named:
                 raise DmlcError(f"{self._title} returns no {name}")
             array = np.asarray(self._restore(named[name]))
-            sizes = whole(desc.sizes or ())
+            sizes = desc.shape
             if array.shape != sizes or array.dtype != desc.data_type.dtype:
                 raise DmlcError(
                     f"{name} is {array.dtype}{list(array.shape)} of {self._title}, and must be "

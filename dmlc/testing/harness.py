@@ -116,10 +116,6 @@ class Summary:
     exchanges: int
     """Number of all such formulas that differ from it on some case."""
 
-    @property
-    def hit(self) -> int:
-        return sum(row.hits > 0 for row in self.rows)
-
 
 def run_tests(
     operators: Iterable[Operator],

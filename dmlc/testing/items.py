@@ -21,7 +21,7 @@ from dmlc.language import syntax
 from dmlc.source import DmlcError, Source
 from dmlc.testing.harness import CASES, OperatorTest, Settings
 from dmlc.testing.jobs import Done
-from dmlc.testing.outcome import Outcome, Status
+from dmlc.testing.outcome import Status
 from dmlc.testing.report import Report
 
 _Node = TypeVar("_Node", bound=pytest.Item | pytest.Collector)
@@ -60,12 +60,11 @@ class DmlOperator(pytest.Collector):
             count = titles[example.title] = titles.get(example.title, 0) + 1
             name = example.title if count == 1 else f"{example.title} ({count})"
             yield _make(
-                ExampleItem, self, name=name, operator=self.operator, devices=devices,
-                example=example,
-            )  # fmt: skip
+                DmlItem, self, name=name, operator=self.operator, devices=devices, example=example
+            )
         for device in devices if self.config.option.dmlc_cases != 0 else ():
             name = f"generated[{device}]"
-            yield _make(DrawnItem, self, name=name, operator=self.operator, devices=[device])
+            yield _make(DmlItem, self, name=name, operator=self.operator, devices=[device])
 
 
 def _make(kind: type[_Node], parent: pytest.Collector, **given: object) -> _Node:
@@ -80,13 +79,22 @@ class Failed(Exception):
 
 
 class DmlItem(pytest.Item):
-    """Item of some cases of an operator."""
+    """Item of an example, with each choice of data types that represents its numbers, on each
+    device; without an example, of an operator's random calls."""
 
-    def __init__(self, *, operator: Operator, devices: list[str], **given: Any) -> None:
+    def __init__(
+        self,
+        *,
+        operator: Operator,
+        devices: list[str],
+        example: syntax.Example | None = None,
+        **given: Any,
+    ) -> None:
         base: Any = super()
         base.__init__(**given)
         self.operator = operator
         self.devices = devices
+        self.example = example
 
     def runtest(self) -> None:
         options = self.config.option
@@ -102,7 +110,8 @@ class DmlItem(pytest.Item):
         )
         report = Report(settings.devices, settings.seed)
         test = OperatorTest(self.operator, settings)
-        outcomes = tuple(outcome.without_arrays() for outcome in self.run_cases(test))
+        ran = test.run_drawn() if self.example is None else test.run_example(self.example)
+        outcomes = tuple(outcome.without_arrays() for outcome in ran)
         report.add(Done(self.operator.name, outcomes, test.summarize()))
         if report.failures:
             raise Failed(f"{report.render_failures()}\n\n{report.render_verdict()}")
@@ -110,42 +119,12 @@ class DmlItem(pytest.Item):
             reason = report.render_unsupported().strip()
             pytest.skip(f"nothing of it can be run: {reason or 'there are no cases'}")
 
-    def run_cases(self, test: OperatorTest) -> Iterator[Outcome]:
-        """Outcomes of the item's cases."""
-        raise NotImplementedError
-
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, Failed | DmlcError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        return self.path, self.line - 1, f"{self.operator.definition.short_name}::{self.name}"
-
-    @property
-    def line(self) -> int:
-        """Line of the file in pytest's reports."""
-        return self.operator.definition.syntax.name.span.line
-
-
-class ExampleItem(DmlItem):
-    """Item of an example, with each choice of data types that represents its numbers, on each
-    device."""
-
-    def __init__(self, *, example: syntax.Example, **given: Any) -> None:
-        super().__init__(**given)
-        self.example = example
-
-    def run_cases(self, test: OperatorTest) -> Iterator[Outcome]:
-        return test.run_example(self.example)
-
-    @property
-    def line(self) -> int:
-        return self.example.span.line
-
-
-class DrawnItem(DmlItem):
-    """Item of random calls from an operator's tables and constraints, on one device."""
-
-    def run_cases(self, test: OperatorTest) -> Iterator[Outcome]:
-        return test.run_drawn()
+        syntax = self.operator.definition.syntax
+        line = (self.example or syntax.name).span.line
+        return self.path, line - 1, f"{self.operator.definition.short_name}::{self.name}"

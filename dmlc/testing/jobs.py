@@ -12,10 +12,13 @@ from collections.abc import Generator, Sequence
 from dmlc.binding import Operator
 from dmlc.catalog import load, operator
 from dmlc.processes import isolating_workers
+from dmlc.progress import track
 from dmlc.source import Diagnostic
 from dmlc.testing.findings import find_mistakes
 from dmlc.testing.harness import OperatorTest, Settings, Summary
 from dmlc.testing.outcome import Outcome
+
+_PHASE = "testing operators"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Done:
 def run_targets(targets: Sequence[Target], settings: Settings, jobs: int) -> Generator[Done]:
     """Outcomes of each operator's cases, in the order of the operators."""
     if jobs == 1 or len(targets) == 1:
-        for target in targets:
+        for target in track(_PHASE, targets):
             yield _run(target, settings)
         return
     # A forked process would share the drivers that this one has begun to use.
@@ -61,7 +64,7 @@ def run_targets(targets: Sequence[Target], settings: Settings, jobs: int) -> Gen
     ):
         running = [pool.submit(_run, target, settings) for target in targets]
         try:
-            for future in running:
+            for future in track(_PHASE, running):
                 yield future.result()
         finally:
             for future in running:

@@ -36,17 +36,16 @@ from dmlc.testing.candidate import (
 from dmlc.testing.case import Call, Case, lay_out
 from dmlc.testing.case import judge as hold
 from dmlc.testing.draw import draw_calls
-from dmlc.testing.draw_values import Random, draw_strides, pick, shuffle, whole
+from dmlc.testing.draw_values import Random, draw_strides, pick, shuffle
 from dmlc.testing.expressions import OutsideError
 from dmlc.testing.function import Function, read_function
 from dmlc.testing.harness import CASES, OperatorTest, Settings
 from dmlc.testing.jobs import Done
 from dmlc.testing.mistakes import explain
-from dmlc.testing.outcome import Cause, CheckKind, Maker, Outcome, find_span, is_bindable, say
+from dmlc.testing.outcome import Cause, CheckKind, Maker, Outcome, is_bindable
 from dmlc.testing.replay import Replay
 from dmlc.testing.report import Report
 from dmlc.testing.roofline import Roofline, measure_roofline
-from dmlc.testing.shrink import with_sizes
 from dmlc.testing.verify import Verdict
 
 _DRAWN_FOR_EACH = 16
@@ -106,7 +105,7 @@ class Judgement:
         lines += ["", self.report.render_failures()] if not self.passed else []
         failed, cases = len(self.failures), len(self.outcomes)
         verdict = f"FAIL: {failed} of {cases} cases" if failed else f"PASS: {cases} cases"
-        name = next(iter(self.report.tallies))
+        name = next(iter(self.report.operators))
         speed = self.untimed if self.roofline is None else str(self.roofline)
         lines += ["", f"{verdict}: {self.name} is {'not ' * bool(failed)}{name}, seed "
                   f"{self.report.seed}", *([f"  {speed}"] if speed else [])]  # fmt: skip
@@ -264,7 +263,7 @@ class Judging(OperatorTest):
                 if sizes and 0 not in sizes
                 else desc
                 for name, desc in call.tensors.items()
-                for sizes, is_output in [(whole(desc.sizes or ()), name in call.outputs)]
+                for sizes, is_output in [(desc.shape, name in call.outputs)]
             }
             made = self._adapt(Call(call.operator, tensors, call.attributes))
             if made is not None and is_bindable(made) and any(map(_is_moved, tensors.values())):
@@ -275,7 +274,7 @@ class Judging(OperatorTest):
         """Call with one size longer than a group of work items, and not a multiple of it; None if
         impossible."""
         random = self._draw(f"longer sizes of {call}")
-        sizes = {name: whole(desc.sizes or ()) for name, desc in call.tensors.items()}
+        sizes = call.sizes
         items = self.judged.count_group() or _GROUP
         length = items + pick(random, _BEYOND)
         for size in shuffle(random, sorted({s for shape in sizes.values() for s in shape})):
@@ -283,7 +282,7 @@ class Judging(OperatorTest):
                 continue
             longer = {n: tuple(length if s == size else s for s in each)
                       for n, each in sizes.items()}  # fmt: skip
-            made = with_sizes(Case(call, {}, ""), longer, strides=False)
+            made = call.resize(longer, strides=False)
             if made is None or not is_bindable(made) or find_work(made.function) > _MOST_WORK:
                 continue
             tensors = {n: self._lay_out(d, call.tensors[n], random, n in call.outputs)
@@ -296,7 +295,7 @@ class Judging(OperatorTest):
     @staticmethod
     def _lay_out(desc: TensorDesc, like: TensorDesc, random: Random, output: bool) -> TensorDesc:
         """Tensor with strides, if a similar tensor of the operator may have some."""
-        sizes = whole(desc.sizes or ())
+        sizes = desc.shape
         if like.strides is None or 0 in sizes:
             return desc
         return TensorDesc(desc.data_type, sizes, draw_strides(random, sizes, output))
@@ -352,24 +351,25 @@ def replay(kept: Replay) -> Outcome:
 
 def check_candidate(case: Case, candidate: Candidate, kind: CheckKind = CheckKind.CALL) -> Outcome:
     """Runs a candidate on a case, and compares each of its runs with the expected results."""
-    make, operator, device = Maker(kind, case), case.call.operator, candidate.name
-    try:
-        _ = case.call.function, case.reference
-    except UnsupportedError as error:
-        return make.unsupported(None, error)
-    except Exception as error:
-        return make.failed(Cause.FORMULA, say(error), find_span(error, operator))
-    try:
-        # A case that was made smaller may be none of the candidate's any more.
-        candidate.adapt(case.call)
-        runs = candidate.run(case)
-        verdicts = {how: hold(case, found, candidate.floats) for how, found in runs.results.items()}
-    except UnsupportedError as error:
-        return make.unsupported(device, error)
-    except OutsideError as outside:
-        return make.unsupported(device, UnsupportedError(str(outside)))
-    except Exception as error:
-        return make.failed(Cause.EXCEPTION, say(error), None, device)
+    make, device = Maker(kind, case), candidate.name
+    refused = make.check_formula()
+    if refused is not None:
+        return refused
+
+    def compute() -> tuple[Runs, dict[str, dict[str, Verdict]]]:
+        try:
+            # A case that was made smaller may be none of the candidate's any more.
+            candidate.adapt(case.call)
+            runs = candidate.run(case)
+        except OutsideError as outside:
+            raise UnsupportedError(str(outside)) from None
+        return runs, {how: hold(case, each, candidate.floats) for how, each in runs.results.items()}
+
+    found = make.attempt(compute, Cause.EXCEPTION, device)
+    if isinstance(found, Outcome):
+        # The operator is not at fault.
+        return dataclasses.replace(found, span=None)
+    runs, verdicts = found
     first = verdicts[""]
     wrong = {how: found for how, found in verdicts.items() if _list_wrong(found)}
     if runs.stray:
@@ -404,7 +404,7 @@ def _list_differing(runs: Runs) -> list[str]:
 
 def _is_moved(desc: TensorDesc) -> bool:
     """Whether a tensor is not packed."""
-    sizes, strides = whole(desc.sizes or ()), desc.strides or ()
+    sizes, strides = desc.shape, desc.strides or ()
     steps = zip(sizes, strides, packed(sizes), strict=False)
     return any(size > 1 and step != tight for size, step, tight in steps)
 
@@ -413,7 +413,7 @@ def _weigh(call: Call) -> tuple[int, int]:
     """Numbers of elements of a call that are 32-bit floats, and of all."""
     tensors = call.tensors.values()
     plain = sum(desc.data_type is DataType.FLOAT32 for desc in tensors)
-    return plain, sum(math.prod(whole(desc.sizes or ())) for desc in tensors)
+    return plain, sum(math.prod(desc.shape) for desc in tensors)
 
 
 def _first_line(error: DmlcError) -> str:

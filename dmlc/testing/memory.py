@@ -20,7 +20,7 @@ from dmlc.runtime.arrays import bind_symbols
 from dmlc.runtime.fences import check_stores
 from dmlc.runtime.interface import find_runtime
 from dmlc.source import Source, UnsupportedError
-from dmlc.testing.case import Case, make_output
+from dmlc.testing.case import Case
 
 INTERPRETER = "the interpreter of kernels"
 
@@ -37,8 +37,7 @@ def name_tool(device: str) -> str:
 def check_memory(case: Case, device: str) -> list[str]:
     """Faulty accesses of a case on a device, one sentence each. Raises as `check_run` does."""
     call = case.call
-    outputs = {name: make_output(desc) for name, desc in call.outputs.items()}
-    return check_run(call.operator, case.inputs, call.attributes, outputs, device)
+    return check_run(call.operator, case.inputs, call.attributes, call.make_outputs(), device)
 
 
 def check_run(

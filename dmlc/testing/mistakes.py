@@ -43,7 +43,7 @@ def explain(
 
 def _explain_stores(case: Case, outcome: Outcome, items: int | None) -> Iterator[str]:
     for name, desc in case.call.outputs.items():
-        count = math.prod(size for size in desc.sizes or () if isinstance(size, int))
+        count = math.prod(desc.shape)
         stray = f"stores into {name} " in outcome.message and "behind its last" in outcome.message
         if items is not None and stray and items > count:
             yield (

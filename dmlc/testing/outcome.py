@@ -11,12 +11,13 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from dmlc.binding import Operator
 from dmlc.devices import find_promises
+from dmlc.scalars import Array
 from dmlc.source import DmlcError, InternalError, Span, UnavailableError, UnsupportedError
 from dmlc.testing.case import Call, Case, judge, run_case
 from dmlc.testing.differences import find_faults
@@ -26,6 +27,7 @@ from dmlc.testing.pairs import check_pair
 from dmlc.testing.variants import try_variants
 from dmlc.testing.verify import Verdict
 
+_T = TypeVar("_T")
 _MOST_SHOWN = 16
 """Largest number of elements of an input that is shown."""
 
@@ -117,7 +119,7 @@ class Maker:
     """Maker of the outcomes of one case."""
 
     def __init__(self, kind: CheckKind, case: Case) -> None:
-        self.operator = case.call.operator
+        self.case, self.operator = case, case.call.operator
         name, call = self.operator.name, str(case.call)
         self.plain = Outcome(name, kind, case.title, Status.PASSED, case=case, call=call)
 
@@ -131,10 +133,10 @@ class Maker:
             self.plain, device=device, verdicts=found, share=share, looseness=looseness
         )
 
-    def unsupported(self, device: str | None, error: UnsupportedError) -> Outcome:
+    def unsupported(self, device: str | None, reason: DmlcError) -> Outcome:
         return dataclasses.replace(
-            self.plain, status=Status.UNSUPPORTED, device=device, message=str(error),
-            span=find_span(error, self.operator),
+            self.plain, status=Status.UNSUPPORTED, device=device, message=str(reason),
+            span=find_span(reason, self.operator),
         )  # fmt: skip
 
     def failed(
@@ -150,24 +152,50 @@ class Maker:
             span=span,
         )  # fmt: skip
 
+    def attempt(
+        self,
+        compute: Callable[[], _T],
+        cause: Cause,
+        device: str | None = None,
+        refusal: type[DmlcError] = UnsupportedError,
+    ) -> _T | Outcome:
+        """Result of a step, or the outcome of its error: a `refusal` says that the case is not
+        supported, and any other fails it. Raises `UnavailableError`, with the cure, for a missing
+        tool."""
+        try:
+            return compute()
+        except UnavailableError:
+            raise
+        except refusal as error:
+            return self.unsupported(device, error)
+        except Exception as error:
+            return self.failed(cause, say(error), find_span(error, self.operator), device)
+
+    def check_formula(self) -> Outcome | None:
+        """Outcome of a call that the formula does not take, although no constraint forbids it; None
+        for any other."""
+        call, case = self.case.call, self.case
+        found = self.attempt(lambda: (call.function, case.reference), Cause.FORMULA)
+        return found if isinstance(found, Outcome) else None
+
 
 def check_case(case: Case, device: str, kind: CheckKind = CheckKind.CALL) -> Outcome:
     """Runs a case on a device and compares the results with the expected ones. A permitted call
     that the formula does not take fails before that."""
-    make, operator = Maker(kind, case), case.call.operator
-    try:
-        _ = case.call.function, case.reference
-    except UnsupportedError as error:
-        return make.unsupported(None, error)
-    except Exception as error:
-        return make.failed(Cause.FORMULA, say(error), find_span(error, operator))
-    try:
-        results, floats = run_case(case, device), find_promises(device)
-        verdicts = judge(case, results, floats)
-    except UnsupportedError as error:
-        return make.unsupported(device, error)
-    except Exception as error:
-        return make.failed(Cause.EXCEPTION, say(error), find_span(error, operator), device)
+    make = Maker(kind, case)
+    refused = make.check_formula()
+    if refused is not None:
+        return refused
+    floats = find_promises(device)
+
+    def compute() -> tuple[dict[str, Array], dict[str, Verdict]]:
+        results = run_case(case, device)
+        return results, judge(case, results, floats)
+
+    found = make.attempt(compute, Cause.EXCEPTION, device)
+    if isinstance(found, Outcome):
+        return found
+    results, verdicts = found
     wrong = {name: verdict for name, verdict in verdicts.items() if not verdict.holds}
     if not wrong:
         return make.passed(device, verdicts)
@@ -175,7 +203,8 @@ def check_case(case: Case, device: str, kind: CheckKind = CheckKind.CALL) -> Out
     if case.expected and all(v.holds for v in judge(case.plain, results, floats).values()):
         cause = Cause.EXPECTED
     message = "\n".join(f"{name}: {verdict}" for name, verdict in wrong.items())
-    span = case.places.get(next(iter(wrong)), case.span) or operator.definition.syntax.name.span
+    name = make.operator.definition.syntax.name
+    span = case.places.get(next(iter(wrong)), case.span) or name.span
     return make.failed(cause, message, span, device, verdicts)
 
 
@@ -186,20 +215,17 @@ def check_example(case: Case, device: str) -> Outcome:
     if case.difference is None or found.status is not Status.PASSED:
         return found
     make = Maker(CheckKind.EXAMPLE, case)
-    try:
-        faults = find_faults(case)
-    except UnsupportedError as error:
-        return make.unsupported(None, error)
-    except Exception as error:
-        return make.failed(Cause.ALIKE, say(error), find_span(error, case.call.operator))
+    faults = make.attempt(lambda: find_faults(case), Cause.ALIKE)
+    if isinstance(faults, Outcome):
+        return faults
     return make.failed(Cause.ALIKE, "\n".join(faults), case.difference.span) if faults else found
 
 
 def check_refusal(case: Case, device: str) -> Outcome:
     """Checks that a call forbidden by a constraint, whose span the case has, is refused."""
     del device  # It is not come to.
-    make, operator = Maker(CheckKind.REFUSED, case), case.call.operator
-    place = case.span or operator.definition.syntax.name.span
+    make = Maker(CheckKind.REFUSED, case)
+    place = case.span or make.operator.definition.syntax.name.span
     try:
         _ = case.call.binding
     except DmlcError:
@@ -212,13 +238,10 @@ def check_refusal(case: Case, device: str) -> Outcome:
 def check_gradient(case: Case, device: str) -> Outcome:
     """Compares a hand-written gradient with its forward operator."""
     del device  # Both are computed by the reference.
-    make, operator = Maker(CheckKind.GRADIENT, case), case.call.operator
-    try:
-        found = check_pair(case)
-    except DmlcError as error:
-        return make.unsupported(None, UnsupportedError(error.diagnostics))
-    except Exception as error:
-        return make.failed(Cause.EXCEPTION, say(error), find_formula(operator))
+    make = Maker(CheckKind.GRADIENT, case)
+    found = make.attempt(lambda: check_pair(case), Cause.EXCEPTION, refusal=DmlcError)
+    if isinstance(found, Outcome):
+        return found
     verdicts = {name: pair.verdict for name, pair in found.items()}
     elements = sum(verdict.comparison.elements for verdict in verdicts.values())
     if elements and not any(pair.judged for pair in found.values()):
@@ -227,45 +250,40 @@ def check_gradient(case: Case, device: str) -> Outcome:
     wrong = [f"{name}: {pair}" for name, pair in found.items() if not pair.holds]
     if not wrong:
         return make.passed(None, verdicts)
-    formula = find_formula(operator)
+    formula = find_formula(make.operator)
     return make.failed(Cause.GRADIENT, "\n".join(wrong), formula, None, verdicts)
 
 
 def check_variants(case: Case, device: str) -> Outcome:
     """Compares the variants of a case, which are determined by its text, with its results on a
     device."""
-    make, operator = Maker(CheckKind.VARIANT, case), case.call.operator
+    make = Maker(CheckKind.VARIANT, case)
     random = np.random.default_rng(list(hashlib.sha256(str(case.call).encode()).digest()))
-    try:
-        tried = list(try_variants(case, device, run_case(case, device), random))
-    except UnsupportedError as error:
-        return make.unsupported(device, error)
-    except Exception as error:
-        return make.failed(Cause.EXCEPTION, say(error), find_span(error, operator), device)
+    tried = make.attempt(
+        lambda: list(try_variants(case, device, run_case(case, device), random)),
+        Cause.EXCEPTION,
+        device,
+    )
+    if isinstance(tried, Outcome):
+        return tried
     if all(run.reason for run in tried):
         return make.unsupported(device, UnsupportedError("no variant of this case can be made"))
     wrong = [run for run in tried if not run.holds]
     if not wrong:
         return make.passed(device)
     message = "\n".join(map(str, wrong))
-    return make.failed(Cause.VARIANT, message, find_formula(operator), device)
+    return make.failed(Cause.VARIANT, message, find_formula(make.operator), device)
 
 
 def check_accesses(case: Case, device: str) -> Outcome:
-    """Checks the memory accesses of a case on a device. Raises `UnavailableError`, with the cure,
-    for a tool that is not installed."""
-    make, operator = Maker(CheckKind.MEMORY, case), case.call.operator
-    try:
-        found = check_memory(case, device)
-    except UnsupportedError as error:
-        return make.unsupported(device, error)
-    except UnavailableError:
-        raise
-    except Exception as error:
-        return make.failed(Cause.EXCEPTION, say(error), find_span(error, operator), device)
+    """Checks the memory accesses of a case on a device."""
+    make = Maker(CheckKind.MEMORY, case)
+    found = make.attempt(lambda: check_memory(case, device), Cause.EXCEPTION, device)
+    if isinstance(found, Outcome):
+        return found
     if not found:
         return make.passed(device)
-    return make.failed(Cause.MEMORY, "\n".join(found), find_formula(operator), device)
+    return make.failed(Cause.MEMORY, "\n".join(found), find_formula(make.operator), device)
 
 
 def check_export(case: Case, write: Callable[[Case, Path], object], folder: Path) -> Outcome:
@@ -279,7 +297,7 @@ def check_export(case: Case, write: Callable[[Case, Path], object], folder: Path
     except DmlcError:
         raise
     except Exception as error:
-        return make.failed(Cause.EXPORT, say(error), find_formula(case.call.operator))
+        return make.failed(Cause.EXPORT, say(error), find_formula(make.operator))
     return make.passed()
 
 

@@ -154,7 +154,7 @@ def check_derived(case: Case) -> dict[str, PairVerdict]:
     if not wanted or not given:
         raise UnsupportedError(f"'{case.call.operator.name}' has no gradient of these data types")
     names = {ir_name(name): name for name in case.inputs}
-    known = {ir_name(name): array for name, array in case.inputs.items()}
+    known = case.given
     inputs = {p.name: known[p.name].astype(p.dtype.dtype) for p in function.parameters}
     derived = differentiate(function, list(wanted), given, wanted).function
     random = np.random.default_rng(_SEED)
@@ -391,7 +391,7 @@ class _Matching:
 
     def list_inputs(self, forward: ir.Function, written: ir.Function) -> dict[str, Array]:
         """Data of the case, and random numbers for the forward inputs that it lacks."""
-        given = {ir_name(name): array for name, array in self.case.inputs.items()}
+        given = self.case.given
         random = np.random.default_rng(_SEED)
         found: dict[str, Array] = {}
         own = [p for p in written.parameters if forward.parameter(p.name) is None]

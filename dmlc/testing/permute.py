@@ -60,7 +60,8 @@ def permute_axes(function: Function, orders: Mapping[str, Order], random: Random
         tables=tuple(_permute_table(t, orders[t.name]) for t in function.tables),
         stages=tuple(_permute_stage(s, orders, random) for s in function.stages),
         results=tuple(
-            Result(r.name, _arrange(r.strides, orders[r.name])) for r in function.results
+            Result(r.name, r.strides and _arrange(r.strides, orders[r.name]))
+            for r in function.results
         ),
         in_place=(),
         loops=tuple(_permute_loop(loop, orders) for loop in function.loops),
@@ -71,25 +72,21 @@ def permute_axes(function: Function, orders: Mapping[str, Order], random: Random
 
 def _permute_loop(loop: Loop, orders: Mapping[str, Order]) -> Loop:
     delays = (
-        dataclasses.replace(delay, extents=_settle(delay.extents, orders[delay.name]))
+        dataclasses.replace(delay, extents=_arrange(delay.extents, orders[delay.name]))
         for delay in loop.delays
     )
     return dataclasses.replace(loop, delays=tuple(delays))
 
 
-def _arrange(values: Sequence[_T] | None, order: Order) -> tuple[_T, ...] | None:
-    return None if values is None else tuple(values[axis] for axis in order)
-
-
-def _settle(values: Sequence[_T], order: Order) -> tuple[_T, ...]:
+def _arrange(values: Sequence[_T], order: Order) -> tuple[_T, ...]:
     return tuple(values[axis] for axis in order)
 
 
 def _permute_parameter(parameter: Parameter, order: Order) -> Parameter:
     return dataclasses.replace(
         parameter,
-        extents=_settle(parameter.extents, order),
-        strides=_arrange(parameter.strides, order),
+        extents=_arrange(parameter.extents, order),
+        strides=parameter.strides and _arrange(parameter.strides, order),
     )
 
 
@@ -107,7 +104,7 @@ def _permute_stage(stage: Stage, orders: Mapping[str, Order], random: Random) ->
             case Index(axis=axis, reduced=False):
                 return Index(back[axis])
             case Load(tensor=tensor, indices=indices):
-                return dataclasses.replace(instruction, indices=_settle(indices, orders[tensor]))
+                return dataclasses.replace(instruction, indices=_arrange(indices, orders[tensor]))
             case _:
                 return instruction
 
@@ -120,5 +117,5 @@ def _permute_stage(stage: Stage, orders: Mapping[str, Order], random: Random) ->
         random.shuffle(axes)
         reduction = Reduction(reduction.combiner, tuple(axes))
     return dataclasses.replace(
-        stage, extents=_settle(stage.extents, order), body=body, reduction=reduction
+        stage, extents=_arrange(stage.extents, order), body=body, reduction=reduction
     )

@@ -252,7 +252,6 @@ class _Tester:
         self._wanted = find_wanted(case)
         self._function = case.call.function
         self._work = find_work(shorten(self._function))
-        self._inputs = {ir_name(name): array for name, array in case.inputs.items()}
 
     @property
     def most(self) -> int:
@@ -273,7 +272,7 @@ class _Tester:
             function = shorten(function)
         if find_work(function) > max(_MOST_GROWN * self._work, _FREELY):
             return Fate.UNTRIED
-        found = evaluate(function, self._inputs)
+        found = evaluate(function, self._case.given)
         for name, expected in self._wanted.expected.items():
             if not find_within(found[ir_name(name)], expected, self._wanted.allowed[name]).all():
                 return Fate.KILLED

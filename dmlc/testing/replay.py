@@ -281,7 +281,7 @@ def _as_bytes(array: Array) -> Array:
 
 
 def _from_bytes(stored: Array, desc: TensorDesc, path: Path) -> Array:
-    sizes = tuple(size for size in desc.sizes or () if isinstance(size, int))
+    sizes = desc.shape
     dtype = desc.data_type.dtype
     if stored.dtype != np.uint8 or stored.size != math.prod(sizes) * dtype.itemsize:
         raise _damaged(path, "an array in case.npz is not of the size that case.json says")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,9 +10,8 @@ from xml.etree import ElementTree
 
 from dmlc.source import counted
 from dmlc.testing.coverage import CoverageItem, show_table
-from dmlc.testing.harness import Summary
 from dmlc.testing.jobs import Done
-from dmlc.testing.loose import Looseness
+from dmlc.testing.loose import Looseness, add_up
 from dmlc.testing.outcome import Cause, CheckKind, Outcome, Status
 from dmlc.testing.replay import replay_command
 
@@ -26,41 +24,27 @@ _LONGEST = 400
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@dataclasses.dataclass(slots=True)
 class Tally:
-    """Totals over the cases of one operator."""
+    """Totals over the cases of one operator, or of several."""
 
-    name: str
-    counts: dict[Status, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Status, 0))
-    share: float = 0.0
-    """Largest error of an element relative to its bound, if all pass."""
-    seconds: float = 0.0
-    rows: int = 0
-    """Number of coverage items."""
-    hit: int = 0
-    weak: int = 0
-    looseness: Looseness = dataclasses.field(default_factory=Looseness)
-    """Number of elements with bounds that exceed their results."""
-    told_apart: int = 0
-    exchanges: int = 0
-
-    def add(self, outcome: Outcome) -> None:
-        self.counts[outcome.status] += 1
-        self.seconds += outcome.seconds
-        if outcome.status is Status.PASSED:
-            self.share = max(self.share, outcome.share)
-            self.looseness += outcome.looseness
-
-    def summarize(self, summary: Summary) -> None:
-        self.rows += len(summary.rows)
-        self.hit += summary.hit
-        self.weak += summary.weak
-        self.told_apart += summary.told_apart
-        self.exchanges += summary.exchanges
-
-    @property
-    def cases(self) -> int:
-        return sum(self.counts.values())
+    def __init__(self, name: str, operators: Sequence[Done]) -> None:
+        self.name = name
+        outcomes = [outcome for done in operators for outcome in done.outcomes]
+        summaries = [done.summary for done in operators]
+        passed = [outcome for outcome in outcomes if outcome.status is Status.PASSED]
+        self.cases = len(outcomes)
+        self.counts = {status: _number(outcomes, status) for status in Status}
+        self.seconds = sum(outcome.seconds for outcome in outcomes)
+        self.share = max((outcome.share for outcome in passed), default=0.0)
+        """Largest error of an element relative to its bound, of the cases that pass."""
+        self.looseness = add_up(outcome.looseness for outcome in passed)
+        """Number of elements with bounds that exceed their results."""
+        self.rows = sum(len(summary.rows) for summary in summaries)
+        """Number of coverage items."""
+        self.hit = sum(row.hits > 0 for summary in summaries for row in summary.rows)
+        self.weak = sum(summary.weak for summary in summaries)
+        self.told_apart = sum(summary.told_apart for summary in summaries)
+        self.exchanges = sum(summary.exchanges for summary in summaries)
 
 
 class Report:
@@ -69,18 +53,15 @@ class Report:
     def __init__(self, devices: Sequence[str], seed: int) -> None:
         self.devices = tuple(devices)
         self.seed = seed
-        self.outcomes: list[Outcome] = []
-        self.tallies: dict[str, Tally] = {}
-        self.summaries: dict[str, Summary] = {}
+        self.operators: dict[str, Done] = {}
 
     def add(self, done: Done) -> None:
         """Adds the outcomes of one operator."""
-        self.outcomes += done.outcomes
-        self.summaries[done.name] = done.summary
-        tally = self.tallies[done.name] = Tally(done.name)
-        tally.summarize(done.summary)
-        for outcome in done.outcomes:
-            tally.add(outcome)
+        self.operators[done.name] = done
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        return [outcome for done in self.operators.values() for outcome in done.outcomes]
 
     @property
     def failures(self) -> list[Outcome]:
@@ -90,15 +71,9 @@ class Report:
 
     def render_table(self) -> str:
         """Table with a line per operator, and a total."""
-        total = Tally("all")
-        for tally in self.tallies.values():
-            total.seconds += tally.seconds
-            total.share = max(total.share, tally.share)
-            total.looseness += tally.looseness
-            for status, count in tally.counts.items():
-                total.counts[status] += count
-            total.summarize(self.summaries[tally.name])
-        tallies = [*self.tallies.values(), *([total] if len(self.tallies) > 1 else [])]
+        every = list(self.operators.values())
+        tallies = [Tally(done.name, [done]) for done in every]
+        tallies += [Tally("all", every)] if len(every) > 1 else []
         return _align([_COLUMNS, *map(_list_cells, tallies)])
 
     def render_failures(self) -> str:
@@ -118,16 +93,16 @@ class Report:
 
     def render_coverage(self) -> str:
         """Numbers of coverage items that were hit, by kind, and the items that were not."""
-        lines = [show_table({name: s.rows for name, s in self.summaries.items()})]
-        for name, summary in self.summaries.items():
-            missing = [f"  {row}" for row in summary.rows if not row.hits]
+        lines = [show_table({name: d.summary.rows for name, d in self.operators.items()})]
+        for name, done in self.operators.items():
+            missing = [f"  {row}" for row in done.summary.rows if not row.hits]
             lines += [f"{name}:", *missing] if missing else []
         return "\n".join(lines)
 
     def render_weak(self) -> str:
         """Smallest weak case of each operator that has one: reason, and command to run it again."""
-        blocks = (_render_weak(s.weakest, s.weak) for s in self.summaries.values() if s.weakest)
-        return "\n".join(blocks)
+        found = (done.summary for done in self.operators.values())
+        return "\n".join(_render_weak(s.weakest, s.weak) for s in found if s.weakest)
 
     def render_unsupported(self) -> str:
         """Constructs that devices or languages cannot express, each reason once."""
@@ -144,7 +119,7 @@ class Report:
     def render_verdict(self) -> str:
         """Line that says whether all passed."""
         failed, cases = len(self.failures), len(self.outcomes)
-        operators = counted(len(self.tallies), "operator")
+        operators = counted(len(self.operators), "operator")
         verdict = f"FAIL: {failed} of {cases}" if failed else f"PASS: {cases}"
         where = " and ".join(self.devices)
         return f"{verdict} cases of {operators} on {where}, seed {self.seed}"
@@ -158,14 +133,13 @@ class Report:
             "seed": self.seed,
             "operators": [
                 {
-                    **_describe_tally(tally),
+                    **_describe_tally(Tally(done.name, [done])),
                     "weakest": None
-                    if summary.weakest is None
-                    else describe_outcome(summary.weakest),
-                    "coverage": _describe_rows(summary.rows),
+                    if done.summary.weakest is None
+                    else describe_outcome(done.summary.weakest),
+                    "coverage": _describe_rows(done.summary.rows),
                 }
-                for name, tally in self.tallies.items()
-                for summary in [self.summaries[name]]
+                for done in self.operators.values()
             ],
             "failures": [describe_outcome(outcome) for outcome in self.failures],
             "weak": [describe_outcome(outcome) for outcome in self.outcomes if outcome.weakness],
@@ -174,27 +148,20 @@ class Report:
             ],
         }
 
-    def as_junit(self) -> str:
-        """JUnit's XML for continuous integration, with a suite per operator."""
-        root = ElementTree.Element("testsuites", _count(self.outcomes), name="dmlc test")
-        for name in self.tallies:
-            own = [outcome for outcome in self.outcomes if outcome.operator == name]
-            counts = {**_count(own), "skipped": str(_number(own, Status.UNSUPPORTED))}
-            suite = ElementTree.SubElement(root, "testsuite", counts, name=name)
-            for number, outcome in enumerate(own, 1):
-                _add_case(suite, number, outcome)
-        ElementTree.indent(root)
-        text: str = ElementTree.tostring(root, "unicode")
-        return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
-
-def join_junit(reports: Sequence[Report]) -> str:
-    """JUnit's XML of several reports."""
-    joined = Report((), 0)
-    for report in reports:
-        joined.outcomes += report.outcomes
-        joined.tallies |= report.tallies
-    return joined.as_junit()
+def write_junit(reports: Sequence[Report]) -> str:
+    """JUnit's XML of some reports for continuous integration, with a suite per operator."""
+    outcomes = [outcome for report in reports for outcome in report.outcomes]
+    root = ElementTree.Element("testsuites", _count(outcomes), name="dmlc test")
+    for name in dict.fromkeys(name for report in reports for name in report.operators):
+        own = [outcome for outcome in outcomes if outcome.operator == name]
+        counts = {**_count(own), "skipped": str(_number(own, Status.UNSUPPORTED))}
+        suite = ElementTree.SubElement(root, "testsuite", counts, name=name)
+        for number, outcome in enumerate(own, 1):
+            _add_case(suite, number, outcome)
+    ElementTree.indent(root)
+    text: str = ElementTree.tostring(root, "unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
 def render_failure(outcome: Outcome) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +19,7 @@ from dmlc.testing.expressions import OutsideError
 from dmlc.testing.fill import MILD, fill
 from dmlc.testing.function import Function
 from dmlc.testing.outcome import is_bindable
-from dmlc.testing.shrink import with_sizes
-from dmlc.testing.timing import Timer, make_copy
+from dmlc.testing.timing import Timer, make_copy, race
 
 BYTES = 4 << 20
 """Approximate number of bytes moved by a timed call, within the limit on work."""
@@ -83,9 +81,9 @@ def measure_roofline(candidate: Candidate, call: Call) -> Roofline:
         copy = make_copy(candidate.device, count)
     else:
         raise DmlcError(f"{candidate.name} cannot be timed")
-    samples = [(kernel.sample(), copy.sample()) for _ in range(_ROUNDS)]
-    seconds, copied = (statistics.median(each) for each in zip(*samples, strict=True))
-    return Roofline(str(grown), work.bytes, work.operations, seconds, copied, kernel.clock)
+    found = race(kernel, copy, _ROUNDS)
+    taken = (found.first, found.second, kernel.clock)
+    return Roofline(str(grown), work.bytes, work.operations, *taken)
 
 
 def grow(candidate: Candidate, call: Call) -> Call:
@@ -103,16 +101,15 @@ def grow(candidate: Candidate, call: Call) -> Call:
 def _list_larger(candidate: Candidate, call: Call) -> Iterator[Call]:
     """Calls with one size doubled: along one axis, or else along all axes of that size; smallest
     sizes first, and sizes of 1 last."""
-    sizes = {n: cast("tuple[int, ...]", d.sizes) for n, d in call.tensors.items()}
+    sizes = call.sizes
     found = {(size, axis) for shape in sizes.values() for axis, size in enumerate(shape)}
     alike = {(size, -1) for size, _ in found}
-    case = Case(call, {}, "")
     for size, axis in sorted(found | alike, key=lambda f: (f[1] < 0, f[0] == 1, f)):
         changed = {
             n: tuple(2 * s if s == size and axis in (k, -1) else s for k, s in enumerate(shape))
             for n, shape in sizes.items()
         }
-        made = with_sizes(case, changed, strides=False)
+        made = call.resize(changed, strides=False)
         if made is None or _count_bytes(made) <= _count_bytes(call) or not is_bindable(made):
             continue
         try:
@@ -122,5 +119,4 @@ def _list_larger(candidate: Candidate, call: Call) -> Iterator[Call]:
 
 
 def _count_bytes(call: Call) -> int:
-    shapes: Mapping[str, Any] = call.tensors
-    return sum(math.prod(d.sizes) * d.data_type.bytes for d in shapes.values())
+    return sum(math.prod(d.shape) * d.data_type.bytes for d in call.tensors.values())

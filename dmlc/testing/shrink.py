@@ -16,9 +16,7 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from dmlc.binding import TensorDesc
 from dmlc.scalars import Array
-from dmlc.source import DmlcError
 from dmlc.testing.case import Call, Case, lay_out
 
 _SHORT = 8
@@ -119,61 +117,6 @@ class _Shrinker:
 # Calls -----------------------------------------------------------------------------------------
 
 
-def with_sizes(
-    case: Case,
-    sizes: Mapping[str, tuple[int, ...]],
-    attributes: Mapping[str, object] | None = None,
-    strides: bool = True,
-    dropped: int | None = None,
-) -> Call | None:
-    """Call with other sizes, also of outputs whose sizes do not follow; tensors not in `sizes` are
-    removed. `dropped` is an axis that is removed from tensors of the highest rank. None if the
-    operator refuses it."""
-    call = case.call
-    given = call.attributes if attributes is None else attributes
-    kept: dict[str, TensorDesc] = {}
-    for name, desc in call.tensors.items():
-        if name in sizes:
-            kept[name] = _resize(desc, sizes[name], strides, dropped)
-    outputs = call.outputs
-    changed = {n for n in outputs if n in kept and kept[n].sizes != outputs[n].sizes}
-    # Sizes that follow from the inputs are kept; the others are shrunk with them.
-    inferred = {n: TensorDesc(d.data_type) if n in outputs else d for n, d in kept.items()}
-    for tensors in ([inferred] if changed else []) + [kept]:
-        try:
-            binding = call.operator.resolve(tensors, given)
-        except DmlcError:
-            continue
-        found: dict[str, TensorDesc] = {}
-        for name, desc in kept.items():
-            bound = binding.tensors.get(name)
-            if bound is None or bound.sizes is None:
-                break
-            at = tuple(size for size in bound.sizes if isinstance(size, int))
-            found[name] = _resize(desc, at, strides)
-        else:
-            return Call(call.operator, found, given)
-    return None
-
-
-def _resize(
-    desc: TensorDesc, sizes: tuple[int, ...], strides: bool, dropped: int | None = None
-) -> TensorDesc:
-    """Description with other sizes, and its strides if they are still valid."""
-    kept = desc.strides if strides else None
-    if kept is not None and len(kept) > len(sizes) and dropped is not None:
-        kept = kept[:dropped] + kept[dropped + 1 :]
-    kept = kept if kept is not None and len(kept) == len(sizes) else None
-    return TensorDesc(desc.data_type, sizes, kept)
-
-
-def _sizes(case: Case) -> _Sizes:
-    return {
-        name: tuple(size for size in desc.sizes or () if isinstance(size, int))
-        for name, desc in case.call.tensors.items()
-    }
-
-
 def _with(case: Case, call: Call | None, inputs: Mapping[str, Array]) -> Case | None:
     """Case with another call, and with arrays that fit it."""
     if call is None:
@@ -185,7 +128,7 @@ def _with(case: Case, call: Call | None, inputs: Mapping[str, Array]) -> Case | 
 def _shrink_sizes(case: Case) -> Iterator[Case | None]:
     """Cases with smaller sizes: of all tensors at once, of one axis of all, of one tensor alone;
     last, 1 along an axis of all tensors, whose sizes may depend on each other."""
-    sizes = _sizes(case)
+    sizes = case.call.sizes
     groups: dict[frozenset[tuple[str, int]], int] = {}
     for name, shape in sizes.items():
         for axis, size in enumerate(shape):
@@ -202,14 +145,14 @@ def _shrink_sizes(case: Case) -> Iterator[Case | None]:
                 n: tuple(smaller if (n, k) in places else e for k, e in enumerate(s))
                 for n, s in sizes.items()
             }
-            call = with_sizes(case, changed)
+            call = case.call.resize(changed)
             starts = range(size) if smaller == size - 1 and size <= _SHORT else (0, size - smaller)
             for at in starts if call is not None else ():
                 yield _with(case, call, _cut(case, call, at))
     for axis in range(max(map(len, sizes.values()), default=0)):
         single = {n: tuple(min(e, 1) if k == axis else e for k, e in enumerate(s))
                   for n, s in sizes.items()}  # fmt: skip
-        call = with_sizes(case, single) if single != sizes else None
+        call = case.call.resize(single) if single != sizes else None
         if call is not None:
             yield _with(case, call, _cut(case, call, 0))
 
@@ -235,13 +178,13 @@ def _drop_optional(case: Case) -> Iterator[Case | None]:
         row = rows[name.partition("[")[0]]
         if not row.optional and not row.array:
             continue
-        kept = {n: s for n, s in _sizes(case).items() if n != name}
-        yield _with(case, with_sizes(case, kept), case.inputs)
+        kept = {n: s for n, s in case.call.sizes.items() if n != name}
+        yield _with(case, case.call.resize(kept), case.inputs)
 
 
 def _drop_axes(case: Case) -> Iterator[Case | None]:
     """Cases without an axis along which every tensor of the highest rank has one element."""
-    sizes = _sizes(case)
+    sizes = case.call.sizes
     rank = max(map(len, sizes.values()), default=0)
     for axis in range(rank if rank > 1 else 0):
         if any(len(s) == rank and s[axis] != 1 for s in sizes.values()):
@@ -249,7 +192,7 @@ def _drop_axes(case: Case) -> Iterator[Case | None]:
         lower = {n: s[:axis] + s[axis + 1 :] if len(s) == rank else s for n, s in sizes.items()}
         arrays = {n: a.reshape(lower[n]) if n in lower else a for n, a in case.inputs.items()}
         for attributes in _lower_attributes(case, rank, axis):
-            yield _with(case, with_sizes(case, lower, attributes, dropped=axis), arrays)
+            yield _with(case, case.call.resize(lower, attributes, dropped=axis), arrays)
 
 
 def _lower_attributes(case: Case, rank: int, axis: int) -> Iterator[dict[str, object]]:
@@ -270,7 +213,7 @@ def _lower_attributes(case: Case, rank: int, axis: int) -> Iterator[dict[str, ob
 
 def _pack_strides(case: Case) -> Iterator[Case | None]:
     if any(desc.strides is not None for desc in case.call.tensors.values()):
-        yield _with(case, with_sizes(case, _sizes(case), strides=False), case.inputs)
+        yield _with(case, case.call.resize(case.call.sizes, strides=False), case.inputs)
 
 
 # Attributes ------------------------------------------------------------------------------------
@@ -286,7 +229,7 @@ def _simplify_attributes(case: Case) -> Iterator[Case | None]:
         if rows[name].default is not None:
             choices.insert(0, others)
         for attributes in choices:
-            yield _with(case, with_sizes(case, _sizes(case), attributes), case.inputs)
+            yield _with(case, case.call.resize(case.call.sizes, attributes), case.inputs)
 
 
 def _simpler(value: object) -> Iterator[object]:

@@ -60,7 +60,7 @@ def list_moves(draft: Draft, steps: int) -> Iterator[Draft]:
                     moved.sizes[each] = (*own[:axis], steps, *own[axis + 1 :])
                 yield moved
     for name, value in draft.attributes.items():
-        if name not in draft.fixed and isinstance(value, int) and not isinstance(value, bool):
+        if name != draft.wish.attribute and isinstance(value, int) and not isinstance(value, bool):
             moved = draft.copy()
             moved.attributes[name] = steps
             yield moved

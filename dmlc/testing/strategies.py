@@ -10,10 +10,9 @@ import numpy as np
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from dmlc.binding import Operator, TensorDesc
+from dmlc.binding import Operator
 from dmlc.catalog import operator
 from dmlc.parameters import wrong_kind
-from dmlc.source import DmlcError
 from dmlc.testing.case import Call, Case
 from dmlc.testing.draw import draw_calls
 from dmlc.testing.fill import KINDS, fill
@@ -75,21 +74,8 @@ class _Calls:
 def _cut(call: Call, most: int) -> Call:
     """Packed call with axes of at most `most` elements, or the call itself if the operator refuses
     that."""
-    cut: dict[str, TensorDesc] = {}
-    for name, desc in call.tensors.items():
-        sizes = [min(size, most) for size in desc.sizes or () if isinstance(size, int)]
-        cut[name] = TensorDesc(desc.data_type, sizes)
-    # Sizes of outputs mostly follow from those of inputs.
-    followed = {n: TensorDesc(d.data_type) if n in call.outputs else d for n, d in cut.items()}
-    for tensors in (followed, cut):
-        try:
-            binding = call.operator.resolve(tensors, call.attributes)
-        except DmlcError:
-            continue
-        found = {t.name: TensorDesc(cut[t.name].data_type, t.sizes)
-                 for t in binding.tensors.values()}  # fmt: skip
-        return Call(call.operator, found, call.attributes)
-    return call
+    cut = {name: tuple(min(size, most) for size in shape) for name, shape in call.sizes.items()}
+    return call.resize(cut, strides=False) or call
 
 
 @st.composite

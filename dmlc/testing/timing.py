@@ -5,8 +5,10 @@ the transfers of arrays."""
 
 from __future__ import annotations
 
+import dataclasses
+import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,37 @@ class Timer:
         for _ in range(turns):
             self.run()
         return (time.perf_counter() - start) / turns
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Race:
+    """Times of two runs that were timed in turns, so that a machine that is busy for a while slows
+    both: the median seconds of each, and of the rounds' ratios of the first to the second the
+    median and the quartiles."""
+
+    first: float
+    second: float
+    ratio: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(first: Sequence[float], second: Sequence[float]) -> Race:
+        """Race whose rounds took so many seconds."""
+        ratios = sorted(one / max(other, 1e-12) for one, other in zip(first, second, strict=True))
+        quarter = len(ratios) // 4
+        medians = map(statistics.median, (first, second, ratios))
+        return Race(*medians, low=ratios[quarter], high=ratios[-1 - quarter])
+
+
+def race(first: Timer, second: Timer, rounds: int, turns: int | None = None) -> Race:
+    """Times two runs in turns; the order changes from round to round. A sample is of so many
+    `turns`, or of as many as suit each run."""
+    taken: dict[Timer, list[float]] = {first: [], second: []}
+    for number in range(rounds):
+        for timer in [first, second][:: -1 if number % 2 else 1]:
+            taken[timer].append(timer.sample(turns))
+    return Race.of(taken[first], taken[second])
 
 
 def make_copy(device: AnyDevice, count: int) -> Timer:

@@ -33,10 +33,10 @@ from dmlc.runtime.interface import AnyDevice
 from dmlc.scalars import Array
 from dmlc.sizes import Shapes, evaluate_size, refuse_sizes
 from dmlc.source import DmlcError, InternalError, UnavailableError, UnsupportedError
-from dmlc.testing.bounds import rounds_alike
 from dmlc.testing.case import Call, Case, lay_out, make_output, run_case
 from dmlc.testing.permute import draw_orders, invert, permute_axes
 from dmlc.testing.schedules import DrawnSchedule, fuse_plainly
+from dmlc.testing.value_errors import rounds_alike
 from dmlc.testing.verify import Verdict
 from dmlc.transform.fuse import Group, keep_apart
 from dmlc.transform.open_sizes import check_open
@@ -181,16 +181,8 @@ def _run_by(case: Case, device: str, steps: Steps, profile: str | None = None) -
     """Results of a case by the program of some steps."""
     found, function = _find_compiling(device), case.call.function
     executable = load_on(compile_for(function, found, steps, profile), found)
-    outputs = {ir_name(n): make_output(d) for n, d in case.call.outputs.items()}
-    return _name(case, executable(_spell(case.inputs), outputs))
-
-
-def _spell(inputs: Mapping[str, Array]) -> Results:
-    return {ir_name(name): array for name, array in inputs.items()}
-
-
-def _name(case: Case, found: Mapping[str, Array]) -> Results:
-    return {name: found[ir_name(name)] for name in case.call.outputs}
+    outputs = {ir_name(n): array for n, array in case.call.make_outputs().items()}
+    return case.call.name_outputs(executable(case.given, outputs))
 
 
 def _run_by_other_profile(case: Case, device: str) -> Results:
@@ -245,7 +237,7 @@ def _run_permuted(case: Case, device: str, random: Random) -> Results:
     permuted = permute_axes(function, orders, random)
     inputs: Results = {}
     for parameter in permuted.parameters:
-        array = _spell(case.inputs)[parameter.name].transpose(orders[parameter.name])
+        array = case.given[parameter.name].transpose(orders[parameter.name])
         inputs[parameter.name] = np.ascontiguousarray(array) if parameter.strides is None else array
     outputs: Results = {}
     for result in permuted.results:
@@ -253,7 +245,7 @@ def _run_permuted(case: Case, device: str, random: Random) -> Results:
         desc = TensorDesc(stage.dtype, stage.extents, fixed_strides(result))
         outputs[result.name] = make_output(desc)
     given = load_function(permuted, found)(inputs, outputs)
-    return _name(case, {n: a.transpose(invert(orders[n])) for n, a in given.items()})
+    return case.call.name_outputs({n: a.transpose(invert(orders[n])) for n, a in given.items()})
 
 
 def _repack(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc:
@@ -264,7 +256,7 @@ def _pad(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc:
     """Strides with gaps after the elements along each axis."""
     strides: list[int] = []
     step = random.randint(1, 2)
-    for size in reversed(_sizes(desc)):
+    for size in reversed(desc.shape):
         strides.append(step)
         step = step * max(size, 1) + random.randint(0, 3)
     return dataclasses.replace(desc, strides=tuple(reversed(strides)))
@@ -272,10 +264,10 @@ def _pad(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc:
 
 def _transpose(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc:
     """Strides with the axes permuted in memory."""
-    axes = list(range(len(_sizes(desc))))
+    axes = list(range(len(desc.shape)))
     while len(axes) > 1 and axes == sorted(axes):
         random.shuffle(axes)
-    packed = packed_strides(tuple(_sizes(desc)[axis] for axis in axes))
+    packed = packed_strides(tuple(desc.shape[axis] for axis in axes))
     return dataclasses.replace(desc, strides=tuple(packed[axes.index(a)] for a in sorted(axes)))
 
 
@@ -296,7 +288,7 @@ def _repeat(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc
     found = [] if array is None else list(_list_repeating(array))
     if not found:
         return desc
-    sizes = tuple(1 if axis in found else size for axis, size in enumerate(_sizes(desc)))
+    sizes = tuple(1 if axis in found else size for axis, size in enumerate(desc.shape))
     steps = enumerate(packed_strides(sizes))
     strides = tuple(0 if axis in found else step for axis, step in steps)
     return dataclasses.replace(desc, strides=strides)
@@ -309,10 +301,6 @@ def _list_repeating(array: Array) -> Iterator[int]:
         first = bits.take([0], axis) if size > 1 else None
         if first is not None and bits.size and bool((bits == first).all()):
             yield axis
-
-
-def _sizes(desc: TensorDesc) -> tuple[int, ...]:
-    return tuple(size for size in desc.sizes or () if isinstance(size, int))
 
 
 _Layout = Callable[[TensorDesc, Array | None, Random], TensorDesc]
@@ -354,7 +342,7 @@ def _run_open(case: Case, device: str) -> Results:
     function = open_sizes(call)
     packed = {n: dataclasses.replace(d, strides=None) for n, d in call.tensors.items()}
     _refuse_other_memory(call, Call(call.operator, packed, call.attributes))
-    inputs = {n: np.ascontiguousarray(a) for n, a in _spell(case.inputs).items()}
+    inputs = {n: np.ascontiguousarray(a) for n, a in case.given.items()}
     shapes = Shapes()
     for parameter in function.parameters:
         shapes.match(parameter.name, parameter.extents, inputs[parameter.name].shape)
@@ -362,7 +350,7 @@ def _run_open(case: Case, device: str) -> Results:
         refuse_sizes(function.name, function.checks, shapes.sizes)
     except DmlcError as error:
         raise UnsupportedError(f"left open, its sizes are not taken: {_first(error)}") from error
-    return _name(case, load_function(function, found)(inputs))
+    return case.call.name_outputs(load_function(function, found)(inputs))
 
 
 def open_sizes(call: Call) -> Function:
@@ -393,7 +381,7 @@ _Axis = tuple[str, int]
 
 def _list_groups(call: Call) -> Iterator[list[_Axis]]:
     """Axes that may have one open size: first all those of equal size, then those at one place."""
-    axes = [((n, a), s) for n, d in call.tensors.items() for a, s in enumerate(_sizes(d)) if s > 1]
+    axes = [((n, a), s) for n, d in call.tensors.items() for a, s in enumerate(d.shape) if s > 1]
     sizes = dict.fromkeys(size for (name, _), size in axes if name in call.inputs)
     for size in sizes:
         yield [axis for axis, own in axes if own == size]
@@ -407,7 +395,7 @@ def _bind_open(call: Call, opened: Mapping[_Axis, str]) -> Function:
     """Function with those sizes open. Outputs follow from inputs where possible."""
 
     def describe(name: str, desc: TensorDesc) -> TensorDesc:
-        sizes = [opened.get((name, axis), size) for axis, size in enumerate(_sizes(desc))]
+        sizes = [opened.get((name, axis), size) for axis, size in enumerate(desc.shape)]
         return TensorDesc(desc.data_type, sizes)
 
     outputs = [
@@ -415,7 +403,7 @@ def _bind_open(call: Call, opened: Mapping[_Axis, str]) -> Function:
         {n: describe(n, d) for n, d in call.outputs.items()},
     ]
     inputs = {n: describe(n, d) for n, d in call.inputs.items()}
-    symbols = {symbol: _sizes(call.tensors[name])[axis] for (name, axis), symbol in opened.items()}
+    symbols = {symbol: call.tensors[name].shape[axis] for (name, axis), symbol in opened.items()}
     refused: list[DmlcError] = []
     for described in outputs:
         try:
@@ -435,5 +423,5 @@ def _check_outputs(call: Call, function: Function, symbols: Mapping[str, int]) -
     found = function.tensors()
     for name, desc in call.outputs.items():
         extents = found[ir_name(name)].extents
-        if tuple(evaluate_size(extent, symbols) for extent in extents) != _sizes(desc):
+        if tuple(evaluate_size(extent, symbols) for extent in extents) != desc.shape:
             raise UnsupportedError(f"the sizes of output '{name}' do not follow from its inputs")

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dmlc.runtime.interface import AnyExecutable
 from dmlc.scalars import Array
-from dmlc.testing.timing import Timer
+from dmlc.testing.timing import Race, Timer, race
 from dmlc.testing.verify import Verdict
 
 SAMPLES = 9
-"""Rounds: in each the candidate and the usual kernels are timed once, every other one the other way
-round. Machines are busy with other work for a while, and then both are slow."""
-
-
+"""Rounds of a race with the usual kernels."""
 WORTH = 1.03
 """A candidate has to be so many times as fast, at least."""
 
 
-class Status(enum.Enum):
+class Status(enum.StrEnum):
     TIMED = "timed"
     WRONG = "wrong"
     """Results were not near enough: it has no time."""
@@ -53,13 +49,9 @@ class Outcome:
     clock: str = ""
     """The clock that was read: the `device`'s, or the `host`'s."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "status": self.status.value}
-
     @staticmethod
     def from_json(found: Mapping[str, Any]) -> Outcome:
-        """Outcome from the result of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` for
-        anything else."""
+        """Outcome from its fields. Raises `KeyError`, `TypeError` or `ValueError` for others."""
         numbers = (float(found[name]) for name in ("own", "usual", "gain", "least"))
         return Outcome(
             Status(found["status"]), str(found["said"]), *numbers, clock=str(found["clock"])
@@ -99,24 +91,10 @@ def judge(
         verdict = Verdict.of(array, expected.results[name], expected.allowed[name])
         if not verdict.holds:
             return Outcome(Status.WRONG, f"{name}: {verdict}")
-    timers = [timing(each, given, dict(found)) for each in (candidate, usual)]
-    turns = max(timer.turns for timer in timers)
-    times: tuple[list[float], list[float]] = ([], [])
-    for number in range(samples):
-        pairs = list(zip(timers, times, strict=True))
-        for timer, taken in pairs[:: -1 if number % 2 else 1]:
-            taken.append(timer.sample(turns))
-    return summarize(*times, timers[0].clock)
+    own, other = (timing(each, given, dict(found)) for each in (candidate, usual))
+    return summarize(race(other, own, samples, max(own.turns, other.turns)), own.clock)
 
 
-def summarize(own: Sequence[float], usual: Sequence[float], clock: str) -> Outcome:
-    """Outcome of the times, in seconds, of a candidate and of the usual kernels in some rounds."""
-    gains = sorted(other / max(each, 1e-12) for each, other in zip(own, usual, strict=True))
-    return Outcome(
-        Status.TIMED,
-        own=statistics.median(own),
-        usual=statistics.median(usual),
-        gain=statistics.median(gains),
-        least=gains[len(gains) // 4],
-        clock=clock,
-    )
+def summarize(times: Race, clock: str) -> Outcome:
+    """Outcome of a race of the usual kernels and a candidate."""
+    return Outcome(Status.TIMED, "", times.second, times.first, times.ratio, times.low, clock)

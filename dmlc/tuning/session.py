@@ -35,7 +35,7 @@ from dmlc.testing.bounds import bound_errors
 from dmlc.testing.timing import fill_function
 from dmlc.tuning.candidates import Candidate, choose_candidates
 from dmlc.tuning.judge import Expected, Outcome, Status
-from dmlc.tuning.trial import Trial, run_trial, write_arrays
+from dmlc.tuning.trial import Trial, run_trial, write_expected
 
 SECONDS = 60.0
 """The time that a trial has."""
@@ -55,9 +55,6 @@ class Tried:
     numbers: str
     outcome: Outcome
     modelled: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "outcome": self.outcome.to_json()}
 
     @staticmethod
     def from_json(found: dict[str, Any]) -> Tried:
@@ -85,28 +82,12 @@ class Record:
     def find(self, kernel: str, numbers: str) -> Tried | None:
         return next((t for t in self.tried if (t.kernel, t.numbers) == (kernel, numbers)), None)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "title": self.title,
-            "device": self.device,
-            "device_class": self.device_class,
-            "tried": [each.to_json() for each in self.tried],
-            "confirmed": {name: each.to_json() for name, each in self.confirmed.items()},
-            "begun": self.begun,
-            "hung": self.hung,
-        }
-
     @staticmethod
     def from_json(found: dict[str, Any]) -> Record:
-        return Record(
-            found["title"],
-            found["device"],
-            found["device_class"],
-            [Tried.from_json(each) for each in found["tried"]],
-            {name: Tried.from_json(each) for name, each in found["confirmed"].items()},
-            found["begun"],
-            found["hung"],
-        )
+        tried = [Tried.from_json(each) for each in found["tried"]]
+        confirmed = {name: Tried.from_json(each) for name, each in found["confirmed"].items()}
+        fields: dict[str, Any] = {**found, "tried": tried, "confirmed": confirmed}
+        return Record(**fields)
 
 
 class State:
@@ -130,7 +111,7 @@ class State:
 
     def write(self) -> None:
         """Writes the file atomically."""
-        records = {key: record.to_json() for key, record in self.records.items()}
+        records = {key: dataclasses.asdict(record) for key, record in self.records.items()}
         text = json.dumps({"version": _VERSION, "records": records}, indent=1)
         write_files(self._path.parent, {self._path.name: text.encode()})
 
@@ -232,7 +213,7 @@ class Session:
         at any time, the results so far are."""
         with tempfile.TemporaryDirectory(prefix="dmlc-tune-") as name:
             folder = Path(name)
-            write_arrays(folder, self._find_expected())
+            write_expected(folder, self._find_expected())
             for subject in subjects:
                 yield from self._tune(subject, folder)
                 if self.record.hung:

@@ -9,14 +9,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
 
 from dmlc import ir
 from dmlc.devices import compile_for, load_on
@@ -24,48 +21,17 @@ from dmlc.files import write_files
 from dmlc.known_answers import find_trusted
 from dmlc.pipeline import Steps
 from dmlc.processes import python_command, python_environment
-from dmlc.scalars import Array
 from dmlc.source import DmlcError, Source
 from dmlc.tuning.judge import Expected, Outcome, Status, judge
 
-_TRIAL = "trial.json"
+_TRIAL, _EXPECTED = "trial.json", "expected.pickle"
 _LONGEST = 400
 """Characters of what is said of a failure, at most."""
 
 
-def write_arrays(folder: Path, expected: Expected) -> None:
-    """Writes the arrays into a folder for the trials of one function, in the order of their
-    names."""
-    for kind, arrays in (
-        ("inputs", expected.inputs),
-        ("results", expected.results),
-        ("allowed", expected.allowed),
-    ):
-        raw = [np.ascontiguousarray(arrays[n]).reshape(-1).view(np.uint8) for n in sorted(arrays)]
-        np.savez(folder / f"{kind}.npz", *raw)
-
-
-def read_arrays(folder: Path, function: ir.Function) -> Expected:
-    """Arrays that `write_arrays` wrote."""
-    results = [r.name for r in function.results]
-    return Expected(
-        _read(folder / "inputs.npz", function, [p.name for p in function.parameters]),
-        _read(folder / "results.npz", function, results),
-        _read(folder / "allowed.npz", function, results, np.dtype(np.float64)),
-    )
-
-
-def _read(
-    path: Path, function: ir.Function, names: Sequence[str], dtype: np.dtype[Any] | None = None
-) -> dict[str, Array]:
-    """Arrays of some tensors, of their types or of another one."""
-    tensors, found = function.tensors(), dict[str, Array]()
-    with np.load(path, allow_pickle=False) as raw:
-        for number, name in enumerate(sorted(names)):
-            tensor, words = tensors[name], cast("Array", raw[f"arr_{number}"])
-            flat = words.reshape(-1).view(dtype or tensor.dtype.dtype)
-            found[name] = flat.reshape([e for e in tensor.extents if isinstance(e, int)])
-    return found
+def write_expected(folder: Path, expected: Expected) -> None:
+    """Leaves the arrays in a folder for the trials of one function."""
+    write_files(folder, {_EXPECTED: pickle.dumps(expected)})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,7 +96,7 @@ def try_candidate(folder: Path) -> Outcome:
             load_on(compile_for(function, device, _take(trial, table), trial.profile), device)
             for table in (trial.usual, trial.table)
         )
-        return judge(candidate, usual, read_arrays(folder, function))
+        return judge(candidate, usual, pickle.loads((folder / _EXPECTED).read_bytes()))
     except DmlcError as error:
         return Outcome(Status.FAILED, str(error)[:_LONGEST])
 
@@ -143,7 +109,7 @@ def _take(trial: Trial, table: str) -> Steps:
 def main(folder: str) -> None:
     """Prints the outcome of the trial in a folder."""
     outcome = try_candidate(Path(folder))
-    print(json.dumps(outcome.to_json()))
+    print(json.dumps(dataclasses.asdict(outcome)))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import numpy as np
 import dmlc
 from dmlc.binding.tensors import TensorDesc
 from dmlc.catalog import load
-from dmlc.cli.arguments import bind_subject
+from dmlc.cli.arguments import Bindings
 from dmlc.codegen.target import Target
 from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.diagnostics import explain as explain_code
@@ -183,8 +183,8 @@ def _folder() -> Path:
 
 def _bind(request: Request) -> Function:
     path = _write(request["text"])
-    options = (_split(request.get(name, "")) for name in ("tensors", "attributes", "dims"))
-    return bind_subject(f"{path}:{request['subject']}", *options)
+    options = (tuple(_split(request.get(name, ""))) for name in ("tensors", "attributes", "dims"))
+    return Bindings(*options, folders=()).bind(f"{path}:{request['subject']}")
 
 
 def _compile(function: Function, target: str, request: Request) -> Program:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -13,11 +13,11 @@ from click.shell_completion import BashComplete
 
 import dmlc
 from dmlc import cli
-from dmlc.cli import completion, messages, qualify_command, test_command
+from dmlc.cli import completion, messages, qualify_command
 from dmlc.cli.values import describe_values
 from dmlc.scalars import Array
 from dmlc.source import Diagnostic, Note, Source, Span
-from dmlc.testing.harness import OperatorTest, Settings, Summary
+from dmlc.testing.harness import OperatorTest, Settings
 from dmlc.testing.jobs import Done, Target
 from dmlc.testing.outcome import CheckKind, Outcome, Status
 from tests.cli.conftest import Dmlc
@@ -73,23 +73,12 @@ def test_colour_is_for_terminals_that_want_it(
     assert strip(said) == WRONG.render() + "\n"
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda name: next(
-            test_command.show_progress(iter([Done(name, (), Summary((), 0, None, 0, 0))]), 1)
-        ),
-        qualify_command._tell,
-    ],
-)
 def test_what_is_said_meanwhile_steers_no_terminal(
-    write: Callable[[str], object],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As the names of others' operators might. The bar has escapes of its own."""
+    """As the names of others' operators might."""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    write("a\x1b[2Jb\u202e")
+    qualify_command._tell("a\x1b[2Jb\u202e")
     said = capsys.readouterr().err
     assert "a\ufffd[2Jb\ufffd" in said
     assert "\x1b[2J" not in said

@@ -16,6 +16,7 @@ from dmlc.runtime.floats import CORRECT, LEAST, Division, FloatPromises
 from dmlc.scalars import Array
 from dmlc.testing.bounds import bound_errors, make_error_function
 from dmlc.testing.compare import find_within
+from dmlc.testing.value_errors import Rules
 
 EPSILON = 2.0**-23
 KEEPS = FloatPromises(denormals=(16, 32, 64))
@@ -33,7 +34,7 @@ def bound(
     count = len(x)
     text = f"func @f(%X: f32[{count}], %Y: f32[{count}]) -> (%Z) {{\n"
     function = ir.parse(text + f"  %Z: {result}[i0 < {count}] = {formula}\n}}")
-    verify(make_error_function(function), "error function")
+    verify(make_error_function(function, Rules(LEAST)), "error function")
     inputs = {"X": x, "Y": x if y is None else y}
     return bound_errors(function, inputs, floats)["Z"].tolist()
 
@@ -216,7 +217,7 @@ def reduce(combiner: str, values: Array, body: str = "%X[r0]", result: str = "f3
         f"func @f(%X: f32[{count}]) -> (%Z) {{\n"
         f"  %Z: {result}[i0 < 1] = {combiner}[r0 < {count}] {body}\n}}"
     )
-    verify(make_error_function(function), "error function")
+    verify(make_error_function(function, Rules(LEAST)), "error function")
     return bound_errors(function, {"X": values})["Z"].tolist()[0]
 
 

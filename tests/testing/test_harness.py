@@ -192,7 +192,7 @@ def test_weak_cases_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [o.weakness for o in drawn] == ["anything would pass"] * 4
     summary = test.summarize()
     assert summary.weak == 4
-    assert 0 < summary.hit < len(summary.rows)
+    assert 0 < sum(row.hits > 0 for row in summary.rows) < len(summary.rows)
     assert 0 < summary.told_apart <= summary.exchanges
 
 

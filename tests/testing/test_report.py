@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,7 +13,7 @@ import dmlc
 from dmlc.testing.harness import OperatorTest, Settings
 from dmlc.testing.jobs import Done, Target, run_targets
 from dmlc.testing.outcome import Outcome, Status
-from dmlc.testing.report import Report, render_failure
+from dmlc.testing.report import Report, render_failure, write_junit
 
 WRONG = Path(__file__).resolve().parent.parent / "data" / "testing" / "wrong.dml"
 SETTINGS = Settings(("reference",), 0, 3, None, 0)
@@ -86,7 +87,11 @@ def test_weak_cases_are_said_with_the_smallest_that_runs_again(tmp_path: Path) -
     header, wide, _, _ = [line.split() for line in report.render_table().splitlines()]
     cells = dict(zip(" ".join(header).replace("told apart", "told").split(), wide, strict=False))
     assert (cells["weak"], cells["loose"]) == ("1", "100%")
-    (kept,) = {s.weakest.folder for s in report.summaries.values() if s.weakest is not None}
+    (kept,) = {
+        done.summary.weakest.folder
+        for done in report.operators.values()
+        if done.summary.weakest is not None
+    }
     said = report.render_weak().splitlines()
     assert said[0].startswith("  WIDE, ")
     assert "the bound is larger than the result at 1 of 1 inexact elements of 'y'" in said[0]
@@ -98,14 +103,15 @@ def test_weak_cases_are_said_with_the_smallest_that_runs_again(tmp_path: Path) -
     ]  # fmt: skip
     (weak,) = found["weak"]
     assert (weak["loose"], weak["inexact"]) == (1, 1)
-    outputs = list(ElementTree.fromstring(report.as_junit()).iter("system-out"))
+    outputs = list(ElementTree.fromstring(write_junit([report])).iter("system-out"))
     assert [output.text for output in outputs] == [f"weak: {weak['weakness']}"]
 
 
 def test_failures_that_look_alike_are_counted() -> None:
     report = make_report()
     (failure,) = report.failures
-    report.outcomes += [failure, failure]
+    done = report.operators[failure.operator]
+    report.add(dataclasses.replace(done, outcomes=(*done.outcomes, failure, failure)))
     assert report.render_failures().endswith("\n  and 2 cases more like it, on reference")
     assert report.render_verdict().startswith("FAIL: 3 of ")
 
@@ -116,7 +122,7 @@ def test_what_cannot_be_expressed_is_named_once() -> None:
 
 def test_junit_is_what_continuous_integration_reads() -> None:
     report = make_report()
-    root = ElementTree.fromstring(report.as_junit())
+    root = ElementTree.fromstring(write_junit([report]))
     assert root.tag == "testsuites"
     suites = list(root)
     assert [suite.tag for suite in suites] == ["testsuite"] * 3

@@ -20,12 +20,12 @@ from dmlc.runtime.interface import AnyDevice, AnyExecutable
 from dmlc.schedules.table import parse_table
 from dmlc.source import Source
 from dmlc.testing.bounds import bound_errors
-from dmlc.testing.timing import Timer, fill_function
+from dmlc.testing.timing import Race, Timer, fill_function
 from dmlc.tuning import candidates
 from dmlc.tuning.judge import Expected, Outcome, Status, judge, summarize
 from dmlc.tuning.page import write_page
 from dmlc.tuning.session import Session, Try
-from dmlc.tuning.trial import Trial, read_arrays, run_trial, write_arrays
+from dmlc.tuning.trial import Trial, run_trial, write_expected
 
 PLAIN = """
 func @plain(%X: f32[300000]) -> (%Y) {
@@ -65,7 +65,7 @@ def fake(
         seen.append(numbers)
         if numbers == hang:
             return Outcome(Status.HUNG, "it was not done")
-        return summarize([1e-3], [1e-3 * gains.get(numbers, 1.0)], "host")
+        return summarize(Race.of([1e-3 * gains.get(numbers, 1.0)], [1e-3]), "host")
 
     return run
 
@@ -124,8 +124,10 @@ def test_both_are_timed_over_as_many_runs() -> None:
 
 def test_a_machine_that_is_busy_for_a_while_makes_no_winner() -> None:
     usual = [1.0, 1.0, 5.0, 5.0, 5.0]
-    assert not summarize([1.0, 1.0, 5.0, 1.0, 4.0], usual, "host").is_quicker
-    assert summarize([0.9, 0.9, 4.5, 4.5, 5.0], usual, "host").is_quicker
+    own = [1.0, 1.0, 5.0, 1.0, 4.0]
+    assert not summarize(Race.of(usual, own), "host").is_quicker
+    own = [0.9, 0.9, 4.5, 4.5, 5.0]
+    assert summarize(Race.of(usual, own), "host").is_quicker
 
 
 @pytest.mark.parametrize(
@@ -216,9 +218,7 @@ def test_a_candidate_that_wins_twice_becomes_a_row(tmp_path: Path) -> None:
 
 
 def test_a_trial_has_a_limit(tmp_path: Path) -> None:
-    write_arrays(tmp_path, expect(ir.parse(PLAIN)))
-    found = read_arrays(tmp_path, ir.parse(PLAIN))
-    assert found.results["Y"].tolist() == expect(ir.parse(PLAIN)).results["Y"].tolist()
+    write_expected(tmp_path, expect(ir.parse(PLAIN)))
     trial = Trial(
         PLAIN, "opencl", None, None, "", "device cpu\nrow elementwise any any; per_item 1"
     )
