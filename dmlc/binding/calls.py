@@ -26,7 +26,7 @@ from dmlc.language.builtins import (
     Takes,
     find_reduction,
 )
-from dmlc.language.definitions import FunctionDefinition, level_number
+from dmlc.language.definitions import level_number
 from dmlc.language.walk import Step
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.sizes import Measure, Size, pack_strides
@@ -68,7 +68,7 @@ class Calls:
         return self._built_in(self._functions[name], call, scope)
 
     def _inline(
-        self, function: FunctionDefinition, call: syntax.Call, scope: Scope, decided: bool
+        self, function: syntax.ScalarFunction, call: syntax.Call, scope: Scope, decided: bool
     ) -> Step[Value]:
         given: dict[str, Value] = {}
         for parameter, argument in zip(function.parameters, call.arguments, strict=True):
@@ -78,7 +78,7 @@ class Calls:
             named = value.base if isinstance(value, syntax.Member) else value
             whole = isinstance(value, syntax.Reference | syntax.Member | syntax.Array)
             whole = whole and not self._on.names_tensors(named)
-            given[parameter] = yield self._on.visit(value, scope.outside() if whole else scope)
+            given[parameter.text] = yield self._on.visit(value, scope.outside() if whole else scope)
         self._inlined += 1
         if self._inlined > _MOST_CALLS:
             raise DmlcError(
@@ -89,13 +89,13 @@ class Calls:
             )
         inner = dataclasses.replace(scope, parameters=given, call=call.span, outer=scope)
         try:
-            if function.gradients and function.name not in self._deriving:
+            if function.gradients and function.name.text not in self._deriving:
                 return (yield self._inline_with_gradients(function, inner))
             return (yield self._on.visit(function.body, inner, decided=decided))
         except DmlcError as error:
             raise type(error)([_called(d, call.span) for d in error.diagnostics]) from None
 
-    def _inline_with_gradients(self, function: FunctionDefinition, scope: Scope) -> Step[Value]:
+    def _inline_with_gradients(self, function: syntax.ScalarFunction, scope: Scope) -> Step[Value]:
         """Value of a function with a gradient section. Its derivatives are the given ones for the
         parameters listed there, and those of its body for the others."""
         given, span = dict(scope.parameters), function.body.span
@@ -104,7 +104,7 @@ class Calls:
             given[name] = self._on.stop_gradient(given[name], span)
         stopped = dataclasses.replace(scope, parameters=given)
         value: Value = yield self._on.visit(function.body, stopped)
-        self._deriving.add(function.name)
+        self._deriving.add(function.name.text)
         try:
             for gradient in function.gradients:
                 name, place = gradient.parameter.text, gradient.span
@@ -112,15 +112,15 @@ class Calls:
                 if isinstance(by, tuple):
                     by = next(filter(has_gradient, by), 0)
                     if has_gradient(by):
-                        message = f"'{name}' of '{function.name}' is an array here"
+                        message = f"'{name}' of '{function.name.text}' is an array here"
                         cure = "a gradient of one's own is by a single number: pass the entries"
                         raise DmlcError(message, place, [cure], code="E0707")
                 if not has_gradient(by):
                     continue
                 slope: Value = yield self._on.visit(gradient.value, scope)
-                value = self._on.give_gradient(value, by, slope, function.name, gradient)
+                value = self._on.give_gradient(value, by, slope, function.name.text, gradient)
         finally:
-            self._deriving.discard(function.name)
+            self._deriving.discard(function.name.text)
         return value
 
     def _built_in(self, function: Builtin, call: syntax.Call, scope: Scope) -> Step[Value]:

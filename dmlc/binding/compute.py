@@ -27,7 +27,6 @@ from dmlc.binding.stages import StageMaker, make_bound
 from dmlc.binding.tensors import MAXIMUM_RANK, show_sizes
 from dmlc.binding.values import span_text
 from dmlc.language import syntax
-from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.recurrences import Recurrence, find_recurrences
 from dmlc.language.walk import subexpressions, walk
 from dmlc.scalars import DataType
@@ -117,8 +116,7 @@ class Lowering(StageMaker):
     def define_statement(self, statement: syntax.Statement, number: int) -> None:
         name = statement.name.text
         if isinstance(statement, syntax.ScalarFunction):
-            own = FunctionDefinition.of(statement)
-            self.evaluator.functions[own.name] = own
+            self.evaluator.functions[name] = statement
             return
         definition = self.binding.definitions.get(name)
         if definition is None or name in self.binding.tensors:
@@ -239,7 +237,7 @@ class Lowering(StageMaker):
         own: list[syntax.Assignment] = []
         for each in statements:
             if isinstance(each, syntax.ScalarFunction):
-                self.evaluator.functions[each.name.text] = FunctionDefinition.of(each)
+                self.evaluator.functions[each.name.text] = each
             elif each.name.text in recurrence.names:
                 own.append(each)
         course: Course | None = None

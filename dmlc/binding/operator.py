@@ -24,7 +24,6 @@ from dmlc.binding.tables import (
 )
 from dmlc.binding.tensors import Given, TensorDesc, as_open_size, read_open_sizes
 from dmlc.language.definitions import (
-    FunctionDefinition,
     GradientDefinition,
     OperatorDefinition,
     TensorDefinition,
@@ -33,8 +32,7 @@ from dmlc.language.definitions import (
     mistake,
 )
 from dmlc.language.format import format_declaration, format_enum, format_scalar_function
-from dmlc.language.syntax import Expression
-from dmlc.language.walk import names_read
+from dmlc.language.walk import list_called
 from dmlc.parameters import (
     expect,
     expect_integer,
@@ -104,7 +102,7 @@ class Operator:
         enums = {a.enum.name: a.enum for a in attributes if a.enum is not None}
         shown = [format_enum(enum.name, enum.members) for enum in enums.values()]
         said = [e for a in attributes for e in (a.length, a.default) if e is not None]
-        called = _list_called(said, self.definition.functions)
+        called = list_called(said, self.definition.functions)
         shown += [format_scalar_function(f) for f in called]
         return "\n".join([*shown, format_declaration(self.definition.syntax)])
 
@@ -301,17 +299,3 @@ def _check_open(binding: Binding) -> None:
                 )
                 diagnostics.append(mistake(tensor.definition, message, code="E0809"))
     raise_mistakes(diagnostics)
-
-
-def _list_called(
-    expressions: Iterable[Expression], functions: Mapping[str, FunctionDefinition]
-) -> list[FunctionDefinition]:
-    """Functions that expressions call, directly or through others."""
-    found: dict[str, FunctionDefinition] = {}
-    pending = list(expressions)
-    for expression in pending:
-        for name in names_read(expression):
-            if name in functions and name not in found:
-                found[name] = functions[name]
-                pending += functions[name].expressions
-    return list(found.values())

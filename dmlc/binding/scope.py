@@ -31,7 +31,6 @@ from dmlc.binding.values import (
 )
 from dmlc.language import syntax
 from dmlc.language.builtins import Given
-from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import Step, Visit, walk
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import has_quotients, write_condition
@@ -150,7 +149,7 @@ class Evaluating(abc.ABC):
         """Value of each name assigned so far; an error if its definition failed."""
         self.recurrent: dict[str, Recurrent] = {}
         """Names that the open recurrence defines."""
-        self.functions: dict[str, FunctionDefinition] = dict(binding.operator.functions)
+        self.functions: dict[str, syntax.ScalarFunction] = dict(binding.operator.functions)
         self.materialize: Callable[[Node, Span], Node] | None = None
         """Stores a computation on whole tensors in a stage, so that its elements can be read."""
         self.place: Callable[[tuple[ir.Extent, ...], _Maker, Span], Node] | None = None

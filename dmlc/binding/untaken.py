@@ -14,7 +14,6 @@ from dmlc.binding.facts import Binding
 from dmlc.binding.nodes import Node, Value
 from dmlc.language import syntax
 from dmlc.language.builtins import ARRAY_FUNCTIONS, FUNCTIONS
-from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.kinds import BOOL, What
 from dmlc.scalars import DataType, find_data_type, is_positional
 from dmlc.source import DmlcError
@@ -38,7 +37,7 @@ class TypeFinder:
     def __init__(
         self,
         binding: Binding,
-        functions: Mapping[str, FunctionDefinition],
+        functions: Mapping[str, syntax.ScalarFunction],
         locals_: Mapping[str, Value | DmlcError],
     ) -> None:
         self._binding = binding
@@ -100,7 +99,7 @@ class TypeFinder:
         name = call.function.name if isinstance(call.function, syntax.Reference) else ""
         own = self._functions.get(name)
         if own is not None:
-            given = dict(zip(own.parameters, arguments, strict=False))
+            given = dict(zip((p.text for p in own.parameters), arguments, strict=False))
             return [(own.body, given)]
         if name == "cast":
             match call.arguments[1].value:

@@ -19,12 +19,13 @@ from dmlc.editor.lexical import (
 )
 from dmlc.editor.resolve import (
     dotted_parts,
+    find_call,
     find_called,
     find_column,
     find_compared,
     find_forward,
 )
-from dmlc.editor.scopes import FoundOperator, Symbol, What, find_operator, make_scope
+from dmlc.editor.scopes import Symbol, What, make_scope
 from dmlc.language import attribute_types
 from dmlc.language.attribute_types import ATTRIBUTE_TYPES
 from dmlc.language.builtins import (
@@ -64,10 +65,7 @@ def complete(document: Document, offset: int) -> list[Completion]:
         word = None
     context = find_context(document.text, document.tokens, offset, word)
     start = offset if word is None else word.start
-    before = context.before
-    if before and before[-1] == word:
-        before = before[:-1]
-    writer = _Completer(document, context, start, before)
+    writer = _Completer(document, context, start)
     found: dict[str, Completion] = {}
     for label, what, detail, *text in writer.list():
         made = Completion(label, what, detail, text[0] if text else label, start)
@@ -82,14 +80,12 @@ _Item = tuple[str, "What | str", str] | tuple[str, "What | str", str, str]
 class _Completer:
     """Completions at one offset."""
 
-    def __init__(
-        self, document: Document, context: Context, start: int, before: tuple[Token, ...]
-    ) -> None:
+    def __init__(self, document: Document, context: Context, start: int) -> None:
         self.document = document
         self.context = context
         self.start = start
-        self.before = before
-        self.words = [token.text for token in before]
+        self.before = context.before
+        self.words = [token.text for token in context.before]
         self.scope = make_scope(document, context)
 
     def list(self) -> Iterable[_Item]:
@@ -107,11 +103,10 @@ class _Completer:
         operator = self.context.keyword == "operator" and self.context.depth == 1
         if operator and (self.words == ["forward"] or self.words == ["gradient", "of"]):
             return self.operators()
-        called = self.called()
-        compared = find_compared(self.scope, called, self.before)
+        compared = find_compared(self.document, self.context, self.scope)
         if compared is not None and (values := list(_values(compared))):
             return values
-        return (*self.labels(called), *self.by_grammar())
+        return (*self.labels(), *self.by_grammar())
 
     # By the grammar -----------------------------------------------------------------------
 
@@ -179,7 +174,7 @@ class _Completer:
     def names(self) -> Iterator[_Item]:
         """Names outside formulas."""
         context, own = self.context, self.scope.own.values()
-        forward = find_forward(self.document, context, self.before)
+        forward = find_forward(self.document, context)
         if context.keyword == "function" or context.section == "compute":
             yield from self.of_gradient()
         if forward is not None:
@@ -247,19 +242,13 @@ class _Completer:
             array = isinstance(row, TensorDefinition) and row.array
             yield from ((name, What.FACT, "") for name in (ARRAY_FACTS if array else FACTS))
 
-    def called(self) -> FoundOperator | None:
-        """Operator among whose arguments the offset is."""
-        brackets = self.context.brackets
-        if self.context.keyword != "graph" or not brackets or brackets[-1].mark != "(":
-            return None
-        return find_operator(self.document, brackets[-1].name) if brackets[-1].name else None
-
-    def labels(self, called: FoundOperator | None) -> Iterator[_Item]:
+    def labels(self) -> Iterator[_Item]:
         """Labels of arguments that are not given yet."""
         brackets = self.context.brackets
         if not brackets or self.words[-1:] not in (["("], [","]) or brackets[-1].mark != "(":
             return
         labels = {"like": "reduce to the sizes of a tensor", "axes": "reduce over axes"}
+        called = find_call(self.document, self.context)
         if called is not None:
             given = {
                 token.text
@@ -287,7 +276,7 @@ class _Completer:
                 if path.name != own.name:
                     yield path.name, What.FILE, ""
             return
-        compared = find_compared(self.scope, self.called(), self.before)
+        compared = find_compared(self.document, self.context, self.scope)
         for value in () if compared is None else compared.values or ():
             yield value, "value", ""
 

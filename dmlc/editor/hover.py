@@ -16,7 +16,9 @@ from dmlc.editor.resolve import Resolved, resolve_word
 from dmlc.editor.scopes import Declared, Member, Symbol, What
 from dmlc.language import syntax
 from dmlc.language.builtins import (
+    ARRAY_FACTS,
     ARRAY_FUNCTIONS,
+    FACTS,
     FUNCTIONS,
     GRAPH_FUNCTIONS,
     REDUCTIONS,
@@ -30,15 +32,6 @@ from dmlc.language.walk import functions_called, names_read
 from dmlc.listing import list_subject
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import Span, join_words
-
-_FACTS = {
-    "DataType": "the data type",
-    "DimensionCount": "the number of dimensions",
-    "Sizes": "the sizes, an array with one for each dimension",
-    "ElementCount": "the number of elements",
-    "Strides": "the strides in elements, an array with one for each dimension",
-    "Count": "how many tensors the array has",
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,7 +114,8 @@ class _Writer:
                 return describe_built_in(symbol.name)
             case What.FACT:
                 name = f"{symbol.owner}.{symbol.name}".lstrip(".")
-                return name, [_FACTS.get(symbol.name, "")], []
+                fact = FACTS.get(symbol.name)
+                return name, [fact.says if fact else ARRAY_FACTS.get(symbol.name, "")], []
             case What.INDEX:
                 over = str(symbol.about or "")
                 runs = over if over.startswith("an axis") else f"0 up to {over}"
@@ -267,11 +261,10 @@ def describe_built_in(name: str) -> tuple[str, list[str], list[str]]:
     """Signature and result of a builtin function."""
     function = GRAPH_FUNCTIONS.get(name)
     facts: list[str] = []
-    code: list[str] = []
+    code = [f"{name}({', '.join(form)})" for form in list_forms(name)]
     if name in REDUCTIONS:
         facts.append("reduction")
-        forms = ("x, like: T", "x, axes: [0, 2]")
-        code = [f"{name}({form})" for form in forms] + [f"{name}[k : n](e)"]
+        code.append(f"{name}[k : n](e)")
         code += [f"{name}(e...)"] if REDUCTIONS[name].folds else []
     if function is not None and name in OPERATIONS:
         operation = OPERATIONS[name]
@@ -285,12 +278,20 @@ def describe_built_in(name: str) -> tuple[str, list[str], list[str]]:
         kind = "scalar function" if name in SCALAR_FUNCTIONS else f"function of {of}"
         facts.append(f"{kind}: {function.says}" if function.says else kind)
         facts += function.usage
-    if function is not None:
-        names = [p.label or "xyz"[n : n + 1] or "x" for n, p in enumerate(function.parameters)]
-        labelled = [f"{n}: a" if p.label else n
-                    for n, p in zip(names, function.parameters, strict=True)]  # fmt: skip
-        code.insert(0, f"{name}({', '.join(labelled)})")
     return name, facts, ["\n".join(code)]
+
+
+def list_forms(name: str) -> list[tuple[str, ...]]:
+    """Arguments in each form of a call of a builtin function: `x`, `axes: a`."""
+    forms: list[tuple[str, ...]] = []
+    if name in GRAPH_FUNCTIONS:
+        places = enumerate(GRAPH_FUNCTIONS[name].labels)
+        forms.append(
+            tuple(f"{label}: a" if label else "xyz"[n : n + 1] or "x" for n, label in places)
+        )
+    if name in REDUCTIONS:
+        forms += [("x", "like: T"), ("x", "axes: [0, 2]")]
+    return forms
 
 
 def _dedented(span: Span) -> str:

@@ -103,7 +103,7 @@ class Context:
     brackets: tuple[Bracket, ...]
     """Open `(` and `[`, the innermost last."""
     before: tuple[Token, ...]
-    """Tokens of the statement before the offset."""
+    """Tokens of the statement before the offset, or before the word that ends there."""
 
 
 _DECLARES = re.compile(r'(?:operator|graph|enum|module)\s+[A-Za-z_]|import\s*"')
@@ -162,11 +162,12 @@ class _Scan:
         self.bracket(token)
         self.since.append(token)
 
-    def context(self, offset: int, inside: Token | None) -> Context:
-        """Context of an offset up to which the text was scanned."""
+    def context(self, offset: int, inside: Token | None, word: Token | None = None) -> Context:
+        """Context of an offset up to which the text was scanned, or of the word that ends there."""
+        before = self.since[:-1] if self.since and self.since[-1] == word else self.since
         return Context(
             offset, inside, self.keyword, self.name, self.declared_at, self.section, self.head,
-            self.depth, self.statement, tuple(self.brackets), tuple(self.since),
+            self.depth, self.statement, tuple(self.brackets), tuple(before),
         )  # fmt: skip
 
     def start_statement(self, place: int) -> None:
@@ -244,8 +245,7 @@ def dotted_before(tokens: Sequence[Token]) -> str:
 def find_context(
     text: str, tokens: Sequence[Token], offset: int, word: Token | None = None
 ) -> Context:
-    """Context of an offset in a text; `before` ends with the word at the offset, if that is
-    given."""
+    """Context of an offset in a text, or of the word that ends there."""
     scan = _Scan(text)
     inside: Token | None = None
     for token in tokens:
@@ -257,7 +257,7 @@ def find_context(
                 inside = token if token.kind in _WHOLE else None
             break
         scan.see(token)
-    return scan.context(offset, inside)
+    return scan.context(offset, inside, word)
 
 
 def list_words(
@@ -273,7 +273,7 @@ def list_words(
                     yield word, scan.context(word.end, token)
         scan.see(token)
         if token.kind is TokenKind.WORD and name in (None, token.text):
-            yield token, scan.context(token.end, None)
+            yield token, scan.context(token.end, None, token)
 
 
 def _words_of(row: Token) -> Iterator[Token]:

@@ -71,8 +71,6 @@ class Occurrence:
     word: Token
     context: Context
     scope: Scope
-    before: tuple[Token, ...]
-    """Tokens of the statement before the word."""
 
     @staticmethod
     def at(document: Document, word: Token) -> Occurrence:
@@ -83,10 +81,7 @@ class Occurrence:
     @staticmethod
     def of(document: Document, word: Token, context: Context) -> Occurrence:
         """Occurrence of a word with a known context."""
-        before = context.before
-        if before and before[-1] == word:
-            before = before[:-1]
-        return Occurrence(document, word, context, make_scope(document, context), before)
+        return Occurrence(document, word, context, make_scope(document, context))
 
     def resolve(self) -> Symbol | None:
         """Symbol of the word, or None."""
@@ -112,7 +107,7 @@ class Occurrence:
 
     def parts(self) -> tuple[list[str], int]:
         """Parts of the dotted name around the word, and the word's index among them."""
-        left = dotted_parts(self.before)
+        left = dotted_parts(self.context.before)
         text, place = self.document.text, self.word.end
         right: list[str] = []
         while text[place : place + 1] == ".":
@@ -151,7 +146,7 @@ class Occurrence:
         """Symbol of a word in a cell, which depends on the column, since a tensor may be called
         `Input`."""
         name, own = self.word.text, self.scope.own
-        title = find_column(self.before, row, self.word.start)
+        title = find_column(self.context.before, row, self.word.start)
         if self.context.section == "types":
             return own.get(name) if title is None else find_built_in(name)
         if title in ("tensor", "attribute", "dimensions"):
@@ -175,24 +170,17 @@ class Occurrence:
 
     def label(self) -> Symbol | None:
         """Row of a call's labelled argument: `InputTensor:`."""
-        called = self.called()
+        called, before = find_call(self.document, self.context), self.context.before
         after = self.document.text[self.word.end :].lstrip(" \t")[:1]
-        starts = bool(self.before) and self.before[-1].text in ("(", ",")
+        starts = bool(before) and before[-1].text in ("(", ",")
         if called is None or after != ":" or not starts:
             return None
         return called.symbols.get(self.word.text)
 
-    def called(self) -> FoundOperator | None:
-        """Operator of the enclosing call, in a graph."""
-        open_brackets = self.context.brackets
-        if self.context.keyword != "graph" or not open_brackets or open_brackets[-1].mark != "(":
-            return None
-        name = open_brackets[-1].name
-        return find_operator(self.document, name) if name else None
-
     def expected_member(self) -> Symbol | None:
         """Member of an enum, where one is expected."""
-        return self.member_of(find_expected_enum(self.scope, self.called(), self.before))
+        row = find_compared(self.document, self.context, self.scope)
+        return self.member_of(None if row is None else row.enum)
 
     def member_of(self, enum: EnumDefinition | None) -> Symbol | None:
         """Member of an enum that the word names."""
@@ -209,12 +197,12 @@ class Occurrence:
     def compared_fact(self) -> Symbol | None:
         """Fact that a sentence equates."""
         sentence = self.context.section == "constraints" and self.word.text in SENTENCE_FACTS
-        same = any(token.text == "same" for token in self.before)
+        same = any(token.text == "same" for token in self.context.before)
         return Symbol(What.FACT, self.word.text, None) if sentence and same else None
 
     def of_forward(self) -> Symbol | None:
         """Symbol of a name in the forward operator of a gradient."""
-        forward = find_forward(self.document, self.context, self.before)
+        forward = find_forward(self.document, self.context)
         return None if forward is None else forward.symbols.get(self.word.text)
 
     def function(self) -> Symbol | None:
@@ -256,12 +244,18 @@ def find_called(document: Document, scope: Scope, name: str) -> FoundOperator | 
     return None if called is None else find_operator(document, called)
 
 
-def find_forward(
-    document: Document, context: Context, before: Sequence[Token]
-) -> FoundOperator | None:
+def find_call(document: Document, context: Context) -> FoundOperator | None:
+    """Operator among whose arguments an offset of a graph is."""
+    brackets = context.brackets
+    if context.keyword != "graph" or not brackets or brackets[-1].mark != "(":
+        return None
+    return find_operator(document, brackets[-1].name) if brackets[-1].name else None
+
+
+def find_forward(document: Document, context: Context) -> FoundOperator | None:
     """Operator whose tensors may be named at this point: after `with respect to`, and on the right
     side of a line of `gradient of X { ... }` and of `forward X { ... }`."""
-    words = [t.text for t in before]
+    words = [t.text for t in context.before]
     if context.section in ("gradient", "forward"):
         if "=" not in words:
             return None
@@ -273,23 +267,16 @@ def find_forward(
     return find_operator(document, "".join(name[:end]))
 
 
-def find_expected_enum(
-    scope: Scope, called: FoundOperator | None, before: Sequence[Token]
-) -> EnumDefinition | None:
-    """Enum whose members are expected after these tokens: `Mode ==`, `Mode:`, `Mode =`."""
-    row = find_compared(scope, called, before)
-    return None if row is None else row.enum
-
-
-def find_compared(
-    scope: Scope, called: FoundOperator | None, before: Sequence[Token]
-) -> AttributeDefinition | None:
-    """Attribute that the following value is compared with, or given to."""
+def find_compared(document: Document, context: Context, scope: Scope) -> AttributeDefinition | None:
+    """Attribute that the value at this point is compared with, or given to: `Mode ==`, `Mode:`,
+    `Mode =`."""
+    before = context.before
     if len(before) < 2 or before[-1].text not in ("==", "!=", ":", "="):
         return None
     name = before[-2].text
     about: object = None
     if before[-1].text == ":":
+        called = find_call(document, context)
         about = None if called is None else called.rows.get(name)
     elif (symbol := scope.own.get(name)) is not None:
         about = symbol.about

@@ -12,11 +12,11 @@ from dmlc.editor.hover import (
     describe_attribute,
     describe_built_in,
     describe_tensor,
+    list_forms,
 )
 from dmlc.editor.lexical import Bracket, Token, find_context
 from dmlc.editor.scopes import Symbol, find_operator, make_scope
 from dmlc.language import syntax
-from dmlc.language.builtins import GRAPH_FUNCTIONS, REDUCTIONS
 from dmlc.language.definitions import AttributeDefinition, TensorDefinition
 from dmlc.language.format import format_expression
 
@@ -97,18 +97,10 @@ def _of_function(
 
 def _of_language(name: str, given: Sequence[tuple[str, ...]]) -> Help | None:
     """Function of the language, or a reduction, by position or by label."""
-    function = GRAPH_FUNCTIONS.get(name)
-    if name not in REDUCTIONS and function is None:
+    forms = list_forms(name)
+    if not forms:
         return None
     _, facts, _ = describe_built_in(name)
-    forms: list[tuple[str, ...]] = []
-    if name in REDUCTIONS:
-        forms += [("x", "like: T"), ("x", "axes: [0, 2]")]
-    if function is not None:
-        labels = [p.label for p in function.parameters]
-        places = ["xyz"[n : n + 1] or "x" for n in range(len(labels))]
-        named = [f"{label}: a" if label else p for p, label in zip(places, labels, strict=True)]
-        forms.insert(0, tuple(named))
     signatures = [Signature(name, tuple(map(Parameter, form)), "\n".join(facts)) for form in forms]
     label = given[-1][0] if given[-1][1:] == (":",) else ""
     # The forms that have the label come first.

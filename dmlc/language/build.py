@@ -14,32 +14,29 @@ from typing import Any, TypeAlias, cast, get_args
 
 from dmlc.language import syntax
 from dmlc.language.grammar import Token, Tree, is_tree
+from dmlc.language.kinds import Reporter
 from dmlc.language.limits import LARGEST_INTEGER, MAX_DEPTH, MAX_NAME, TOO_DEEP, TOO_DEEP_CURE
-from dmlc.source import Diagnostic, Note, Source, Span
+from dmlc.source import Source, Span
 
 _Node: TypeAlias = Any
 """Node of `syntax`, a token, a list of them, or None for an omitted optional part."""
 
 
-class Builder:
+class Builder(Reporter):
     """Converter of lark's tree to syntax nodes, bottom up and without recursion."""
 
     def __init__(self, source: Source, offset: int = 0, partial: bool = False) -> None:
+        super().__init__([])
         self.source = source
         self.offset = offset
         """Offset of the tree's text in the source."""
         self.partial = partial
         """Whether sections were left out, so that a missing one is no error."""
-        self.diagnostics: list[Diagnostic] = []
         self.rows: list[tuple[int, int]] = []
         """Spans of table rows: text in them that looks like a comment is a cell."""
         self.depths: dict[int, int] = {}
         self.bound = False
         """Whether there are bindings without a reduction so far; only a call may have them."""
-
-    def fail(self, message: str, span: Span, *notes: str, code: str) -> None:
-        made = tuple(Note(n) for n in notes)
-        self.diagnostics.append(Diagnostic(message, span, made, code=code))
 
     def build(self, tree: Tree) -> _Node:
         """The node of a tree."""

@@ -416,20 +416,31 @@ class Described(Protocol):
 class Fact:
     """Fact: a name after `T.`."""
 
+    says: str
     gives: ValueKind
     evaluate: Callable[[Described, str, Span], Any]
 
 
 FACTS: Mapping[str, Fact] = MappingProxyType(
     {
-        "DataType": Fact(TYPE, lambda of, name, span: of.dtype(name, span)),
-        "DimensionCount": Fact(NUMBER, lambda of, name, span: len(of.sizes(name, span))),
-        "Sizes": Fact(NUMBERS, lambda of, name, span: of.sizes(name, span)),
-        "ElementCount": Fact(NUMBER, lambda of, name, span: of.count(name, span)),
-        "Strides": Fact(NUMBERS, lambda of, name, span: of.strides(name, span)),
+        "DataType": Fact("the data type", TYPE, lambda of, name, span: of.dtype(name, span)),
+        "DimensionCount": Fact(
+            "the number of dimensions", NUMBER, lambda of, name, span: len(of.sizes(name, span))
+        ),
+        "Sizes": Fact(
+            "the sizes, an array with one for each dimension", NUMBERS,
+            lambda of, name, span: of.sizes(name, span),
+        ),
+        "ElementCount": Fact(
+            "the number of elements", NUMBER, lambda of, name, span: of.count(name, span)
+        ),
+        "Strides": Fact(
+            "the strides in elements, an array with one for each dimension", NUMBERS,
+            lambda of, name, span: of.strides(name, span),
+        ),
     }
-)
-ARRAY_FACTS: tuple[str, ...] = ("Count",)
-"""Facts about an array of tensors: `Count`, its length."""
+)  # fmt: skip
+ARRAY_FACTS: Mapping[str, str] = MappingProxyType({"Count": "how many tensors the array has"})
+"""Facts about an array of tensors, in words."""
 SENTENCE_FACTS: tuple[str, ...] = ("DataType", "DimensionCount", "Sizes")
 """Facts that a sentence may equate."""

@@ -21,7 +21,6 @@ from dmlc.language.check_operator import check_operator
 from dmlc.language.check_slips import find_slips, warn_of_forward
 from dmlc.language.definitions import (
     EnumDefinition,
-    FunctionDefinition,
     GraphDefinition,
     Library,
     ModuleDefinition,
@@ -218,7 +217,7 @@ class _Checker:
                     f"'{name.text}' is a function of the language", name.span, code="E0207"
                 )
             first.setdefault(name.text, function)
-            self.names.functions.setdefault(name.text, FunctionDefinition.of(function))
+            self.names.functions.setdefault(name.text, function)
         ordered, recursive = order_functions(list(first.values()), self.diagnostics)
         for function in ordered:
             name = function.name.text

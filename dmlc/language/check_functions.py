@@ -8,9 +8,16 @@ from collections.abc import Mapping, Sequence
 from dmlc.language import syntax
 from dmlc.language.builtins import FUNCTIONS, REDUCTIONS, SCALAR_FUNCTIONS, find_reduction
 from dmlc.language.check_expressions import ExpressionChecker
-from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.kinds import UNKNOWN, ValueKind, What
-from dmlc.language.walk import Step, find_chain, functions_called, parts, subexpressions, walk
+from dmlc.language.walk import (
+    Step,
+    find_chain,
+    functions_called,
+    list_called,
+    parts,
+    subexpressions,
+    walk,
+)
 from dmlc.source import Diagnostic, Note, Span
 
 
@@ -139,20 +146,9 @@ def _hold_to_elements(
             return
 
 
-def _reduces(function: FunctionDefinition, known: Mapping[str, FunctionDefinition]) -> bool:
+def _reduces(function: syntax.ScalarFunction, known: Mapping[str, syntax.ScalarFunction]) -> bool:
     """Whether a function, or a callee, reduces, reads by index or takes whole tensors."""
-    pending, met = list(function.expressions), {function.name}
-    for expression in pending:
-        for part in subexpressions(expression):
-            if _is_whole(part):
-                return True
-            match part:
-                case syntax.Call(function=syntax.Reference(name=name)) if name in known:
-                    pending += [] if name in met else known[name].expressions
-                    met.add(name)
-                case _:
-                    pass
-    return False
+    return any(map(_is_whole, subexpressions(function, *list_called([function], known))))
 
 
 def _is_whole(part: syntax.Expression) -> bool:

@@ -20,8 +20,9 @@ from dmlc.language.definitions import (
     OperatorDefinition,
     TensorDefinition,
 )
+from dmlc.language.kinds import Reporter
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, Note, Span, join_words, nearest, replace_word, unknown_name
+from dmlc.source import Diagnostic, Note, Span, join_words, nearest, replace_word
 
 MOST_ORDERS = 4
 """Highest order of a gradient: each is several times as long as the formula it is of."""
@@ -101,7 +102,7 @@ def spell_gradient(tensor: TensorDefinition) -> list[str]:
     return spelt
 
 
-class _Checker:
+class _Checker(Reporter):
     """Matcher of an operator's tables with those of its forward operator."""
 
     def __init__(
@@ -112,11 +113,11 @@ class _Checker:
         diagnostics: list[Diagnostic],
         warnings: list[Diagnostic],
     ) -> None:
+        super().__init__(diagnostics)
         self.operator = operator
         self.section = section
         self.forward = forward
         self.target = section.operator.span
-        self.diagnostics = diagnostics
         self.warnings = warnings
         self.rows = {t.name: t for level in operator.levels for t in level.tensors}
         self.theirs = {t.name: t for t in forward.newest.tensors}
@@ -126,13 +127,10 @@ class _Checker:
         self.values: dict[str, str] = {}
         self.attributes: dict[str, str] = {}
 
-    def fail(self, message: str, span: Span, *notes: str | Note, code: str) -> None:
-        made = tuple(n if isinstance(n, Note) else Note(n) for n in notes)
-        self.diagnostics.append(Diagnostic(message, span, made, code=code))
-
-    def fail_unknown(self, what: str, name: syntax.Name, known: Iterable[str]) -> None:
+    def refuse(self, what: str, name: syntax.Name, known: Iterable[str]) -> None:
+        """Reports an unknown name, unless it may be that of a row which could not be read."""
         if name.text not in self.operator.broken | self.forward.broken:
-            self.diagnostics.append(unknown_name(what, name.text, known, name.span))
+            self.fail_unknown(what, name.text, known, name.span)
 
     def run(self) -> OperatorDefinition:
         before = len(self.diagnostics)
@@ -179,7 +177,7 @@ class _Checker:
         elif row is None:
             attributes = () if line.gradient else (a.name for a in self.operator.attributes)
             what = "tensor" if line.gradient else "tensor or attribute"
-            self.fail_unknown(what, name, [*self.rows, *attributes])
+            self.refuse(what, name, [*self.rows, *attributes])
         elif name.text not in self.left:
             self.fail(f"'{name.text}' stands before two '='", name.span, code="E0702")
         elif line.gradient:
@@ -193,7 +191,7 @@ class _Checker:
                 code="E0702",
             )
         elif of.text not in self.theirs:
-            self.fail_unknown(f"tensor of {self.forward.name}", of, self.theirs)
+            self.refuse(f"tensor of {self.forward.name}", of, self.theirs)
         else:
             self.match(self.values, self.theirs[of.text], row, of)
 
@@ -204,7 +202,7 @@ class _Checker:
         kind, side = ("output", "input") if row.output else ("input", "output")
         if other is None:
             known = [t.name for t in self.theirs.values() if t.output != row.output]
-            self.fail_unknown(f"{side} of {self.forward.name}", of, known)
+            self.refuse(f"{side} of {self.forward.name}", of, known)
         elif other.output == row.output:
             verb = "holds" if kind == "input" else "is"
             self.fail(
@@ -224,7 +222,7 @@ class _Checker:
         theirs = self.forward.attribute(of.text)
         if theirs is None:
             known = [a.name for a in self.forward.attributes]
-            self.fail_unknown(f"attribute of {self.forward.name}", of, known)
+            self.refuse(f"attribute of {self.forward.name}", of, known)
         elif of.text in self.attributes:
             self.fail(f"'{of.text}' stands behind two '='", of.span, code="E0702")
         else:
@@ -268,7 +266,7 @@ class _Checker:
             tensor = self.theirs.get(name.text)
             if tensor is None or tensor.output:
                 known = [t.name for t in self.forward.newest.inputs]
-                self.fail_unknown(f"input of {self.forward.name}", name, known)
+                self.refuse(f"input of {self.forward.name}", name, known)
             elif name.text in seen:
                 first = next(n for n in self.section.tensors if n.text == name.text)
                 note = Note("it is named here first", first.span)

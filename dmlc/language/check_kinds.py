@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.language import syntax
 from dmlc.language.builtins import REDUCTIONS
-from dmlc.language.kinds import UNKNOWN, Form, SymbolTable, ValueKind, What
-from dmlc.source import UNKNOWN_NAME, Diagnostic, Fix, Note, Span, join_words, unknown_name
+from dmlc.language.kinds import Form, Reporter, SymbolTable, ValueKind, What
+from dmlc.source import Diagnostic, Note, Span, join_words
 
 
 @dataclasses.dataclass(slots=True)
@@ -34,13 +34,12 @@ class TypingContext:
         return self if self.pack is None else dataclasses.replace(self, pack=None)
 
 
-class Checking(abc.ABC):
-    """Checker against the symbol table `names`; errors are added to `diagnostics`. An erroneous
-    expression has an unknown kind, so that one error is reported once."""
+class Checking(Reporter, abc.ABC):
+    """Checker of expressions against the symbol table `names`."""
 
     def __init__(self, names: SymbolTable, diagnostics: list[Diagnostic]) -> None:
+        super().__init__(diagnostics)
         self.names = names
-        self.diagnostics = diagnostics
 
     @abc.abstractmethod
     def visit(
@@ -55,26 +54,6 @@ class Checking(abc.ABC):
     @abc.abstractmethod
     def expand(self, pack: syntax.Pack, context: TypingContext) -> ValueKind:
         """Kind of the operand of `...`, which must contain an array."""
-
-    def fail(
-        self, message: str, span: Span, *notes: str | Note, code: str, fixes: tuple[Fix, ...] = ()
-    ) -> ValueKind:
-        made = tuple(n if isinstance(n, Note) else Note(n) for n in notes)
-        self.diagnostics.append(Diagnostic(message, span, made, code=code, fixes=fixes))
-        return UNKNOWN
-
-    def fail_unknown(
-        self,
-        what: str,
-        name: str,
-        known: Iterable[str],
-        span: Span,
-        code: str = UNKNOWN_NAME,
-        cure: str | None = None,
-        meant: str | None = None,
-    ) -> ValueKind:
-        self.diagnostics.append(unknown_name(what, name, known, span, code, cure, meant))
-        return UNKNOWN
 
     def hold_once(self, name: syntax.Name, seen: dict[str, Span], message: str, first: str) -> None:
         """Reports a repeated name; `seen` has the spans of the earlier names, and `first` is the

@@ -12,7 +12,6 @@ from dmlc.language.check_functions import check_function_gradients, order_functi
 from dmlc.language.check_kinds import TypingContext, show_ranks
 from dmlc.language.definitions import (
     AttributeDefinition,
-    FunctionDefinition,
     OperatorDefinition,
     TensorDefinition,
     TensorLevel,
@@ -307,7 +306,7 @@ class _OperatorChecker(ExpressionChecker):
         names = self.names
         known = names.functions.get(name)
         if known is not None:
-            note = Note("the first is here", known.span)
+            note = Note("the first is here", known.name.span)
             self.fail(
                 f"function '{name}' is declared twice", function.name.span, note, code="E0205"
             )
@@ -315,7 +314,7 @@ class _OperatorChecker(ExpressionChecker):
             self.fail(f"'{name}' is a function of the language", function.name.span, code="E0207")
         names.results[name] = self.check_function(function, recursive)
         names.later_functions.pop(name, None)
-        names.functions[name] = FunctionDefinition.of(function)
+        names.functions[name] = function
         check_function_gradients(self, function)
 
     def check_assignment(self, statement: syntax.Assignment, assigned: dict[str, Span]) -> None:
@@ -442,10 +441,10 @@ class _OperatorChecker(ExpressionChecker):
                     code="E0506",
                 )
             elif tensor is not None:
-                self.check_example_tensor(item, tensor)
+                shape = self.check_example_tensor(item, tensor)
                 self.check_example_type(item, tensor)
                 if item.instead is not None:
-                    self.check_instead(item, item.instead, example, tensor)
+                    self.check_instead(item, item.instead, shape, example, tensor)
                 if item.within is not None:
                     self.check_within(item.within, tensor)
             elif attribute is not None:
@@ -475,12 +474,15 @@ class _OperatorChecker(ExpressionChecker):
             names = ", ".join(row.name for row in missing)
             self.fail(f"{shown} does not give {names}", example.span, code="E0506")
 
-    def check_example_tensor(self, item: syntax.ExampleItem, tensor: TensorDefinition) -> None:
+    def check_example_tensor(
+        self, item: syntax.ExampleItem, tensor: TensorDefinition
+    ) -> tuple[int, ...] | None:
+        """Shape of the numbers given for a tensor; None after an error."""
         if tensor.output != item.expected:
             cure = "write 'expect' before it" if tensor.output else "leave out 'expect'"
             what = "an output" if tensor.output else "an input"
             self.fail(f"'{tensor.name}' is {what}: {cure}", item.name.span, code="E0506")
-        self.check_numbers(item.value, tensor)
+        return self.check_numbers(item.value, tensor)
 
     def check_numbers(
         self, value: syntax.Expression, tensor: TensorDefinition
@@ -519,18 +521,19 @@ class _OperatorChecker(ExpressionChecker):
         self,
         item: syntax.ExampleItem,
         instead: syntax.Expression,
+        given: tuple[int, ...] | None,
         example: syntax.Example,
         tensor: TensorDefinition,
     ) -> None:
-        """Checks the sizes of the values after `instead of` against those of the expected ones."""
+        """Checks the sizes of the values after `instead of` against those of the expected ones,
+        `given`."""
         if not isinstance(example, syntax.Difference):
             message = "an example says what is given, and not what others give: write 'differs'"
             self.fail(message, instead.span, code="E0506")
         elif not item.expected:
             self.fail("'instead of' belongs to what is expected", instead.span, code="E0506")
         else:
-            # Errors in the expected values are reported with those.
-            shape, given = self.check_numbers(instead, tensor), _measure(item.value)
+            shape = self.check_numbers(instead, tensor)
             if shape is not None and given is not None and shape != given:
                 message = (
                     f"'{item.tensor}' has sizes {list(given)}, and what others give has "
@@ -618,17 +621,6 @@ class _OperatorChecker(ExpressionChecker):
 
 def _section_of(example: syntax.Example) -> str:
     return "differs" if isinstance(example, syntax.Difference) else "example"
-
-
-def _measure(value: syntax.Expression) -> tuple[int, ...] | None:
-    """Sizes of a nested array, measured along its first entries."""
-    sizes: list[int] = []
-    while isinstance(value, syntax.Array):
-        sizes.append(len(value.items))
-        if not value.items:
-            break
-        value = value.items[0]
-    return tuple(sizes) or None
 
 
 def _named_twice(name: syntax.Name) -> tuple[str, str]:

@@ -103,10 +103,8 @@ def _find_unread(
 
 def _list_elsewhere(operator: OperatorDefinition) -> set[str]:
     """Names that conditions, functions and other rows read."""
-    expressions = [e for f in operator.functions.values() for e in f.expressions]
-    for attribute in operator.attributes:
-        expressions += [e for e in (attribute.default, attribute.length) if e is not None]
-    return set(names_read(*expressions, *operator.constraints))
+    cells = [e for a in operator.attributes for e in (a.default, a.length) if e is not None]
+    return set(names_read(*cells, *operator.functions.values(), *operator.constraints))
 
 
 def _names_sizes(row: TensorDefinition) -> bool:

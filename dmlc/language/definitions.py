@@ -41,30 +41,6 @@ class EnumDefinition:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class FunctionDefinition:
-    """A scalar function, inlined at its calls."""
-
-    name: str
-    parameters: tuple[str, ...]
-    body: syntax.Expression
-    span: Span
-    gradients: tuple[syntax.FunctionGradient, ...] = ()
-    """Derivatives with respect to some parameters that replace those of the body."""
-
-    @staticmethod
-    def of(function: syntax.ScalarFunction) -> FunctionDefinition:
-        name, parameters = function.name, tuple(p.text for p in function.parameters)
-        return FunctionDefinition(
-            name.text, parameters, function.body, name.span, function.gradients
-        )
-
-    @property
-    def expressions(self) -> tuple[syntax.Expression, ...]:
-        """The body, and the formulas of its gradients."""
-        return (self.body, *(gradient.value for gradient in self.gradients))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Dimension:
     """One entry of a `Dimensions` cell: a named size or a fixed one. `optional` is `[X]`."""
 
@@ -208,7 +184,7 @@ class OperatorDefinition:
     """Derivation in place of `compute`; None also in a file checked without the library that has
     the forward operator."""
     examples: tuple[syntax.Example, ...]
-    functions: Mapping[str, FunctionDefinition]
+    functions: Mapping[str, syntax.ScalarFunction]
     """Declared in the file or its imports; the functions of `compute` are among its statements."""
     enums: Mapping[str, EnumDefinition]
     syntax: syntax.Operator
@@ -303,7 +279,7 @@ class GraphDefinition:
     syntax: syntax.Graph
     operators: Mapping[str, OperatorDefinition]
     """Operators that the graph calls, by the names in its calls."""
-    functions: Mapping[str, FunctionDefinition]
+    functions: Mapping[str, syntax.ScalarFunction]
     enums: Mapping[str, EnumDefinition]
 
     @property

@@ -11,7 +11,6 @@ import bisect
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.language import syntax
-from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.layout import Break, Document, Group, Indent, lay_out
 from dmlc.language.parse import parse
 from dmlc.source import InternalError, Source, Span
@@ -41,14 +40,9 @@ def format_enum(name: str, members: Mapping[str, int]) -> str:
     return format_file(parse(Source("<enum>", f"enum {name} {{ {listed} }}")))
 
 
-def format_scalar_function(definition: FunctionDefinition) -> str:
-    """The text of a function of a file, and of its gradients."""
-    parameters = ", ".join(definition.parameters)
-    lines = [
-        f"function {definition.name}({parameters}) = {format_expression(definition.body)}",
-        *(f"{_gradient_head(g)}{format_expression(g.value)}" for g in definition.gradients),
-    ]
-    return format_file(parse(Source("<function>", "\n".join(lines))))
+def format_scalar_function(node: syntax.ScalarFunction) -> str:
+    """The text of a function of a file, and of its gradients, without comments."""
+    return format_file(syntax.File(None, (node,), (), node.span.source))
 
 
 # Expressions -----------------------------------------------------------------------------------

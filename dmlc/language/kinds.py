@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from dmlc.language import syntax
 from dmlc.language.attribute_types import What
 from dmlc.language.definitions import (
     AttributeDefinition,
     EnumDefinition,
-    FunctionDefinition,
     TensorDefinition,
 )
 from dmlc.scalars import DataType
-from dmlc.source import Span
+from dmlc.source import UNKNOWN_NAME, Diagnostic, Fix, Note, Span, unknown_name
 
 
 class Form(enum.Enum):
@@ -78,13 +78,43 @@ def attribute_kind(attribute: AttributeDefinition) -> ValueKind:
     return ValueKind(what, form, attribute.enum, values)
 
 
+class Reporter:
+    """Reader or checker that adds each error to `diagnostics` and goes on. An erroneous expression
+    has an unknown kind, so that one error is reported once."""
+
+    def __init__(self, diagnostics: list[Diagnostic]) -> None:
+        self.diagnostics = diagnostics
+
+    def fail(
+        self, message: str, span: Span, *notes: str | Note, code: str, fixes: Iterable[Fix] = ()
+    ) -> ValueKind:
+        made = tuple(n if isinstance(n, Note) else Note(n) for n in notes)
+        self.diagnostics.append(Diagnostic(message, span, made, code=code, fixes=tuple(fixes)))
+        return UNKNOWN
+
+    def fail_unknown(
+        self,
+        what: str,
+        name: str,
+        known: Iterable[str],
+        span: Span,
+        code: str = UNKNOWN_NAME,
+        cure: str | None = None,
+        meant: str | None = None,
+    ) -> ValueKind:
+        """Reports a name that is none of `known`; `meant` is the one to suggest, if not the
+        nearest."""
+        self.diagnostics.append(unknown_name(what, name, known, span, code, cure, meant))
+        return UNKNOWN
+
+
 class SymbolTable:
     """Symbol table of one operator or graph, filled as its statements are checked."""
 
     def __init__(
         self,
         enums: Mapping[str, EnumDefinition],
-        functions: Mapping[str, FunctionDefinition],
+        functions: Mapping[str, syntax.ScalarFunction],
         results: Mapping[str, ValueKind],
         *,
         elements: bool = False,

@@ -21,19 +21,17 @@ from dmlc.language.definitions import (
     TypeCombination,
 )
 from dmlc.language.foreign_words import find_type
+from dmlc.language.kinds import Reporter
 from dmlc.language.parse import parse_expression
 from dmlc.scalars import TENSOR_TYPES, DataType, data_type_names, find_data_type
 from dmlc.source import (
-    UNKNOWN_NAME,
     Diagnostic,
     DmlcError,
     Edit,
     Fix,
-    Note,
     Span,
     nearest,
     replace_word,
-    unknown_name,
 )
 
 MAX_RANK = 8
@@ -107,13 +105,12 @@ def _add_column(table: syntax.Table, place: int, name: str) -> Fix:
     return tuple(edits)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reader of cells; errors are added to `diagnostics`."""
+class _Reader(Reporter):
+    """Reader of cells; the names in unreadable ones are added to `broken`."""
 
-    diagnostics: Diagnostics
-    broken: set[str] = dataclasses.field(default_factory=set[str])
-    """Names in unreadable cells."""
+    def __init__(self, diagnostics: Diagnostics, broken: set[str] | None = None) -> None:
+        super().__init__(diagnostics)
+        self.broken = set[str]() if broken is None else broken
 
     def lose(self, *cells: syntax.Cell) -> None:
         """Records the names in unreadable cells: those of a row, and those of sizes."""
@@ -123,24 +120,6 @@ class _Reader:
             elif text.lower() not in _WORDS and find_data_type(text) is None:
                 # Also the name that is meant where one has a character too many.
                 self.broken.add(re.sub(r"\W", "", text))
-
-    def fail(
-        self, message: str, span: Span, *notes: str, code: str, fixes: Sequence[Fix] = ()
-    ) -> None:
-        made = tuple(Note(n) for n in notes)
-        self.diagnostics.append(Diagnostic(message, span, made, code=code, fixes=tuple(fixes)))
-
-    def fail_unknown(
-        self,
-        what: str,
-        name: str,
-        known: Iterable[str],
-        span: Span,
-        code: str = UNKNOWN_NAME,
-        cure: str | None = None,
-        meant: str | None = None,
-    ) -> None:
-        self.diagnostics.append(unknown_name(what, name, known, span, code, cure, meant))
 
     def name(self, cell: syntax.Cell | None, row: syntax.TableRow, what: str) -> syntax.Name | None:
         if cell is None:
@@ -299,7 +278,7 @@ def read_tensors(
     table: syntax.Table, diagnostics: Diagnostics, broken: set[str] | None = None
 ) -> list[TensorDefinition]:
     """Rows of a table of tensors. The names of unreadable rows are added to `broken`."""
-    reader = _Reader(diagnostics, set() if broken is None else broken)
+    reader = _Reader(diagnostics, broken)
     found: list[TensorDefinition] = []
     for name, cell in reader.columns(table, TENSOR_COLUMNS, "tensor"):
         output, optional, array = reader.kind(cell)
@@ -326,7 +305,7 @@ def read_attributes(
 ) -> list[AttributeDefinition]:
     """Rows of a table of attributes. `enums` are the enums that a type may name. The names of
     unreadable rows are added to `broken`."""
-    reader = _Reader(diagnostics, set() if broken is None else broken)
+    reader = _Reader(diagnostics, broken)
     found: list[AttributeDefinition] = []
     for name, cell in reader.columns(table, ATTRIBUTE_COLUMNS, "attribute"):
         made = _attribute(name, cell, enums, reader)

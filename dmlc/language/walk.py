@@ -91,6 +91,19 @@ def functions_called(*nodes: syntax.Node) -> dict[str, None]:
     return {function.name: None for function in calls if isinstance(function, syntax.Reference)}
 
 
+def list_called(
+    nodes: Iterable[syntax.Node], functions: Mapping[str, syntax.ScalarFunction]
+) -> list[syntax.ScalarFunction]:
+    """Those of `functions` that nodes call, directly or through others."""
+    found: dict[str, syntax.ScalarFunction] = {}
+    pending = list(nodes)
+    for node in pending:
+        new = {n: functions[n] for n in functions_called(node) if n in functions and n not in found}
+        found |= new
+        pending += new.values()
+    return list(found.values())
+
+
 def find_chain(start: str, end: str, leads: Mapping[str, Iterable[str]]) -> list[str]:
     """Shortest path from one name to another along `leads`, without `end`; empty if there is
     none."""

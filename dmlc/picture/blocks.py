@@ -9,7 +9,7 @@ import math
 from collections.abc import Container, Mapping, Sequence
 
 from dmlc.picture.diagram import Kernel, Step, Transfer
-from dmlc.picture.layered import Arrangement
+from dmlc.picture.layered import Arrangement, Point
 from dmlc.picture.lettering import (
     measure,
     show_sizes,
@@ -233,16 +233,16 @@ def _frame(
     )
     shapes: list[Shape] = [frame]
     lowest = found.height - low_height
-    for at, (part, corner) in enumerate(zip(parts, found.corners, strict=True)):
+    for at, (part, (x, y)) in enumerate(zip(parts, found.corners, strict=True)):
         # Spare room is left between the stages and the tags of written tensors.
         low = rim.below and rim.first <= at < rim.first + rim.below
         room = _find_room(at, part, kernel, rim, look)
-        x, y = corner.x + left + (room - part.width) / 2, corner.y + top + spare * bool(low)
-        shapes.append(dataclasses.replace(part.moved(x, y), home=kernel.label))
+        placed = part.moved(x + left + (room - part.width) / 2, y + top + spare * bool(low))
+        shapes.append(dataclasses.replace(placed, home=kernel.label))
     curves: list[Curve] = []
     for route in found.routes:
         points = [
-            (x + left, y + top + (spare if rim.below and y >= lowest - 0.01 else 0.0))
+            Point(x + left, y + top + (spare if rim.below and y >= lowest - 0.01 else 0.0))
             for x, y in route
         ]
         curves.append(Curve(tuple(points), "register", 1.3))

@@ -174,12 +174,12 @@ class _Plan:
             points = self._lead(number, route, copied=number in layout.copied)
             curves.append(Curve(points, "memory", _thickness(size, self.heavy), note))
         for block, corner in zip(self.blocks, found.corners, strict=False):
-            moved = block.drawing.moved(corner.x, corner.y)
+            moved = block.drawing.moved(*corner)
             shapes += moved.shapes
             curves += moved.curves
         pills = (*self.pills, *layout.copies)
         for pill, corner in zip(pills, found.corners[len(self.blocks) :], strict=True):
-            shapes.append(pill.moved(corner.x, corner.y))
+            shapes.append(pill.moved(*corner))
         return Drawing(found.width, found.height, tuple(shapes), tuple(curves))
 
     def _lead(self, number: int, route: Sequence[Point], *, copied: bool) -> tuple[Point, ...]:
@@ -187,10 +187,10 @@ class _Plan:
         link, points = self.links[number], list(route)
         if link.source < len(self.blocks) and not copied:
             x, y = points[0]
-            points.insert(0, (x, y - self.blocks[link.source].under))
+            points.insert(0, Point(x, y - self.blocks[link.source].under))
         if link.target < len(self.blocks):
             x, y = points[-1]
-            points.append((x, y + self.blocks[link.target].above))
+            points.append(Point(x, y + self.blocks[link.target].above))
         return tuple(dict.fromkeys(points))
 
 

@@ -8,6 +8,7 @@ kernels. `compose`, `svg`, `dot` and `text` draw it.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -377,28 +378,16 @@ def _show_bytes(dtype: DataType, sizes: Sequence[int | str]) -> str:
 def find_peak(kernels: Sequence[Kernel], outputs: Sequence[str]) -> int | None:
     """Peak of the bytes of tensors between kernels, each live from the kernel that writes it to the
     last that reads it; None if a size is known only at run time."""
-    made: dict[str, int] = {}
-    last: dict[str, int] = {}
-    changes: list[int] = [0] * (len(kernels) + 1)
-    sizes: dict[str, int] = {}
+    last = {t.tensor: at for at, kernel in enumerate(kernels) for t in kernel.reads}
+    changes = [0] * (len(kernels) + 1)
     for at, kernel in enumerate(kernels):
         for transfer in kernel.writes:
             if transfer.tensor not in outputs:
                 if transfer.bytes is None:
                     return None
-                made[transfer.tensor] = last[transfer.tensor] = at
-                sizes[transfer.tensor] = transfer.bytes
-        for transfer in kernel.reads:
-            if transfer.tensor in made:
-                last[transfer.tensor] = at
-    for name, at in made.items():
-        changes[at] += sizes[name]
-        changes[last[name] + 1] -= sizes[name]
-    peak = total = 0
-    for change in changes:
-        total += change
-        peak = max(peak, total)
-    return peak
+                changes[at] += transfer.bytes
+                changes[max(at, last.get(transfer.tensor, at)) + 1] -= transfer.bytes
+    return max(itertools.accumulate(changes))
 
 
 def add(counts: Iterable[int | None]) -> int | None:

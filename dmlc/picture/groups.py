@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.picture.blocks import OUTSIDE, Block, Look, draw_kernel
 from dmlc.picture.diagram import Kernel
+from dmlc.picture.layered import Point
 from dmlc.picture.lettering import measure
 from dmlc.picture.shapes import LINE, NAME, PAD, Curve, Drawing, Line, Shape
 
@@ -112,10 +113,9 @@ def _stack(kernels: Sequence[Kernel], blocks: Sequence[Block]) -> Block:
     for (upper, above, a), (lower, below, b) in pairs:
         for name in upper.writes:
             if name in lower.reads:
-                start = (a + upper.writes[name], above[1])
-                curves.append(
-                    Curve((start, (b + lower.reads[name], below[0])), "memory", 1.6, name)
-                )
+                start = Point(a + upper.writes[name], above[1])
+                end = Point(b + lower.reads[name], below[0])
+                curves.append(Curve((start, end), "memory", 1.6, name))
     first, last = spans[0], spans[-1]
     reads = {n: x + middles[0] - width / 2 for n, x in blocks[0].reads.items()}
     writes = {n: x + middles[-1] - width / 2 for n, x in blocks[-1].writes.items()}

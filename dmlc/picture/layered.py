@@ -15,6 +15,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from dmlc.picture.ordering import Ties, order_layers
 from dmlc.picture.ranking import Box, Gaps, Link, rank_boxes
@@ -29,15 +30,11 @@ _LEAF = 0.05
 """Part of this weight at a box with no other link."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Corner:
-    """Top left corner of a box."""
+class Point(NamedTuple):
+    """Point of a layout."""
 
     x: float
     y: float
-
-
-Point = tuple[float, float]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,7 +42,8 @@ class Arrangement:
     """Layout of boxes and links. The route of a link is straight between points of one x, and bends
     between others, with vertical tangents."""
 
-    corners: tuple[Corner, ...]
+    corners: tuple[Point, ...]
+    """Top left corner of each box."""
     routes: tuple[tuple[Point, ...], ...]
     width: float
     height: float
@@ -244,7 +242,7 @@ class _Net:
         left = min(self.x[n] - self.widths[n] / 2 for n in range(len(self.ranks)))
         right = max(self.x[n] + self.widths[n] / 2 for n in range(len(self.ranks)))
         corners = tuple(
-            Corner(self.x[n] - box.width / 2 - left, tops[self.ranks[n]])
+            Point(self.x[n] - box.width / 2 - left, tops[self.ranks[n]])
             for n, box in enumerate(self.boxes)
         )
         routes: list[tuple[Point, ...]] = []
@@ -252,13 +250,13 @@ class _Net:
             xs = [x - left for x in self._stations(number)]
             first = chain[0]
             bottom = tops[self.ranks[first]] + self.boxes[first].height
-            points = [(xs[0], bottom)]
+            points = [Point(xs[0], bottom)]
             for node, x in zip(chain, xs, strict=True):
                 rank = self.ranks[node]
                 if node != first:
-                    points.append((x, tops[rank]))
+                    points.append(Point(x, tops[rank]))
                 if node != chain[-1]:
-                    points.append((x, tops[rank] + heights[rank]))
+                    points.append(Point(x, tops[rank] + heights[rank]))
             routes.append(tuple(dict.fromkeys(points)))
         height = tops[len(heights) - 1] + heights[-1]
         return Arrangement(corners, tuple(routes), right - left, height)

@@ -7,6 +7,7 @@ any other, text is narrower than its room.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 
 _SANS = (
@@ -34,26 +35,9 @@ def measure(text: str, size: float, *, bold: bool = False, code: bool = False) -
     return total * size * (_BOLD if bold else 1.0)
 
 
-def wrap(text: str, width: int, lines: int | None = None) -> list[str]:
-    """Text in lines of at most `width` characters, broken at spaces if possible; after `lines`
-    lines the rest is replaced by an ellipsis."""
-    found: list[str] = [""]
-    for word in text.split():
-        room = width - len(found[-1])
-        if found[-1] and len(word) + 1 <= room:
-            found[-1] += f" {word}"
-            continue
-        if found[-1]:
-            found.append("")
-        while len(word) > width:
-            found[-1] = word[:width]
-            word = word[width:]
-            found.append("")
-        found[-1] = word
-    if lines is not None and len(found) > lines:
-        found = found[:lines]
-        found[-1] = f"{found[-1][: width - 2]} …"
-    return found
+def wrap(text: str, width: int) -> list[str]:
+    """Text in lines of at most `width` characters, broken at spaces if possible."""
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def wrap_to(text: str, room: float, size: float, *, bold: bool = False) -> list[str]:
@@ -78,9 +62,9 @@ def wrap_name(name: str, width: int) -> list[str]:
     return [*lines, name]
 
 
-def wrap_evenly(text: str, width: int, lines: int | None = None) -> list[str]:
+def wrap_evenly(text: str, width: int) -> list[str]:
     """Lines as by `wrap`, but narrower where that avoids a short last line."""
-    found = wrap(text, width, lines)
+    found = wrap(text, width)
     for narrower in range(width - 1, width // 2, -1):
         tried = wrap(text, narrower)
         if len(tried) > len(found) or 2 * len(found[-1]) >= max(map(len, found)):

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from dmlc.picture.layered import Arrangement, Corner, arrange
+from dmlc.picture.layered import Arrangement, Point, arrange
 from dmlc.picture.ranking import Box, Gaps, Link, measure_links
 from dmlc.picture.shapes import Shape
 
@@ -96,7 +96,7 @@ def arrange_rows(boxes: Sequence[Box], gaps: Gaps) -> Arrangement:
     of their own above all others, and `last` ones below them."""
     limit = gaps.limit or 0.0
     order = sorted(range(len(boxes)), key=lambda n: boxes[n].last - boxes[n].first)
-    corners: dict[int, Corner] = {}
+    corners: dict[int, Point] = {}
     x = y = height = widest = 0.0
     kind = None
     for number in order:
@@ -105,7 +105,7 @@ def arrange_rows(boxes: Sequence[Box], gaps: Gaps) -> Arrangement:
         if x > 0 and (x + box.width > limit or here != kind):
             x, y, height = 0.0, y + height + gaps.down, 0.0
         kind = here
-        corners[number] = Corner(x, y)
+        corners[number] = Point(x, y)
         widest = max(widest, x + box.width)
         x += box.width + gaps.across
         height = max(height, box.height)

@@ -4,6 +4,7 @@ split into several if it exceeds the width. `layered` computes the positions."""
 from __future__ import annotations
 
 import dataclasses
+import graphlib
 import heapq
 import itertools
 import math
@@ -66,7 +67,7 @@ def _rank_by_path(boxes: Sequence[Box], links: Sequence[Link]) -> list[int]:
         for source in (link.source,) if link.after is None else (link.source, link.after):
             below[source].append(link.target)
             above[link.target].append(source)
-    order = _sort(above, below)
+    order = list(graphlib.TopologicalSorter(dict(enumerate(above))).static_order())
     floor = 1 if any(box.first for box in boxes) else 0
     ranks = [0 if box.first else floor for box in boxes]
     for number in order:
@@ -123,22 +124,17 @@ def _rank_in_order(
     ranks, latest = [0] * len(boxes), int(any(box.first for box in boxes))
     inner = [n for n in numbers if not boxes[n].first and not boxes[n].last]
     held = set(inner)
-    missing = {n: held.intersection(givers[n]) for n in inner}
-    readers: dict[int, list[int]] = {}
-    for number, known in missing.items():
-        for giver in known:
-            readers.setdefault(giver, []).append(number)
-    ready = [number for number in inner if not missing[number]]
-    heapq.heapify(ready)
-    while ready:
+    sorter = graphlib.TopologicalSorter({n: held.intersection(givers[n]) for n in inner})
+    sorter.prepare()
+    ready: list[int] = []
+    while sorter.is_active():
         # By number, but after all predecessors.
+        for number in sorter.get_ready():
+            heapq.heappush(ready, number)
         number = heapq.heappop(ready)
-        latest = max([latest, *(ranks[g] + 1 for g in givers[number] if g in missing)])
+        latest = max([latest, *(ranks[g] + 1 for g in givers[number] if g in held)])
         ranks[number] = latest
-        for reader in readers.get(number, ()):
-            missing[reader].discard(number)
-            if not missing[reader]:
-                heapq.heappush(ready, reader)
+        sorter.done(number)
     for number in numbers:
         if boxes[number].last:
             ranks[number] = latest + 1
@@ -192,17 +188,3 @@ def measure_links(
     """Number of layers that each link passes, including its last."""
     ranks = rank_boxes(boxes, links, gaps)
     return [ranks[link.target] - ranks[link.source] for link in links]
-
-
-def _sort(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> list[int]:
-    """Topological order of the boxes."""
-    missing = [len(sources) for sources in above]
-    ready = [number for number, count in enumerate(missing) if count == 0]
-    for number in ready:
-        for target in below[number]:
-            missing[target] -= 1
-            if missing[target] == 0:
-                ready.append(target)
-    if len(ready) != len(above):
-        raise ValueError("links in a cycle cannot be layered")
-    return ready

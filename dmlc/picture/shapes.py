@@ -72,7 +72,7 @@ class Curve:
     note: str = ""
 
     def moved(self, x: float, y: float) -> Curve:
-        return dataclasses.replace(self, points=tuple((a + x, b + y) for a, b in self.points))
+        return dataclasses.replace(self, points=tuple(Point(a + x, b + y) for a, b in self.points))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dmlc.picture.compose import draw_view, find_stripes
 from dmlc.picture.diagram import VIEWS, Diagram, View, find_view
 from dmlc.picture.fold import count_steps, fold_chains
+from dmlc.picture.layered import Point
 from dmlc.picture.lettering import TIMES, measure, show_bytes, wrap_to
 from dmlc.picture.shapes import SMALL, Curve, Drawing, Line
 from dmlc.picture.summary import compare, describe
@@ -204,7 +205,7 @@ def _path(curve: Curve) -> str:
     """Path data of a route; it stops short of its end, for the arrow head."""
     points = list(curve.points)
     x, y = points[-1]
-    points[-1] = (x, y - _arrow_length(curve))
+    points[-1] = Point(x, y - _arrow_length(curve))
     texts = [f"M{_number(points[0][0])} {_number(points[0][1])}"]
     for (x1, y1), (x2, y2) in itertools.pairwise(points):
         if abs(x1 - x2) < 0.05:

@@ -86,8 +86,8 @@ def list_called(
         for part in subexpressions(expression):
             if isinstance(part, syntax.Call) and isinstance(part.function, syntax.Reference):
                 function = definition.functions.get(part.function.name)
-                if function is not None and function.name not in called:
-                    called[function.name] = function.body
+                if function is not None and function.name.text not in called:
+                    called[function.name.text] = function.body
                     pending.append(function.body)
     return list(called.values())
 

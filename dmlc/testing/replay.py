@@ -196,7 +196,7 @@ def write_operator(definition: OperatorDefinition) -> str:
     module = definition.name.rpartition(".")[0]
     lines = [f"module {module}"] if module else []
     enums = {name: enum for each in needed for name, enum in each.enums.items()}
-    functions = {f.name: f for each in needed for f in each.functions.values()}
+    functions = {name: f for each in needed for name, f in each.functions.items()}
     declared = {s.name.text for each in needed for s in each.compute or ()
                 if isinstance(s, syntax.ScalarFunction)}  # fmt: skip
     lines += [format_enum(enum.name, enum.members) for enum in enums.values()]

@@ -12,7 +12,7 @@ from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
 from dmlc.binding.values import whole_number
 from dmlc.language import syntax
-from dmlc.language.definitions import FunctionDefinition, OperatorDefinition
+from dmlc.language.definitions import OperatorDefinition
 from dmlc.language.recurrences import find_recurrences
 from dmlc.source import DmlcError
 from dmlc.testing.drafts import Draft
@@ -84,7 +84,7 @@ def _list_extents(definition: OperatorDefinition) -> list[syntax.Expression]:
 def _take_in(evaluator: Evaluator, statement: syntax.Statement) -> None:
     """Defines a function, or a named number, of the formula in the evaluator."""
     if isinstance(statement, syntax.ScalarFunction):
-        evaluator.functions[statement.name.text] = FunctionDefinition.of(statement)
+        evaluator.functions[statement.name.text] = statement
     elif statement.indices is None:
         try:
             evaluator.locals[statement.name.text] = evaluator.constant(statement.value)
