@@ -82,6 +82,40 @@ def test_the_first_versions_of_operators() -> None:
     np.testing.assert_array_equal(found, x.repeat(2, 2).repeat(3, 3))
 
 
+# Normalizations -------------------------------------------------------------------------------
+
+
+def test_moments_of_training_are_updated_where_they_are_asked_for() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    held = np.array([1, 2, 4], np.float32)
+    inputs = {"x": x, "s": held, "b": held, "m": held, "v": held}
+    y, mean, variance = run("BatchNormalization", inputs, 3, training_mode=1, momentum=0.75)
+    own = x.mean((0, 2)), x.var((0, 2))
+    np.testing.assert_allclose(mean, 0.75 * held + 0.25 * own[0], rtol=1e-6)
+    model = make("BatchNormalization", inputs, 3, (), training_mode=1, momentum=0.75)
+    model.graph.node[0].output[1] = ""
+    del model.graph.output[1]
+    found = dmlc.onnx.load(model).run(inputs, device="reference")
+    for name, wanted in (("o0", y), ("o2", variance)):
+        np.testing.assert_array_equal(found[name], wanted)
+    np.testing.assert_allclose(variance, 0.75 * held + 0.25 * own[1], rtol=1e-6)
+    whole = [each.reshape(3, 1) for each in (*own, held)]
+    wanted = (x - whole[0]) / np.sqrt(whole[1] + 1e-5) * whole[2] + whole[2]
+    np.testing.assert_allclose(y, wanted, rtol=1e-5)
+
+
+def test_parameters_of_more_bits_than_their_tensor() -> None:
+    """Each is computed with as it is: a scale of 1/2 + 1/4096 is no FLOAT16."""
+    x = np.full((1, 1, 1), 1024, np.float16)
+    inputs = {"x": x} | {
+        name: np.array([number], np.float32)
+        for name, number in (("scale", 0.5 + 2**-12), ("b", 0.25), ("m", 0), ("v", 1))
+    }
+    (found,) = run("BatchNormalization", inputs, epsilon=0.0)
+    assert found.dtype == np.float16
+    assert found.item() == 512.5
+
+
 # NaN ------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dmlc.binding import TensorDesc
 from dmlc.building.functions import Point, Scalar, Tensor
@@ -182,131 +182,116 @@ def _softmax(operator: str) -> Rule:
 # Normalisation --------------------------------------------------------------------------------
 
 
+def _find_moments(node: Node, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The mean and the variance along axes."""
+    mean = mean_over(node, f"{node.name}_mean", x, axes, True)
+    moved = map_elements(node.builder, f"{node.name}_moved", lambda v, m: v - m, x, mean)
+    return mean, mean_over(node, f"{node.name}_variance", moved, axes, True, square)
+
+
+_SMALLEST = 1e-9
+"""What MeanVarianceNormalization adds to a variance."""
+
+
+def _normalize(node: Node, operator: str, tensors: Mapping[str, Tensor], **more: object) -> Tensor:
+    """A normalization of the library. Tensors of several types are computed with in the largest of
+    them, FLOAT32 at least."""
+    x, types = tensors["InputTensor"], {tensor.dtype for tensor in tensors.values()}
+    if len(types) > 1:
+        wide = max((*types, DataType.FLOAT32), key=lambda dtype: dtype.bytes)
+        tensors = {row: cast_tensor(node, tensor, wide) for row, tensor in tensors.items()}
+    settings = {"Epsilon": node.number("epsilon", _SMALLEST), **more}
+    found = apply_operator(node.builder, node.name, f"directml.{operator}", tensors, settings)
+    return cast_tensor(node, found, x.dtype)
+
+
 def _standardize(
-    node: Node, x: Tensor, axes: Sequence[int], epsilon: float, centered: bool = True
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Elements minus their mean along axes, divided by their standard deviation; the inverse of the
-    latter, and the mean."""
-    builder, name = node.builder, node.name
-    mean = mean_over(node, f"{name}_mean", x, axes, True) if centered else None
-    moved = x
-    if mean is not None:
-        moved = map_elements(builder, f"{name}_moved", lambda v, m: v - m, x, mean)
-    variance = mean_over(node, f"{name}_variance", moved, axes, True, square)
-    inverse = map_elements(
-        builder, f"{name}_inverse", lambda v: 1 / (v + epsilon).apply("sqrt"), variance
-    )
-    scaled = map_elements(builder, f"{name}_scaled", lambda v, i: v * i, moved, inverse)
-    return scaled, inverse, mean
-
-
-def _apply_affine(
-    node: Node, x: Tensor, scale: Tensor | None, bias: Tensor | None, dtype: DataType
+    node: Node, x: Tensor, axes: Iterable[int], *affine: Tensor | None, centered: bool = True
 ) -> Tensor:
-    """Tensor times a scale plus a bias, which broadcast."""
-    given = [tensor for tensor in (scale, bias) if tensor is not None]
-
-    def formula(value: Scalar, *others: Scalar) -> Scalar:
-        rest = list(others)
-        if scale is not None:
-            value = value * rest.pop(0).cast(value.dtype)
-        if bias is not None:
-            value = value + rest.pop(0).cast(value.dtype)
-        return value
-
-    return map_elements(node.builder, node.name, formula, x, *given, dtype=dtype)
+    """Elements less their mean along axes, by the root of their variance; times a scale and plus a
+    bias, which broadcast."""
+    tensors = {"InputTensor": x}
+    for row, tensor in zip(("ScaleTensor", "BiasTensor"), affine, strict=False):
+        if tensor is not None:
+            extents = (*[1] * (x.rank - tensor.rank), *tensor.extents)
+            tensors[row] = reshape(node.builder, f"{node.name}_{tensor.name}", tensor, extents)
+    return _normalize(node, "MEAN_VARIANCE_NORMALIZATION2", tensors, Axes=[*axes],
+                      UseMean=centered, UseVariance=True)  # fmt: skip
 
 
 def _layer_normalization(node: Node) -> list[Tensor | None]:
     x = node.tensor(0)
-    axes = list(range(node.axis(x.rank), x.rank))
-    scaled, inverse, mean = _standardize(node, x, axes, node.number("epsilon"))
-    y = _apply_affine(node, scaled, node.optional(1), node.optional(2), x.dtype)
+    axes, epsilon = range(node.axis(x.rank), x.rank), node.number("epsilon")
+    y = _standardize(node, x, axes, node.tensor(1), node.optional(2))
+    if not (node.wants(1) or node.wants(2)):
+        return [y]
+    mean, variance = _find_moments(node, x, axes)
+    inverse = map_elements(
+        node.builder, f"{node.name}_inverse", lambda v: 1 / (v + epsilon).apply("sqrt"), variance
+    )
     return [y, mean, inverse]
 
 
 def _rms_normalization(node: Node) -> Tensor:
     x = node.tensor(0)
-    axes = list(range(node.axis(x.rank), x.rank))
-    epsilon = node.number("epsilon")
-    scaled, _, _ = _standardize(node, x, axes, epsilon, centered=False)
-    return _apply_affine(node, scaled, node.optional(1), None, x.dtype)
+    return _standardize(node, x, range(node.axis(x.rank), x.rank), node.tensor(1), centered=False)
 
 
-def _by_channel(node: Node, tensor: Tensor, rank: int) -> Tensor:
-    """Vector reshaped so that its axis is axis 1."""
-    extents: list[Extent] = [1] * rank
-    extents[1] = as_extent(multiply(tensor.extents))
+def _by_channel(node: Node, tensor: Tensor, x: Tensor) -> Tensor:
+    """A tensor of one axis as one that has it as the axis 1, beside another."""
+    count = as_extent(multiply(tensor.extents))
+    node.builder.unify(count, x.extents[1])
+    extents = (1, count, *[1] * (x.rank - 2))
     return reshape(node.builder, f"{node.name}_{tensor.name}", tensor, extents)
 
 
 def _instance_normalization(node: Node) -> Tensor:
     x = node.tensor(0)
-    scaled, _, _ = _standardize(node, x, range(2, x.rank), node.number("epsilon"))
-    scale, bias = (_by_channel(node, node.tensor(k), x.rank) for k in (1, 2))
-    return _apply_affine(node, scaled, scale, bias, x.dtype)
+    return _standardize(
+        node, x, range(2, x.rank), *(_by_channel(node, node.tensor(k), x) for k in (1, 2))
+    )
 
 
 def _group_normalization(node: Node) -> Tensor:
-    x, groups = node.tensor(0), node.integer("num_groups")
-    channels = x.extents[1]
-    channels = need_number(channels, "the number of channels")
+    """Scales and biases are those of channels, or before version 21 of groups."""
+    x, groups, builder = node.tensor(0), node.integer("num_groups"), node.builder
+    channels = need_number(x.extents[1], "the number of channels")
     if groups < 1 or channels % groups:
         raise DmlcError(f"{channels} channels are not {groups} groups of one size")
     split = (x.extents[0], groups, channels // groups, *x.extents[2:])
-    parts = reshape(node.builder, f"{node.name}_parts", x, split)
-    axes = range(2, parts.rank)
-    scaled, _, _ = _standardize(node, parts, axes, node.number("epsilon"))
-    scale, bias = node.tensor(1), node.tensor(2)
-    if node.version < 21 and scale.extents == (groups,):
-        each = (1, groups, *[1] * (parts.rank - 2))
-        scale, bias = (
-            reshape(node.builder, f"{node.name}_{t.name}", t, each) for t in (scale, bias)
-        )
-        return reshape(
-            node.builder, node.name, _apply_affine(node, scaled, scale, bias, x.dtype), x.extents
-        )
-    joined = reshape(node.builder, f"{node.name}_joined", scaled, x.extents)
-    scale, bias = (_by_channel(node, t, x.rank) for t in (scale, bias))
-    return _apply_affine(node, joined, scale, bias, x.dtype)
+    parts = reshape(builder, f"{node.name}_parts", x, split)
+    affine: list[Tensor] = []
+    for tensor in (node.tensor(1), node.tensor(2)):
+        (count,) = node.fixed(tensor, 1)
+        split = (1, groups, count // groups, *[1] * (x.rank - 2))
+        affine.append(reshape(builder, f"{node.name}_{tensor.name}", tensor, split))
+    scaled = _standardize(node, parts, range(2, parts.rank), *affine)
+    return reshape(builder, node.name, scaled, x.extents)
 
 
 def _mean_variance_normalization(node: Node) -> Tensor:
     x = node.tensor(0)
-    axes = normalize_axes(node.integers("axes") or [], x.rank)
-    scaled, _, _ = _standardize(node, x, axes, 1e-9)
-    return cast_tensor(node, scaled, x.dtype)
+    return _standardize(node, x, normalize_axes(node.integers("axes") or [], x.rank))
 
 
 def _batch_normalization(node: Node) -> list[Tensor | None]:
-    x, builder = node.tensor(0), node.builder
-    epsilon, momentum = node.number("epsilon"), node.number("momentum")
-    given = [_by_channel(node, node.tensor(k), x.rank) for k in range(1, 5)]
-    scale, bias, mean, variance = given
-    axes = [axis for axis in range(x.rank) if axis != 1]
+    x, momentum = node.tensor(0), node.number("momentum")
+    scale, bias, *moments = (_by_channel(node, node.tensor(k), x) for k in range(1, 5))
     updated: list[Tensor | None] = []
+
+    def update(old: Scalar, new: Scalar) -> Scalar:
+        return old * momentum + new.cast(old.dtype) * (1 - momentum)
+
     if node.integer("training_mode"):
-        own_mean = mean_over(node, f"{node.name}_mean", x, axes, True)
-        moved = map_elements(builder, f"{node.name}_moved", lambda v, m: v - m, x, own_mean)
-        own_variance = mean_over(node, f"{node.name}_variance", moved, axes, True, square)
-
-        def update(old: Scalar, new: Scalar) -> Scalar:
-            return old * momentum + new.cast(old.dtype) * (1 - momentum)
-
-        pairs = ((node.tensor(3), own_mean, 1), (node.tensor(4), own_variance, 2))
-        for old, new, number in pairs:
-            if node.wants(number):
-                flat = reshape(builder, f"{node.name}_flat", new, old.extents)
-                updated.append(map_elements(builder, node.outputs[number], update, old, flat,
-                                            dtype=old.dtype))  # fmt: skip
-        mean, variance = own_mean, own_variance
-
-    def formula(v: Scalar, s: Scalar, b: Scalar, m: Scalar, d: Scalar) -> Scalar:
-        s, b, m, d = (each.cast(v.dtype) for each in (s, b, m, d))
-        return (v - m) / (d + epsilon).apply("sqrt") * s + b
-
-    y = map_elements(builder, node.name, formula, x, scale, bias, mean, variance, dtype=x.dtype)
-    return [y, *updated]
+        given = moments
+        moments = _find_moments(node, x, [axis for axis in range(x.rank) if axis != 1])
+        for name, old, new in zip(node.outputs[1:], given, moments, strict=False):
+            made = map_elements(node.builder, f"{node.name}_new", update, old, new, dtype=old.dtype)
+            name = name or f"{node.name}_flat"
+            updated.append(reshape(node.builder, name, made, made.extents[1:2]))
+    tensors = {"InputTensor": x, "ScaleTensor": scale, "BiasTensor": bias}
+    tensors |= zip(("MeanTensor", "VarianceTensor"), moments, strict=True)
+    return [_normalize(node, "BATCH_NORMALIZATION", tensors), *updated]
 
 
 def _lp_normalization(node: Node) -> Tensor:
