@@ -22,7 +22,7 @@ from dmlc.files import name_file, write_files
 from dmlc.matrices import Instruction, Offer
 from dmlc.parameters import expect, expect_path, expect_text
 from dmlc.scalars import DataType
-from dmlc.sizes import evaluate_size, find_symbols, multiply, show_count
+from dmlc.sizes import choose_where, evaluate_size, find_symbols, multiply, show_count
 from dmlc.source import Diagnostic, Source, UnsupportedError, find_named, list_names
 
 VERSION = __version__
@@ -495,11 +495,13 @@ class Program:
 
     @property
     def formulas(self) -> tuple[str, ...]:
-        """Sizes at run time that its launches take, as formulas of symbols, sorted: scalars, counts
-        of work, and numbers of steps."""
+        """Sizes at run time that its launches take, as formulas of symbols, sorted: counts of work,
+        numbers of steps, and scalars, which are 0 for sizes that their kernel has no work for."""
         found: set[int | str] = {repeat.steps for repeat in self.repeats}
         for kernel in self.kernels:
-            found |= {kernel.dispatch.count, *(s.value for s in kernel.scalars if s.value != STEP)}
+            count = kernel.dispatch.count
+            given = {s.value for s in kernel.scalars if isinstance(s.value, str)} - {STEP}
+            found |= {count, *(v if v.isidentifier() else choose_where(count, v) for v in given)}
         return tuple(sorted(each for each in found if isinstance(each, str)))
 
     @property

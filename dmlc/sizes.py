@@ -573,6 +573,15 @@ def choose_size(condition: str, size: int | str, otherwise: int | str) -> int | 
     return size if size == otherwise else f"({condition} ? {size} : {otherwise})"
 
 
+def choose_where(count: int | str, size: str) -> int | str:
+    """Size in C that is `size` where a count by `choose_size` is not 0, and 0 elsewhere."""
+    choice = part_choice(count) if isinstance(count, str) else None
+    if choice is None:
+        return 0 if count in (0, "0") else size
+    condition, then, otherwise = choice
+    return choose_size(condition, choose_where(then, size), choose_where(otherwise, size))
+
+
 _MOST_CHOICES = 64
 
 

@@ -80,9 +80,8 @@ def check_golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
 
 @pytest.fixture
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """The runs of pytest that tests start load no more plugins than this one: that of pytest-lsp
-    fails on items that are no functions, as dmlc's are."""
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:pytest-lsp -p no:asyncio")
+    """The runs of pytest that tests start load no plugins of themselves, as this one does not."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--disable-plugin-autoload -p xdist")
     return pytester
 
 
@@ -93,14 +92,12 @@ def opencl_instructions() -> None:
     opencl.devices()
 
 
-@pytest.fixture(autouse=True, scope="session")
-def same_constants() -> Iterator[None]:
-    """Hypothesis draws constants from the code of the project's modules that are imported by then:
-    others in each worker, by the tests that ran before. Where cases are the same, it takes none."""
-    with pytest.MonkeyPatch.context() as patch:
-        if settings().derandomize:
-            patch.setattr(providers, "is_local_module_file", lambda path: False, raising=False)
-        yield
+def pytest_sessionstart() -> None:
+    """Hypothesis draws constants from the code of the project's modules, all of which it reads once
+    tests are collected: others in each worker, by the tests that ran before. Where cases are the
+    same, it takes none."""
+    if settings().derandomize:
+        providers.is_local_module_file = lambda path: False
 
 
 @pytest.fixture(autouse=True, scope="session")
