@@ -24,8 +24,9 @@ from dmlc.testing.findings import THOROUGH, find_mistakes
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_file)
 @click.option("--bind", is_flag=True,
-              help="Also bind FILE, or FILE:NAME of several that it defines, with --tensor, --attr "
-              "and --dim as compile does, and warn of kernels that a GPU does slowly.")  # fmt: skip
+              help="Also bind FILE, or FILE:NAME if it defines several operators, with --tensor, "
+              "--attr and --dim as in compile, and warn of kernels that are slow on GPUs.",
+              )  # fmt: skip
 @binding_options
 @click.option("--thorough", is_flag=True,
               help=f"Also try {THOROUGH} random calls from the tables of each operator, as dmlc "

@@ -47,10 +47,9 @@ def command(
 ) -> None:
     """Convert an ONNX model to a function of the tensor IR.
 
-    The file that -o writes is for the commands that take a function: dmlc compile, ir, graph,
-    inspect and run. Constants of more elements than kernels hold become parameters of the
-    function, its weights.
-    """
+    Commands that take a function, such as dmlc compile, ir, graph, inspect and run, take the file
+    that -o writes. Constants that are too large for kernels become parameters of the function, its
+    weights."""
     fixed = read_arrays(read_pairs("--constant", constants), {})
     found = onnx.load(model, fixed, read_tensors(tensors), read_symbols(dimensions))
     show_imported(found, model, directory)

@@ -57,12 +57,11 @@ def command(
     """Search for the fastest schedule parameters of the kernels of an operator or a graph on a
     device, and write them as rows of the schedule table.
 
-    OPERATOR is a name of the library, or FILE[:NAME]; its sizes must be known. Of each kernel at
-    most ten configurations are tried, those first that the model of times expects most of. Each is
-    compared with the reference first, and timed only if it is right, in turns with the usual
-    kernel, in a process of its own. A run that was interrupted goes on where it stopped. Exits with
-    1 where a candidate was wrong, or the device hung.
-    """
+    OPERATOR is a name of the library, or FILE[:NAME]; its sizes must be known. At most ten
+    configurations of each kernel are tried, the most promising by the model of times first. Each
+    runs in a process of its own, is compared with the reference first, and is timed only if it is
+    right, alternating with the usual kernel. An interrupted run can be resumed. The exit status is
+    1 if a candidate was wrong, or the device hung."""
     function = bindings.bind(operator)
     rows = Path(path)
     session = Session(function, device, rows, gpu_class, seconds, retry=retry)
