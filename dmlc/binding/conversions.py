@@ -181,11 +181,7 @@ def unify(given: Sequence[Value], spans: Sequence[Span], span: Span) -> ValueTyp
 
 def count_points(fold: Node) -> int:
     """Number of values that a fold reduces to one."""
-    if fold.form is Op.REDUCE:
-        extents: Sequence[ir.Extent] = [v.extent for v in fold.bound]
-    else:
-        shape = fold.operands[0].shape or ()
-        extents = [shape[a] for a in fold.axes]
+    extents = [extent for _, extent in fold.reduced]
     # Functions check this limit: see `stages.list_counted`.
     return LARGEST if any(isinstance(e, str) for e in extents) else count_most(extents)
 

@@ -28,7 +28,7 @@ from dmlc.binding.graph_stages import GraphStages
 from dmlc.binding.nodes import Node, Value
 from dmlc.binding.operator import Description, Operator
 from dmlc.binding.scope import Scope
-from dmlc.binding.stages import keep_loops, make_function
+from dmlc.binding.stages import keep_loops, make_function, rename_tensors
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import Given, TensorDesc, show_sizes
 from dmlc.binding.values import OpenSize, span_text, whole_number
@@ -147,11 +147,11 @@ class _GraphLowering(GraphStages):
             names[stage.name] = own if kept else self.fresh_name(own)
         for delay in function.delays():
             names[delay.name] = self.fresh_name(f"{stem}_{delay.name}")
-        made = [rename_stage(stage, names, span) for stage in function.stages]
-        self.loops += [rename_loop(loop, names) for loop in function.loops]
-        self.add_made(made, operator.order)
-        if any(stage.reduction is not None for stage in made):
-            self.at_hand.update(dict.fromkeys(names[result.name] for result in function.results))
+        made = rename_tensors(function, names, span)
+        self.loops += made.loops
+        self.add_made(made.stages, operator.order)
+        if any(stage.reduction is not None for stage in made.stages):
+            self.at_hand.update(dict.fromkeys(result.name for result in made.results))
         found: dict[str, _Output] = {}
         results = [r.name for r in function.results]
         for output in outputs:

@@ -93,6 +93,13 @@ class Node:
         """Whether it adapts to the type of the other operand."""
         return self.soft or isinstance(self.dtype, Weak)
 
+    @property
+    def reduced(self) -> tuple[tuple[int, ir.Extent], ...]:
+        """Label and extent of each axis of a fold or a reduction; the axes of a whole tensor keep
+        their numbers."""
+        shape = self.operands[0].shape or ()
+        return (*enumerate(v.extent for v in self.bound), *((a, shape[a]) for a in self.axes))
+
 
 Value: TypeAlias = "Constant | Node | tuple[Value, ...]"
 """Value of an expression; a tuple is an array, whose entries may be known at run time only."""
@@ -208,8 +215,8 @@ class Nodes:
     # What tensors hold --------------------------------------------------------------------
 
     def hold(self, value: Node, tensor: str) -> None:
-        """Records that a tensor holds a value: with the value's type, and its shape or, for a
-        reduction in index notation, its `emission.fold_domain`."""
+        """Records that a tensor holds a value: with the value's type and its shape. A reduction in
+        index notation has the axes of its free variables, or one of size 1 without any."""
         self._held[value] = tensor
         self._holds += 1
 

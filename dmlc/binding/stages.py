@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from dmlc import ir
 from dmlc.binding.bounds import check_reads
 from dmlc.binding.builder import Builder
 from dmlc.binding.call_errors import raise_mistakes
-from dmlc.binding.emission import Emission, emit_fold, emit_value, fold_domain, reduction_of
+from dmlc.binding.emission import Emission, emit
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.nodes import Node, Op, Value, Variable, Weak
@@ -143,14 +144,30 @@ class StageMaker:
             if not own or inner is not value:
                 self.add_fold(inner, wanted, span)
         name = ir_name(wanted) if wanted in self.kept else self.fresh_name(wanted)
-        reduction, emit = None, emit_value
-        if own:
-            reduction, emit = reduction_of(value), emit_fold
-        emission = emit(nodes.loaded, value, domain, variables or ())
-        self.append(ir.Stage(name, dtype, domain, emission.body(), reduction, span), emission)
+        self.emit_stage(name, dtype, value, domain, span, variables or (), own=own)
         if own and (value.form is Op.FOLD or value.free == variables):
             nodes.hold(value, name)
         return nodes.load(name, dtype, domain)
+
+    def emit_stage(
+        self,
+        name: str,
+        dtype: DataType,
+        value: Node,
+        domain: tuple[ir.Extent, ...],
+        span: Span,
+        variables: tuple[Variable, ...],
+        *,
+        own: bool,
+    ) -> None:
+        """Stage that computes a value; with `own`, the reduction that the value is."""
+        loaded, reduction = self.builder.nodes.loaded, None
+        if own:
+            reduction = ir.Reduction(str(value.payload), value.reduced)
+            emission = emit(loaded, value.operands, domain, variables, value.bound, value.axes)
+        else:
+            emission = emit(loaded, (value,), domain, variables)
+        self.append(ir.Stage(name, dtype, domain, emission.body(), reduction, span), emission)
 
     def append(self, stage: ir.Stage, emission: Emission) -> None:
         axes = () if stage.reduction is None else stage.reduction.axes
@@ -166,14 +183,10 @@ class StageMaker:
         """Stage of its own for a reduction inside a statement."""
         if not isinstance(value.dtype, DataType):
             raise InternalError("a stage needs a fold that has a type", span)
-        nodes, domain = self.builder.nodes, fold_domain(value)
+        nodes, domain = self.builder.nodes, value.shape or tuple(v.extent for v in value.free)
         name = f"{nodes.loaded(value.operands[0]) or stem}_{value.payload}"
         name = self.fresh_name(name if name not in self.assigned else f"{name}_1")
-        emission, reduction = (
-            emit_fold(nodes.loaded, value, domain, value.free),
-            reduction_of(value),
-        )
-        self.append(ir.Stage(name, value.dtype, domain, emission.body(), reduction, span), emission)
+        self.emit_stage(name, value.dtype, value, domain or (1,), span, value.free, own=True)
         nodes.hold(value, name)
 
     def fresh_name(self, wanted: str) -> str:
@@ -304,16 +317,25 @@ def _reads_in_order(stage: ir.Stage, load: ir.Load) -> bool:
 # Stages inside others --------------------------------------------------------------------------
 
 
-def rename_tensors(function: ir.Function, names: Mapping[str, str]) -> ir.Function:
-    """Function with its tensors renamed."""
+_Named = TypeVar("_Named", ir.Parameter, ir.Result, ir.Table)
+
+
+def rename_tensors(
+    function: ir.Function, names: Mapping[str, str], span: Span | None = None
+) -> ir.Function:
+    """Function with some tensors renamed, none of whose results is computed in place. `span`
+    replaces those of its stages."""
+
+    def rename(each: _Named) -> _Named:
+        return dataclasses.replace(each, name=names.get(each.name, each.name))
+
     return dataclasses.replace(
         function,
-        parameters=tuple(
-            dataclasses.replace(p, name=names[p.name], strides=None) for p in function.parameters
-        ),
-        stages=tuple(rename_stage(s, names) for s in function.stages),
-        results=tuple(ir.Result(names[r.name]) for r in function.results),
+        parameters=tuple(map(rename, function.parameters)),
+        stages=tuple(rename_stage(s, names, span) for s in function.stages),
+        results=tuple(map(rename, function.results)),
         in_place=(),
+        tables=tuple(map(rename, function.tables)),
         loops=tuple(rename_loop(loop, names) for loop in function.loops),
     )
 
