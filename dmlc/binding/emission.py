@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc import ir
-from dmlc.binding.nodes import Node, Op, Variable, Weak
+from dmlc.binding.nodes import IndexVariable, Node, Op, Weak
 from dmlc.ir.nodes import IR_OPERATIONS
 from dmlc.scalars import ROUNDINGS, DataType, find_data_type
 from dmlc.source import InternalError
@@ -42,8 +42,8 @@ def emit(
     loaded: _Loaded,
     roots: Sequence[Node],
     domain: tuple[ir.Extent, ...],
-    variables: Sequence[Variable] = (),
-    bound: Sequence[Variable] = (),
+    variables: Sequence[IndexVariable] = (),
+    bound: Sequence[IndexVariable] = (),
     folded: Sequence[int] = (),
 ) -> Emission:
     """Body that computes a value at one point of `domain`, and then its guard if that is a second
@@ -55,7 +55,7 @@ def emit(
     view = tuple(ir.Index(axis, reduced=axis in folded) for axis in range(len(domain)))
     places = {v: ir.Index(axis) for axis, v in enumerate(variables)}
     places |= {v: ir.Index(label, reduced=True) for label, v in enumerate(bound)}
-    emitter = _Emitter(loaded, domain, places)
+    emitter = _BodyEmitter(loaded, domain, places)
     made = [emitter.run(root, view) for root in roots]
     guard = made[1] if len(made) > 1 else None
     return Emission(tuple(emitter.instructions), made[0], guard, tuple(emitter.reads))
@@ -69,12 +69,15 @@ class _Seen:
     made: dict[Node, int]
 
 
-class _Emitter:
+class _BodyEmitter:
     """Emitter of nodes, each once per view. A view is the index along each axis of the node; an
     axis of size 1 broadcasts. `places` maps index variables to indices."""
 
     def __init__(
-        self, loaded: _Loaded, domain: tuple[ir.Extent, ...], places: Mapping[Variable, ir.Index]
+        self,
+        loaded: _Loaded,
+        domain: tuple[ir.Extent, ...],
+        places: Mapping[IndexVariable, ir.Index],
     ) -> None:
         self.loaded = loaded
         self.domain = domain

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from dmlc import ir
 from dmlc.binding.bounds import check_reads
-from dmlc.binding.builder import Builder
+from dmlc.binding.builder import NodeBuilder
 from dmlc.binding.call_errors import raise_mistakes
 from dmlc.binding.emission import Emission, emit
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.nodes import Node, Op, Value, Variable, Weak
+from dmlc.binding.nodes import IndexVariable, Node, Op, Value, Weak
 from dmlc.binding.tensors import refuse_excess
 from dmlc.ir.index import find_index_only
 from dmlc.ir.naming import take_name
@@ -32,7 +32,7 @@ class StageMaker:
 
     def __init__(self, binding: Binding) -> None:
         self.binding = binding
-        self.builder = Builder()
+        self.builder = NodeBuilder()
         self.evaluator = self.make_evaluator()
         self.evaluator.materialize = self.materialize
         self.evaluator.place = self.place
@@ -131,7 +131,7 @@ class StageMaker:
         value: Node,
         domain: tuple[ir.Extent, ...],
         span: Span,
-        variables: tuple[Variable, ...] | None = None,
+        variables: tuple[IndexVariable, ...] | None = None,
     ) -> Node:
         """Stage that holds a value, and a load of it. `variables` are the index variables along its
         axes if it is defined by index."""
@@ -156,7 +156,7 @@ class StageMaker:
         value: Node,
         domain: tuple[ir.Extent, ...],
         span: Span,
-        variables: tuple[Variable, ...],
+        variables: tuple[IndexVariable, ...],
         *,
         own: bool,
     ) -> None:

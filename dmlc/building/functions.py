@@ -79,7 +79,7 @@ LARGEST_BODY = 1 << 15
 """Largest number of values in a body."""
 
 
-class _Body(BodyBuilder):
+class _LimitedBody(BodyBuilder):
     """Builder of the body of one stage, which refuses a body that grows without end."""
 
     def add(self, instruction: Instruction) -> int:
@@ -92,7 +92,7 @@ class Point:
     """Point of a stage's domain, and of its reduction domain if any: the builder of its body."""
 
     def __init__(self, rank: int, reduced: int = 0) -> None:
-        self.body = _Body()
+        self.body = _LimitedBody()
         self.indices = tuple(self.body.wrap(self.body.index(axis)) for axis in range(rank))
         """Index along each axis of the domain, as INDEX."""
         self.reduced = tuple(self.body.wrap(self.body.reduced(axis)) for axis in range(reduced))
