@@ -21,6 +21,7 @@ from dmlc.binding.nodes import IndexVariable, Node, Op, Value, Weak
 from dmlc.binding.tensors import refuse_excess
 from dmlc.ir.index import find_index_only
 from dmlc.ir.naming import take_name
+from dmlc.ir.verify import find_unsound_pairs
 from dmlc.scalars import DataType
 from dmlc.sizes import LARGEST, Size, list_symbols, measure, multiply, write_condition
 from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
@@ -204,14 +205,14 @@ def make_function(
 ) -> ir.Function:
     """Function, with the results that it may compute in place. Only the `checks` on its own sizes
     are kept."""
-    # Later steps of a loop may read parameters that an earlier step would overwrite.
-    in_place = () if loops else _find_in_place(parameters, stages, results)
     given, made, leave = tuple(parameters), tuple(stages), tuple(results)
-    function = ir.Function(name, given, made, leave, in_place, span, loops=tuple(loops))
+    function = ir.Function(name, given, made, leave, span=span, loops=tuple(loops))
+    # Later steps of a loop may read parameters that an earlier step would overwrite.
+    in_place = () if loops else _find_in_place(function)
     symbols = function.symbols()
     checks = dict.fromkeys((*checks, *list_counted(stages), *list_least(given, made)))
     kept = tuple(c for c in checks if all(s in symbols for s in list_symbols(c)))
-    return dataclasses.replace(function, checks=kept) if kept else function
+    return dataclasses.replace(function, in_place=in_place, checks=kept)
 
 
 def make_bound(
@@ -265,43 +266,29 @@ def list_least(parameters: Sequence[ir.Parameter], stages: Sequence[ir.Stage]) -
     return [write_condition(size, ">=", 1) for size in short]
 
 
-def _find_in_place(
-    parameters: Sequence[ir.Parameter], stages: Sequence[ir.Stage], results: Sequence[ir.Result]
-) -> tuple[tuple[str, str], ...]:
+def _find_in_place(function: ir.Function) -> tuple[tuple[str, str], ...]:
     """Results that may be stored over a parameter: each element is read, by the stages that lead to
     this one result, only to compute the element that replaces it."""
-    inputs = {p.name: frozenset((p.name,)) for p in parameters}
-    reads: dict[str, frozenset[str]] = dict(inputs)
-    elsewhere: set[str] = set()
-    domains: dict[str, tuple[ir.Extent, ...]] = {}
-    types: dict[str, DataType] = {}
-    for stage in stages:
-        needed: frozenset[str] = frozenset()
-        for load in stage.body.loads():
-            needed |= reads[load.tensor]
-            if load.tensor in inputs and not ir.reads_own_place(stage, load):
-                elsewhere.add(load.tensor)
-            elif not _reads_in_order(stage, load):
-                # A stage in between may be recomputed at each of its reads.
-                elsewhere |= reads[load.tensor]
-        reads[stage.name], domains[stage.name], types[stage.name] = (
-            needed,
-            stage.extents,
-            stage.dtype,
-        )
-    pairs: list[tuple[str, str]] = []
-    for result in results:
-        for parameter in parameters:
-            name = parameter.name
-            alone = all(name not in reads[r.name] for r in results if r is not result)
-            same = (types[result.name], domains[result.name], result.strides) == (
-                parameter.dtype,
-                parameter.extents,
-                parameter.strides,
-            )
-            if name in reads[result.name] and alone and same and name not in elsewhere:
-                pairs.append((result.name, name))
-    return tuple(pairs)
+    reads = {p.name: frozenset((p.name,)) for p in function.parameters}
+    recomputed: frozenset[str] = frozenset()
+    """Parameters that a stage in between reads, which may be recomputed at each of its reads."""
+    for stage in function.stages:
+        loads = stage.body.loads()
+        reads[stage.name] = frozenset[str]().union(*(reads[load.tensor] for load in loads))
+        jumping = (reads[load.tensor] for load in loads if not _reads_in_order(stage, load))
+        recomputed = recomputed.union(*jumping)
+    others = {
+        r.name: recomputed.union(*(reads[o.name] for o in function.results if o is not r))
+        for r in function.results
+    }
+    pairs = [
+        (r.name, p.name)
+        for r in function.results
+        for p in function.parameters
+        if p.name in reads[r.name] - others[r.name]
+    ]
+    unsound = find_unsound_pairs(function, pairs)
+    return tuple(pair for pair in pairs if pair not in unsound)
 
 
 def _reads_in_order(stage: ir.Stage, load: ir.Load) -> bool:
