@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 
 from dmlc import ir
-from dmlc.binding.builder import Builder
+from dmlc.binding.builder import NodeBuilder
 from dmlc.binding.emission import Emission
 from dmlc.binding.reads import ReadSite
 from dmlc.binding.values import span_text
@@ -23,7 +23,7 @@ from dmlc.source import Diagnostic, DmlcError
 
 
 def check_reads(
-    builder: Builder,
+    builder: NodeBuilder,
     stage: ir.Stage,
     emission: Emission,
     extents: Mapping[str, tuple[ir.Extent, ...]],

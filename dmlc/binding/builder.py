@@ -1,4 +1,4 @@
-"""`Builder`: creates the nodes of one function. It knows types and shapes, and no syntax of the
+"""`NodeBuilder`: creates the nodes of one function. It knows types and shapes, and no syntax of the
 language. Each kind of node has a part of its own."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dmlc.binding.positions import Positions
 from dmlc.binding.reads import Reads
 
 
-class Builder:
+class NodeBuilder:
     def __init__(self) -> None:
         self.nodes = Nodes()
         self.conversions = Conversions(self.nodes)

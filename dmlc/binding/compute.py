@@ -20,7 +20,7 @@ from dmlc import ir
 from dmlc.binding.axes import join_shapes
 from dmlc.binding.conversions import type_name
 from dmlc.binding.facts import Binding, BoundTensor, ir_name
-from dmlc.binding.nodes import Node, Shape, Value, Variable, shape_of
+from dmlc.binding.nodes import IndexVariable, Node, Shape, Value, shape_of
 from dmlc.binding.recurrences import Course, Recurrent, sort_stages
 from dmlc.binding.scope import TOP, Scope
 from dmlc.binding.stages import StageMaker, make_bound
@@ -153,7 +153,7 @@ class Lowering(StageMaker):
         statement: syntax.Assignment,
         indices: Sequence[syntax.Binding],
         tensor: BoundTensor | None,
-    ) -> tuple[Scope, tuple[Variable, ...]]:
+    ) -> tuple[Scope, tuple[IndexVariable, ...]]:
         """Index variables of `T[n, y...] = e`, with the extents stated, or else T's own; a pack
         takes the axes that the other variables leave. Returns none for an output without sizes."""
         place = _head(statement)
@@ -174,7 +174,7 @@ class Lowering(StageMaker):
                 code="E0401",
             )
         names: dict[str, Value] = {}
-        variables: list[Variable] = []
+        variables: list[IndexVariable] = []
         for index in indices:
             start = len(variables)
             own = (sizes or ())[start : start + (spare + 1 if index.pack else 1)]
@@ -321,7 +321,7 @@ class Lowering(StageMaker):
         recurrent: Recurrent,
         value: Value,
         statement: syntax.Assignment,
-        variables: tuple[Variable, ...],
+        variables: tuple[IndexVariable, ...],
     ) -> Value:
         """Stage of a name that a recurrence defines."""
         dtype = recurrent.dtype or DataType.FLOAT32
@@ -354,7 +354,10 @@ class Lowering(StageMaker):
     # Names --------------------------------------------------------------------------------
 
     def define_local(
-        self, value: Value, statement: syntax.Assignment, variables: tuple[Variable, ...] | None
+        self,
+        value: Value,
+        statement: syntax.Assignment,
+        variables: tuple[IndexVariable, ...] | None,
     ) -> Value:
         """Stage of a local that is a tensor. A number without a type, defined by index, is INT32,
         INT64 or FLOAT32."""
@@ -371,7 +374,7 @@ class Lowering(StageMaker):
         value: Value,
         statement: syntax.Assignment,
         number: int,
-        variables: tuple[Variable, ...] | None = None,
+        variables: tuple[IndexVariable, ...] | None = None,
     ) -> Value:
         name, place = tensor.name, statement.value.span
         dtype = self.binding.dtype(name, place)

@@ -53,7 +53,7 @@ class Conversions:
 
     def _constant(self, value: Scalar | tuple[Value, ...], to: DataType, span: Span) -> Node:
         if isinstance(value, tuple):
-            raise is_array(value, span)
+            raise refuse_array(value, span)
         if isinstance(value, OpenSize):
             return self.adapt(self._open(value), to, span)
         if to is _BOOL or not isinstance(value, int | float) or isinstance(value, bool):
@@ -181,11 +181,7 @@ def unify(given: Sequence[Value], spans: Sequence[Span], span: Span) -> ValueTyp
 
 def count_points(fold: Node) -> int:
     """Number of values that a fold reduces to one."""
-    if fold.form is Op.REDUCE:
-        extents: Sequence[ir.Extent] = [v.extent for v in fold.bound]
-    else:
-        shape = fold.operands[0].shape or ()
-        extents = [shape[a] for a in fold.axes]
+    extents = [extent for _, extent in fold.reduced]
     # Functions check this limit: see `stages.list_counted`.
     return LARGEST if any(isinstance(e, str) for e in extents) else count_most(extents)
 
@@ -212,7 +208,7 @@ def type_name(dtype: ValueType | None) -> str:
     return "a number"
 
 
-def is_array(value: tuple[Value, ...], span: Span) -> DmlcError:
+def refuse_array(value: tuple[Value, ...], span: Span) -> DmlcError:
     return DmlcError(
         f"{span_text(span)} is an array of {len(value)} values and cannot meet a tensor element "
         "by element: index it, as in 'Sizes[0]'",
@@ -232,7 +228,7 @@ def _weak_type(value: Scalar | tuple[Value, ...], span: Span) -> ValueType:
         case OpenSize():
             return _INDEX if value.over == 1 else DataType.FLOAT32
         case tuple():
-            raise is_array(value, span)
+            raise refuse_array(value, span)
         case _:
             raise DmlcError(
                 f"{span_text(span)} is {describe(value)}, where a number is expected",

@@ -1,4 +1,4 @@
-"""Emission of stage bodies from nodes: `emit_value` and `emit_fold`.
+"""Emission of stage bodies from nodes.
 
 A node that a tensor already holds becomes a load. The types and shapes of nodes are final here.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc import ir
-from dmlc.binding.nodes import Node, Op, Variable, Weak
+from dmlc.binding.nodes import IndexVariable, Node, Op, Weak
 from dmlc.ir.nodes import IR_OPERATIONS
 from dmlc.scalars import ROUNDINGS, DataType, find_data_type
 from dmlc.source import InternalError
@@ -38,47 +38,27 @@ _Loaded: TypeAlias = Callable[[Node], str | None]
 """Name of the tensor that holds a node's elements, or None."""
 
 
-def emit_value(
+def emit(
     loaded: _Loaded,
-    value: Node,
+    roots: Sequence[Node],
     domain: tuple[ir.Extent, ...],
-    variables: Sequence[Variable] = (),
-    guard: Node | None = None,
+    variables: Sequence[IndexVariable] = (),
+    bound: Sequence[IndexVariable] = (),
+    folded: Sequence[int] = (),
 ) -> Emission:
-    """Body that computes one element of `domain`, under the guard if there is one. Every shape in
-    it must broadcast to `domain`. `variables` are the index variables along its axes if the stage
-    is defined by index."""
-    view = tuple(ir.Index(axis) for axis in range(len(domain)))
+    """Body that computes a value at one point of `domain`, and then its guard if that is a second
+    root. Every shape in them must broadcast to `domain`.
+
+    `variables` are the index variables along the axes of the domain if the stage is defined by
+    index, and `bound` those of its reduction. A stage of whole tensors reduces the axes `folded`.
+    """
+    view = tuple(ir.Index(axis, reduced=axis in folded) for axis in range(len(domain)))
     places = {v: ir.Index(axis) for axis, v in enumerate(variables)}
-    return _Emitter(loaded, domain, places).emit((value, guard), view)
-
-
-def emit_fold(
-    loaded: _Loaded, fold: Node, domain: tuple[ir.Extent, ...], variables: Sequence[Variable]
-) -> Emission:
-    """Body that computes the operand of a fold, and its guard, at a point of its domain and its
-    reduction axes. `variables` are the index variables along the axes of its stage."""
-    if fold.form is Op.FOLD:
-        view = tuple(ir.Index(a, reduced=a in fold.axes) for a in range(len(domain)))
-        return _Emitter(loaded, domain, {}).emit(fold.operands, view)
-    places = {v: ir.Index(axis) for axis, v in enumerate(variables)}
-    places |= {v: ir.Index(label, reduced=True) for label, v in enumerate(fold.bound)}
-    return _Emitter(loaded, domain, places).emit(fold.operands, ())
-
-
-def fold_domain(fold: Node) -> tuple[ir.Extent, ...]:
-    """Domain of a stage that holds only a fold."""
-    if fold.form is Op.FOLD:
-        return fold.shape or ()
-    return tuple(v.extent for v in fold.free) or (1,)
-
-
-def reduction_of(fold: Node) -> ir.Reduction:
-    """Reduction of the IR for a fold; axes of a whole tensor keep their numbers as labels."""
-    if fold.form is Op.REDUCE:
-        return ir.Reduction(str(fold.payload), tuple(enumerate(v.extent for v in fold.bound)))
-    shape = fold.operands[0].shape or ()
-    return ir.Reduction(str(fold.payload), tuple((a, shape[a]) for a in fold.axes))
+    places |= {v: ir.Index(label, reduced=True) for label, v in enumerate(bound)}
+    emitter = _BodyEmitter(loaded, domain, places)
+    made = [emitter.run(root, view) for root in roots]
+    guard = made[1] if len(made) > 1 else None
+    return Emission(tuple(emitter.instructions), made[0], guard, tuple(emitter.reads))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -89,12 +69,15 @@ class _Seen:
     made: dict[Node, int]
 
 
-class _Emitter:
+class _BodyEmitter:
     """Emitter of nodes, each once per view. A view is the index along each axis of the node; an
     axis of size 1 broadcasts. `places` maps index variables to indices."""
 
     def __init__(
-        self, loaded: _Loaded, domain: tuple[ir.Extent, ...], places: Mapping[Variable, ir.Index]
+        self,
+        loaded: _Loaded,
+        domain: tuple[ir.Extent, ...],
+        places: Mapping[IndexVariable, ir.Index],
     ) -> None:
         self.loaded = loaded
         self.domain = domain
@@ -103,12 +86,6 @@ class _Emitter:
         self.reads: list[tuple[int, Node]] = []
         self.positions: dict[_Position, int] = {}
         self.views: dict[_View, _Seen] = {}
-
-    def emit(self, roots: Sequence[Node | None], view: _View) -> Emission:
-        """Emits a value, and the guard after it if there is one."""
-        made = [self.run(root, view) for root in roots if root is not None]
-        guard = made[1] if len(made) > 1 else None
-        return Emission(tuple(self.instructions), made[0], guard, tuple(self.reads))
 
     def run(self, root: Node, view: _View) -> int:
         start = self.seen(view)

@@ -1,7 +1,7 @@
 """Evaluation of expressions for one binding; index notation is in `indexed`, calls in `calls`.
 
 An expression of attributes, sizes, types and `present` alone evaluates to a constant; one that
-reads tensors, to a node of a `Builder`. A `?:`, `&&` or `||` with a known condition is decided
+reads tensors, to a node of a `NodeBuilder`. A `?:`, `&&` or `||` with a known condition is decided
 here, and the operand that it does not choose is not evaluated.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dmlc.binding.builder import Builder
+from dmlc.binding.builder import NodeBuilder
 from dmlc.binding.calls import Calls
 from dmlc.binding.facts import Binding
 from dmlc.binding.guards import list_conditions
@@ -41,7 +41,7 @@ class Evaluator(Evaluating):
     def __init__(
         self,
         binding: Binding,
-        builder: Builder | None = None,
+        builder: NodeBuilder | None = None,
         functions: Mapping[str, Builtin] = FUNCTIONS,
     ) -> None:
         super().__init__(binding, builder)

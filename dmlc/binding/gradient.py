@@ -20,7 +20,6 @@ from dmlc.ir.naming import take_name
 from dmlc.language.definitions import GradientDefinition
 from dmlc.source import Diagnostic, DmlcError, InternalError, Note, Span, join_words
 from dmlc.transform.differentiate import Choice, Gradient, differentiate
-from dmlc.transform.simplify import rename_loop, rename_stage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,10 +53,10 @@ def derive(binding: Binding, gradient: GradientDefinition) -> Derived:
     found = deriving.differentiate()
     deriving.check_needed(found)
     choices = (*(() if inner is None else inner.choices), *found.choices)
-    stages, loops = deriving.list_stages(found)
-    function = make_bound(binding, stages, (*lowered.checks, *binding.checks), loops)
+    made = deriving.rename(found)
+    function = make_bound(binding, made.stages, (*lowered.checks, *binding.checks), made.loops)
     warnings = (*lowered.warnings, *deriving.list_warnings(found))
-    function = dataclasses.replace(function, tables=found.function.tables, warnings=warnings)
+    function = dataclasses.replace(function, tables=made.tables, warnings=warnings)
     return Derived(function, tuple(dict.fromkeys(choices)))
 
 
@@ -110,16 +109,13 @@ class _Deriving:
         at_hand = {**(kept or {}), **self.kept}
         return differentiate(self.function, tuple(self.wanted), self.given, self.wanted, at_hand)
 
-    def list_stages(self, found: Gradient) -> tuple[list[ir.Stage], list[ir.Loop]]:
-        """Derived stages and their loops; none has the name of another table row."""
+    def rename(self, found: Gradient) -> ir.Function:
+        """Derived function, of which no stage or delay has the name of another table row."""
         rows = [ir_name(name) for name in self.binding.definitions]
-        stages = found.function.stages
-        made = (*found.function.delays(), *stages)
+        made = (*found.function.delays(), *found.function.stages)
         clashing = [s.name for s in made if s.name in rows and s.name not in self.wanted.values()]
         taken = self.taken | dict.fromkeys(s.name for s in made)
-        names = {name: take_name(name, taken) for name in clashing}
-        loops = [rename_loop(loop, names) for loop in found.function.loops]
-        return [rename_stage(stage, names) for stage in stages], loops
+        return rename_tensors(found.function, {name: take_name(name, taken) for name in clashing})
 
     # What is said -------------------------------------------------------------------------
 

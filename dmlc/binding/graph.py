@@ -12,7 +12,7 @@ from dmlc.binding.facts import Binding
 from dmlc.binding.graph_statements import lower_graph
 from dmlc.binding.operator import Description, read_description, read_descriptions
 from dmlc.binding.symbols import Symbols
-from dmlc.binding.tensors import Given, TensorDesc
+from dmlc.binding.tensors import Described, TensorDesc
 from dmlc.collection import throttle_garbage_collection
 from dmlc.language import syntax
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
@@ -105,7 +105,7 @@ class Graph:
     def _describe_inputs(
         self,
         symbols: Symbols,
-        given: Mapping[str, Given],
+        given: Mapping[str, Described],
         diagnostics: list[Diagnostic],
     ) -> dict[str, TensorDesc]:
         """Type, sizes and strides of every input, checked against the graph's declaration."""
@@ -117,7 +117,7 @@ class Graph:
             except DmlcError as error:
                 diagnostics += error.diagnostics
                 continue
-            described = given.get(name, Given())
+            described = given.get(name, Described())
             if described.dtype not in (None, desc.data_type):
                 note = Note("declared here", declared.span)
                 message = (

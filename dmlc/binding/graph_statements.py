@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from dmlc import ir
 from dmlc.binding.attributes import any_member
-from dmlc.binding.builder import Builder
+from dmlc.binding.builder import NodeBuilder
 from dmlc.binding.call_errors import explain_at_call
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
@@ -28,9 +28,9 @@ from dmlc.binding.graph_stages import GraphStages
 from dmlc.binding.nodes import Node, Value
 from dmlc.binding.operator import Description, Operator
 from dmlc.binding.scope import Scope
-from dmlc.binding.stages import keep_loops, make_function
+from dmlc.binding.stages import keep_loops, make_function, rename_tensors
 from dmlc.binding.symbols import Symbols
-from dmlc.binding.tensors import Given, TensorDesc, show_sizes
+from dmlc.binding.tensors import Described, TensorDesc, show_sizes
 from dmlc.binding.values import OpenSize, span_text, whole_number
 from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
@@ -51,7 +51,7 @@ def lower_graph(
     surroundings: Binding,
     symbols: Symbols,
     inputs: Mapping[str, TensorDesc],
-    outputs: Mapping[str, Given],
+    outputs: Mapping[str, Described],
 ) -> ir.Function:
     """Function of a graph for inputs of known types and sizes. `outputs` gives the strides of
     results. Raises `DmlcError` with every independent error."""
@@ -147,11 +147,11 @@ class _GraphLowering(GraphStages):
             names[stage.name] = own if kept else self.fresh_name(own)
         for delay in function.delays():
             names[delay.name] = self.fresh_name(f"{stem}_{delay.name}")
-        made = [rename_stage(stage, names, span) for stage in function.stages]
-        self.loops += [rename_loop(loop, names) for loop in function.loops]
-        self.add_made(made, operator.order)
-        if any(stage.reduction is not None for stage in made):
-            self.at_hand.update(dict.fromkeys(names[result.name] for result in function.results))
+        made = rename_tensors(function, names, span)
+        self.loops += made.loops
+        self.add_made(made.stages, operator.order)
+        if any(stage.reduction is not None for stage in made.stages):
+            self.at_hand.update(dict.fromkeys(result.name for result in made.results))
         found: dict[str, _Output] = {}
         results = [r.name for r in function.results]
         for output in outputs:
@@ -164,14 +164,14 @@ class _GraphLowering(GraphStages):
 
     # The function -------------------------------------------------------------------------
 
-    def function(self, outputs: Mapping[str, Given]) -> ir.Function:
+    def function(self, outputs: Mapping[str, Described]) -> ir.Function:
         stages, loops = self.stages, self.loops
         if self.renamed:
             stages = [rename_stage(s, self.renamed) for s in stages]
             loops = [rename_loop(loop, self.renamed) for loop in loops]
         stages = list_live(stages, self.results, loops)
         made = {s.name: s for s in stages}
-        results = [self.result(made[name], outputs.get(name, Given())) for name in self.results]
+        results = [self.result(made[name], outputs.get(name, Described())) for name in self.results]
         parameters = self.parameters()
         name, span = self.definition.short_name, self.graph.name.span
         checks = dict.fromkeys(check for made in self.bound.values() for check in made.checks)
@@ -181,7 +181,7 @@ class _GraphLowering(GraphStages):
         warnings = (w for made in self.bound.values() for w in made.warnings)
         return dataclasses.replace(function, warnings=(*warnings, *self.warnings))
 
-    def result(self, stage: ir.Stage, wanted: Given) -> ir.Result:
+    def result(self, stage: ir.Stage, wanted: Described) -> ir.Result:
         """Result with its strides. Raises `DmlcError` if `wanted` contradicts the stage."""
         if wanted.sizes not in (None, stage.extents):
             raise DmlcError(
@@ -208,7 +208,7 @@ def _entry(name: str) -> str:
 class _GraphEvaluator(Evaluator):
     """Evaluator of a graph's expressions: calls of operators, and their outputs."""
 
-    def __init__(self, binding: Binding, builder: Builder, lowering: _GraphLowering) -> None:
+    def __init__(self, binding: Binding, builder: NodeBuilder, lowering: _GraphLowering) -> None:
         super().__init__(binding, builder, GRAPH_FUNCTIONS)
         self.lowering = lowering
         self.outputs: dict[str, Mapping[str, _Output]] = {}

@@ -35,7 +35,7 @@ ValueType: TypeAlias = DataType | Weak
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Variable:
+class IndexVariable:
     """Index variable with values 0 <= i < `extent`. Variables of one level are never nested, so
     that equal ones may be one."""
 
@@ -75,13 +75,13 @@ class Node:
     axes: tuple[int, ...] = ()
     """For a fold: the reduced axes, which stay with size 1. For a move: the result axis of each
     axis of the operand, or -1 for an axis of size 1 that is removed."""
-    bound: tuple[Variable, ...] = ()
+    bound: tuple[IndexVariable, ...] = ()
     """For a reduction: its index variables. Its operands are the value reduced and, optionally, a
     guard."""
     soft: bool = False
     """Whether it adapts to the type of the other operand although it has one: a value computed from
     indices is INDEX or FLOAT32 by itself."""
-    free: tuple[Variable, ...] = ()
+    free: tuple[IndexVariable, ...] = ()
     """Index variables it depends on, in the order of their levels."""
     placed: bool = False
     """Whether it depends on indices and constants alone."""
@@ -92,6 +92,13 @@ class Node:
     def takes_type(self) -> bool:
         """Whether it adapts to the type of the other operand."""
         return self.soft or isinstance(self.dtype, Weak)
+
+    @property
+    def reduced(self) -> tuple[tuple[int, ir.Extent], ...]:
+        """Label and extent of each axis of a fold or a reduction; the axes of a whole tensor keep
+        their numbers."""
+        shape = self.operands[0].shape or ()
+        return (*enumerate(v.extent for v in self.bound), *((a, shape[a]) for a in self.axes))
 
 
 Value: TypeAlias = "Constant | Node | tuple[Value, ...]"
@@ -126,7 +133,7 @@ class Nodes:
 
     def __init__(self) -> None:
         self._made: dict[object, Node] = {}
-        self._variables: dict[tuple[int, ir.Extent], Variable] = {}
+        self._variables: dict[tuple[int, ir.Extent], IndexVariable] = {}
         self._held: dict[Node, str] = {}
         self._holds = 0
         self.placed: set[str] = set()
@@ -201,15 +208,15 @@ class Nodes:
 
     def bind(self, level: int, extent: ir.Extent) -> Node:
         """Index variable of a level and an extent."""
-        fresh = Variable(level, len(self._variables), extent)
+        fresh = IndexVariable(level, len(self._variables), extent)
         variable = self._variables.setdefault((level, extent), fresh)
         return self.add(Node(Op.INDEX, 0, (), DataType.INDEX, soft=True, free=(variable,)))
 
     # What tensors hold --------------------------------------------------------------------
 
     def hold(self, value: Node, tensor: str) -> None:
-        """Records that a tensor holds a value: with the value's type, and its shape or, for a
-        reduction in index notation, its `emission.fold_domain`."""
+        """Records that a tensor holds a value: with the value's type and its shape. A reduction in
+        index notation has the axes of its free variables, or one of size 1 without any."""
         self._held[value] = tensor
         self._holds += 1
 
@@ -231,7 +238,9 @@ class Nodes:
         return [n for n in reachable(value, self._held.__contains__) if self.is_open_fold(n)]
 
 
-def join_free(nodes: Iterable[Node], bound: Sequence[Variable] = ()) -> tuple[Variable, ...]:
+def join_free(
+    nodes: Iterable[Node], bound: Sequence[IndexVariable] = ()
+) -> tuple[IndexVariable, ...]:
     """Free index variables of all nodes, in order, without those in `bound`."""
     free = {v: None for node in nodes for v in node.free if v not in bound}
     return tuple(sorted(free, key=lambda v: (v.level, v.number)))

@@ -22,7 +22,7 @@ from dmlc.binding.tables import (
     list_tensors,
     list_types,
 )
-from dmlc.binding.tensors import Given, TensorDesc, as_open_size, read_open_sizes
+from dmlc.binding.tensors import Described, TensorDesc, as_open_size, read_open_sizes
 from dmlc.language.definitions import (
     GradientDefinition,
     OperatorDefinition,
@@ -170,13 +170,13 @@ def expand_arrays(
     given: object,
     diagnostics: list[Diagnostic],
     gradient: GradientDefinition | None = None,
-) -> tuple[dict[str, Given], TensorLevel]:
+) -> tuple[dict[str, Described], TensorLevel]:
     """Descriptions given, and the table, with each array of tensors replaced by its entries. An
     array is given as a list, or entry by entry: `InputTensors[0]`, `InputTensors_0`. An array of
     gradients of another array may be omitted."""
     arrays = {t.name: t for t in table.tensors if t.array}
     named = {t.name for t in table.tensors}
-    found: dict[str, Given] = {}
+    found: dict[str, Described] = {}
     for name, value in read_descriptions(given).items():
         if name in arrays and isinstance(value, list | tuple):
             items = cast("Sequence[object]", value)
@@ -228,10 +228,10 @@ def read_descriptions(given: object) -> dict[str, object]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def read_description(name: str, given: object) -> Given:
+def read_description(name: str, given: object) -> Described:
     """A description, or sizes. Raises `DmlcError`."""
     if isinstance(given, TensorDesc):
-        return Given(given.data_type, given.sizes, given.stored_strides)
+        return Described(given.data_type, given.sizes, given.stored_strides)
     parameter = f"tensors['{name}']"
     expected = "a TensorDesc, or sizes such as (2, 3)"
     if isinstance(given, np.ndarray):
@@ -243,7 +243,7 @@ def read_description(name: str, given: object) -> Given:
         size if as_open_size(size) else expect_integer(f"each size of {parameter}", size)
         for size in sizes
     ]
-    return Given(sizes=read_open_sizes(whole, name))
+    return Described(sizes=read_open_sizes(whole, name))
 
 
 def read_attributes(given: object) -> Mapping[str, object]:

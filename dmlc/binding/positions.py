@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlc import ir
 from dmlc.binding.conversions import Conversions
-from dmlc.binding.emission import emit_value
+from dmlc.binding.emission import emit
 from dmlc.binding.nodes import Node, Nodes, Op, Value, Weak, join_free
 from dmlc.binding.values import (
     TO_WHOLE,
@@ -206,10 +206,10 @@ class Positions:
         if self._nodes.list_folds(value):
             return None
         ready = [c for c in conditions if not self._nodes.list_folds(c)]
-        guard = self.all(ready) if ready else None
-        variables = join_free((value,) if guard is None else (value, guard))
+        roots = (value, self.all(ready)) if ready else (value,)
+        variables = join_free(roots)
         domain = tuple(v.extent for v in variables)
-        body = emit_value(self._nodes.loaded, value, domain, variables, guard).body()
+        body = emit(self._nodes.loaded, roots, domain, variables).body()
         return ir.Stage("position", DataType.INT64, domain, body)
 
     def keep_inside(

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dmlc import ir
-from dmlc.binding.builder import Builder
+from dmlc.binding.builder import NodeBuilder
 from dmlc.binding.nodes import Node
 from dmlc.binding.values import span_text
 from dmlc.ir.verify import check_loop
@@ -53,7 +53,7 @@ class Recurrent:
     delayed: bool = False
     """Whether the step before is read."""
 
-    def find_offset(self, builder: Builder, position: Node, span: Span) -> int:
+    def find_offset(self, builder: NodeBuilder, position: Node, span: Span) -> int:
         """Distance of a read from the current step: 0 or 1, against the direction of the loop.
         Raises `DmlcError` for any other."""
         course = self.course
@@ -86,7 +86,7 @@ class Recurrent:
         return offset
 
 
-def _find_offset(builder: Builder, position: Node, time: Node) -> int | None:
+def _find_offset(builder: NodeBuilder, position: Node, time: Node) -> int | None:
     """Offset of an index from the current step; None if unknown."""
     if position.free != time.free:
         return None

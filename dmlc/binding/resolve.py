@@ -16,7 +16,7 @@ from dmlc.binding.constraints import check_constraints, check_tensor
 from dmlc.binding.facts import Binding, BoundTensor
 from dmlc.binding.infer import infer_sizes, infer_types, spread_sizes
 from dmlc.binding.nodes import Shape
-from dmlc.binding.tensors import MAXIMUM_RANK, Given, show_sizes
+from dmlc.binding.tensors import MAXIMUM_RANK, Described, show_sizes
 from dmlc.language.definitions import (
     GradientDefinition,
     OperatorDefinition,
@@ -30,7 +30,7 @@ from dmlc.source import Diagnostic, DmlcError, Note, unknown_name
 def resolve(
     definition: OperatorDefinition,
     table: TensorLevel,
-    given: Mapping[str, Given],
+    given: Mapping[str, Described],
     attributes: Mapping[str, object],
     computed: Sequence[str],
     diagnostics: list[Diagnostic],
@@ -47,7 +47,7 @@ def resolve(
 def begin(
     definition: OperatorDefinition,
     table: TensorLevel,
-    given: Mapping[str, Given],
+    given: Mapping[str, Described],
     attributes: Mapping[str, object],
     computed: Sequence[str],
     diagnostics: list[Diagnostic],
@@ -95,7 +95,7 @@ def _settle(binding: Binding) -> Binding:
 def _start(
     definition: OperatorDefinition,
     table: TensorLevel,
-    given: Mapping[str, Given],
+    given: Mapping[str, Described],
     attributes: Mapping[str, object],
     computed: Sequence[str],
     diagnostics: list[Diagnostic],
@@ -122,7 +122,7 @@ def _start(
             if found is not None:
                 message = f"input '{name}' has no sizes, but other tensors have"
             diagnostics.append(mistake(tensor, message, code="E0805"))
-        known = Given() if found is None else found
+        known = Described() if found is None else found
         bound[name] = BoundTensor(
             tensor, known.dtype, known.sizes, known.strides, found is not None
         )
@@ -175,7 +175,7 @@ def _infer_gradients(binding: Binding, wanted: Sequence[str]) -> Mapping[str, Sh
 
 def _begin_forward(binding: Binding, gradient: GradientDefinition) -> Binding:
     """Binding of the forward operator from what is known of the gradient's tensors."""
-    given: dict[str, Given] = {}
+    given: dict[str, Described] = {}
     diagnostics: list[Diagnostic] = []
     rows: list[TensorDefinition] = []
     for tensor in gradient.forward.newest.tensors:
@@ -210,7 +210,7 @@ def _check_inputs(forward: Binding) -> None:
     raise_mistakes(diagnostics)
 
 
-def _describe(tensors: Sequence[BoundTensor], diagnostics: list[Diagnostic]) -> Given:
+def _describe(tensors: Sequence[BoundTensor], diagnostics: list[Diagnostic]) -> Described:
     """Type and sizes that a tensor and its gradient have together."""
     first = tensors[0]
     for other in tensors[1:]:
@@ -228,7 +228,7 @@ def _describe(tensors: Sequence[BoundTensor], diagnostics: list[Diagnostic]) -> 
                 diagnostics.append(mistake(other.definition, message, shown, code="E0803"))
     dtype = next((t.dtype for t in tensors if t.dtype is not None), None)
     sizes = next((t.sizes for t in tensors if t.sizes is not None), None)
-    return Given(dtype, sizes)
+    return Described(dtype, sizes)
 
 
 def _show(tensor: BoundTensor, what: str) -> str:

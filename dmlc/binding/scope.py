@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc import ir
-from dmlc.binding.builder import Builder
+from dmlc.binding.builder import NodeBuilder
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.nodes import Node, Value, has_gradient, shape_of
 from dmlc.binding.recurrences import Recurrent
@@ -142,7 +142,7 @@ class Evaluating(abc.ABC):
     """Evaluator of one binding's expressions. Without a `builder`, tensors' elements may not be
     read."""
 
-    def __init__(self, binding: Binding, builder: Builder | None = None) -> None:
+    def __init__(self, binding: Binding, builder: NodeBuilder | None = None) -> None:
         self.binding = binding
         self.builder = builder
         self.locals: dict[str, Value | DmlcError] = {}
@@ -173,7 +173,7 @@ class Evaluating(abc.ABC):
         """Value of an expression. `expected` is the other operand of a comparison; its enum
         resolves a bare name. The value may be `Undecided` unless `decided`."""
 
-    def built(self) -> Builder:
+    def built(self) -> NodeBuilder:
         if self.builder is None:
             raise InternalError("an element without a builder")
         return self.builder

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from dmlc import ir
 from dmlc.binding.bounds import check_reads
-from dmlc.binding.builder import Builder
+from dmlc.binding.builder import NodeBuilder
 from dmlc.binding.call_errors import raise_mistakes
-from dmlc.binding.emission import Emission, emit_fold, emit_value, fold_domain, reduction_of
+from dmlc.binding.emission import Emission, emit
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.nodes import Node, Op, Value, Variable, Weak
+from dmlc.binding.nodes import IndexVariable, Node, Op, Value, Weak
 from dmlc.binding.tensors import refuse_excess
 from dmlc.ir.index import find_index_only
 from dmlc.ir.naming import take_name
+from dmlc.ir.verify import find_unsound_pairs
 from dmlc.scalars import DataType
 from dmlc.sizes import LARGEST, Size, list_symbols, measure, multiply, write_condition
 from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
@@ -31,7 +33,7 @@ class StageMaker:
 
     def __init__(self, binding: Binding) -> None:
         self.binding = binding
-        self.builder = Builder()
+        self.builder = NodeBuilder()
         self.evaluator = self.make_evaluator()
         self.evaluator.materialize = self.materialize
         self.evaluator.place = self.place
@@ -130,7 +132,7 @@ class StageMaker:
         value: Node,
         domain: tuple[ir.Extent, ...],
         span: Span,
-        variables: tuple[Variable, ...] | None = None,
+        variables: tuple[IndexVariable, ...] | None = None,
     ) -> Node:
         """Stage that holds a value, and a load of it. `variables` are the index variables along its
         axes if it is defined by index."""
@@ -143,14 +145,30 @@ class StageMaker:
             if not own or inner is not value:
                 self.add_fold(inner, wanted, span)
         name = ir_name(wanted) if wanted in self.kept else self.fresh_name(wanted)
-        reduction, emit = None, emit_value
-        if own:
-            reduction, emit = reduction_of(value), emit_fold
-        emission = emit(nodes.loaded, value, domain, variables or ())
-        self.append(ir.Stage(name, dtype, domain, emission.body(), reduction, span), emission)
+        self.emit_stage(name, dtype, value, domain, span, variables or (), own=own)
         if own and (value.form is Op.FOLD or value.free == variables):
             nodes.hold(value, name)
         return nodes.load(name, dtype, domain)
+
+    def emit_stage(
+        self,
+        name: str,
+        dtype: DataType,
+        value: Node,
+        domain: tuple[ir.Extent, ...],
+        span: Span,
+        variables: tuple[IndexVariable, ...],
+        *,
+        own: bool,
+    ) -> None:
+        """Stage that computes a value; with `own`, the reduction that the value is."""
+        loaded, reduction = self.builder.nodes.loaded, None
+        if own:
+            reduction = ir.Reduction(str(value.payload), value.reduced)
+            emission = emit(loaded, value.operands, domain, variables, value.bound, value.axes)
+        else:
+            emission = emit(loaded, (value,), domain, variables)
+        self.append(ir.Stage(name, dtype, domain, emission.body(), reduction, span), emission)
 
     def append(self, stage: ir.Stage, emission: Emission) -> None:
         axes = () if stage.reduction is None else stage.reduction.axes
@@ -166,14 +184,10 @@ class StageMaker:
         """Stage of its own for a reduction inside a statement."""
         if not isinstance(value.dtype, DataType):
             raise InternalError("a stage needs a fold that has a type", span)
-        nodes, domain = self.builder.nodes, fold_domain(value)
+        nodes, domain = self.builder.nodes, value.shape or tuple(v.extent for v in value.free)
         name = f"{nodes.loaded(value.operands[0]) or stem}_{value.payload}"
         name = self.fresh_name(name if name not in self.assigned else f"{name}_1")
-        emission, reduction = (
-            emit_fold(nodes.loaded, value, domain, value.free),
-            reduction_of(value),
-        )
-        self.append(ir.Stage(name, value.dtype, domain, emission.body(), reduction, span), emission)
+        self.emit_stage(name, value.dtype, value, domain or (1,), span, value.free, own=True)
         nodes.hold(value, name)
 
     def fresh_name(self, wanted: str) -> str:
@@ -191,14 +205,14 @@ def make_function(
 ) -> ir.Function:
     """Function, with the results that it may compute in place. Only the `checks` on its own sizes
     are kept."""
-    # Later steps of a loop may read parameters that an earlier step would overwrite.
-    in_place = () if loops else _find_in_place(parameters, stages, results)
     given, made, leave = tuple(parameters), tuple(stages), tuple(results)
-    function = ir.Function(name, given, made, leave, in_place, span, loops=tuple(loops))
+    function = ir.Function(name, given, made, leave, span=span, loops=tuple(loops))
+    # Later steps of a loop may read parameters that an earlier step would overwrite.
+    in_place = () if loops else _find_in_place(function)
     symbols = function.symbols()
     checks = dict.fromkeys((*checks, *list_counted(stages), *list_least(given, made)))
     kept = tuple(c for c in checks if all(s in symbols for s in list_symbols(c)))
-    return dataclasses.replace(function, checks=kept) if kept else function
+    return dataclasses.replace(function, in_place=in_place, checks=kept)
 
 
 def make_bound(
@@ -252,43 +266,29 @@ def list_least(parameters: Sequence[ir.Parameter], stages: Sequence[ir.Stage]) -
     return [write_condition(size, ">=", 1) for size in short]
 
 
-def _find_in_place(
-    parameters: Sequence[ir.Parameter], stages: Sequence[ir.Stage], results: Sequence[ir.Result]
-) -> tuple[tuple[str, str], ...]:
+def _find_in_place(function: ir.Function) -> tuple[tuple[str, str], ...]:
     """Results that may be stored over a parameter: each element is read, by the stages that lead to
     this one result, only to compute the element that replaces it."""
-    inputs = {p.name: frozenset((p.name,)) for p in parameters}
-    reads: dict[str, frozenset[str]] = dict(inputs)
-    elsewhere: set[str] = set()
-    domains: dict[str, tuple[ir.Extent, ...]] = {}
-    types: dict[str, DataType] = {}
-    for stage in stages:
-        needed: frozenset[str] = frozenset()
-        for load in stage.body.loads():
-            needed |= reads[load.tensor]
-            if load.tensor in inputs and not ir.reads_own_place(stage, load):
-                elsewhere.add(load.tensor)
-            elif not _reads_in_order(stage, load):
-                # A stage in between may be recomputed at each of its reads.
-                elsewhere |= reads[load.tensor]
-        reads[stage.name], domains[stage.name], types[stage.name] = (
-            needed,
-            stage.extents,
-            stage.dtype,
-        )
-    pairs: list[tuple[str, str]] = []
-    for result in results:
-        for parameter in parameters:
-            name = parameter.name
-            alone = all(name not in reads[r.name] for r in results if r is not result)
-            same = (types[result.name], domains[result.name], result.strides) == (
-                parameter.dtype,
-                parameter.extents,
-                parameter.strides,
-            )
-            if name in reads[result.name] and alone and same and name not in elsewhere:
-                pairs.append((result.name, name))
-    return tuple(pairs)
+    reads = {p.name: frozenset((p.name,)) for p in function.parameters}
+    recomputed: frozenset[str] = frozenset()
+    """Parameters that a stage in between reads, which may be recomputed at each of its reads."""
+    for stage in function.stages:
+        loads = stage.body.loads()
+        reads[stage.name] = frozenset[str]().union(*(reads[load.tensor] for load in loads))
+        jumping = (reads[load.tensor] for load in loads if not _reads_in_order(stage, load))
+        recomputed = recomputed.union(*jumping)
+    others = {
+        r.name: recomputed.union(*(reads[o.name] for o in function.results if o is not r))
+        for r in function.results
+    }
+    pairs = [
+        (r.name, p.name)
+        for r in function.results
+        for p in function.parameters
+        if p.name in reads[r.name] - others[r.name]
+    ]
+    unsound = find_unsound_pairs(function, pairs)
+    return tuple(pair for pair in pairs if pair not in unsound)
 
 
 def _reads_in_order(stage: ir.Stage, load: ir.Load) -> bool:
@@ -304,16 +304,25 @@ def _reads_in_order(stage: ir.Stage, load: ir.Load) -> bool:
 # Stages inside others --------------------------------------------------------------------------
 
 
-def rename_tensors(function: ir.Function, names: Mapping[str, str]) -> ir.Function:
-    """Function with its tensors renamed."""
+_Named = TypeVar("_Named", ir.Parameter, ir.Result, ir.Table)
+
+
+def rename_tensors(
+    function: ir.Function, names: Mapping[str, str], span: Span | None = None
+) -> ir.Function:
+    """Function with some tensors renamed, none of whose results is computed in place. `span`
+    replaces those of its stages."""
+
+    def rename(each: _Named) -> _Named:
+        return dataclasses.replace(each, name=names.get(each.name, each.name))
+
     return dataclasses.replace(
         function,
-        parameters=tuple(
-            dataclasses.replace(p, name=names[p.name], strides=None) for p in function.parameters
-        ),
-        stages=tuple(rename_stage(s, names) for s in function.stages),
-        results=tuple(ir.Result(names[r.name]) for r in function.results),
+        parameters=tuple(map(rename, function.parameters)),
+        stages=tuple(rename_stage(s, names, span) for s in function.stages),
+        results=tuple(map(rename, function.results)),
         in_place=(),
+        tables=tuple(map(rename, function.tables)),
         loops=tuple(rename_loop(loop, names) for loop in function.loops),
     )
 

@@ -107,7 +107,7 @@ class TensorDesc:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Given:
+class Described:
     """Caller's description of a tensor; None for unknown fields, and for packed strides."""
 
     dtype: DataType | None = None

@@ -16,7 +16,7 @@ import numpy as np
 
 from dmlc.binding import Graph, Module, Operator, TensorDesc
 from dmlc.binding.attributes import convert_enum
-from dmlc.binding.tensors import Given
+from dmlc.binding.tensors import Described
 from dmlc.building.shapes import infer_call
 from dmlc.building.statements import list_statements
 from dmlc.building.values import (
@@ -154,7 +154,7 @@ class GraphBuilder:
         definition = found.definition
         self._import(found)
         operands: list[Value] = []
-        given: dict[str, Given | Sequence[Given]] = {}
+        given: dict[str, Described | Sequence[Described]] = {}
         attributes: dict[str, object] = {}
         labels: list[tuple[str, Callable[[Sequence[syntax.Expression]], syntax.Expression]]] = []
         for label, argument in arguments.items():
@@ -168,11 +168,11 @@ class GraphBuilder:
                 listed = isinstance(argument, list | tuple)
                 items = cast("Sequence[object]", argument) if listed else (argument,)
                 operands += [as_value(item, self._record) for item in items]
-                given[label] = [Given(v.data_type, v.shape) for v in operands[start:]]
+                given[label] = [Described(v.data_type, v.shape) for v in operands[start:]]
                 labels.append((label, functools.partial(_listed, start, len(operands))))
             elif tensor is not None:
                 operands.append(as_value(argument, self._record))
-                given[label] = Given(operands[start].data_type, operands[start].shape)
+                given[label] = Described(operands[start].data_type, operands[start].shape)
                 labels.append((label, functools.partial(_single, start)))
             elif attribute is not None:
                 written, attributes[label] = self._attribute(attribute, argument), argument
@@ -189,7 +189,7 @@ class GraphBuilder:
         tensors = infer_call(definition, given, attributes)
         outputs = definition.newest.outputs
         alone = len(outputs) == 1 and not outputs[0].array
-        known = tensors.get(outputs[0].name, Given()) if alone else Given()
+        known = tensors.get(outputs[0].name, Described()) if alone else Described()
         called = Value(self._record, Role.CALL, make, operands, known.sizes, known.dtype)
         self._label(called, name, definition)
         return called if alone else self._outputs_of(definition, called, tensors, given)
@@ -375,7 +375,7 @@ class GraphBuilder:
 
     def _stated(
         self, tensor: TensorDefinition, given: object
-    ) -> tuple[syntax.Expression, Given | Sequence[Given]]:
+    ) -> tuple[syntax.Expression, Described | Sequence[Described]]:
         """Type and sizes stated for an output, or for each output of an array."""
         if tensor.array:
             if not isinstance(given, list):
@@ -388,7 +388,7 @@ class GraphBuilder:
 
     def _stated_one(
         self, tensor: TensorDefinition, given: object
-    ) -> tuple[syntax.Expression, Given]:
+    ) -> tuple[syntax.Expression, Described]:
         if isinstance(given, TensorDesc) and given.sizes is not None:
             data_type, sizes = given.data_type, cast("Sequence[Size]", given.sizes)
         elif isinstance(given, tuple) and len(cast("tuple[object, ...]", given)) == 2:
@@ -400,7 +400,7 @@ class GraphBuilder:
             )
         declared, shape = self._type(data_type, sizes)
         base = syntax.Reference(declared.dtype.text, span=NOWHERE)
-        known = Given(find_data_type(declared.dtype.text), shape)
+        known = Described(find_data_type(declared.dtype.text), shape)
         return syntax.Index(base, declared.sizes, None, span=NOWHERE), known
 
     def _attribute(self, attribute: AttributeDefinition, given: object) -> syntax.Expression:
@@ -432,11 +432,11 @@ class GraphBuilder:
         self,
         definition: OperatorDefinition,
         called: Value,
-        tensors: Mapping[str, Given],
-        stated: Mapping[str, Given | Sequence[Given]],
+        tensors: Mapping[str, Described],
+        stated: Mapping[str, Described | Sequence[Described]],
     ) -> Outputs:
         def part(name: str, make: Make) -> Value:
-            known = tensors.get(name, Given())
+            known = tensors.get(name, Described())
             return Value(self._record, Role.OUTPUT, make, [called], known.sizes, known.dtype)
 
         found: dict[str, Value | tuple[Value, ...]] = {}

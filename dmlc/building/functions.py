@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.binding.stages import keep_loops, list_counted, list_least
+from dmlc.binding.stages import keep_loops, list_counted, list_least, rename_tensors
 from dmlc.building.open_reads import hold_reads
 from dmlc.ir import (
     Extent,
@@ -51,7 +51,7 @@ from dmlc.sizes import (
 )
 from dmlc.source import DmlcError, UnsupportedError, check_known, counted
 from dmlc.transform.inline import inline_stages
-from dmlc.transform.simplify import list_live, rename_loop, rename_stage
+from dmlc.transform.simplify import list_live
 
 Number: TypeAlias = bool | int | float
 
@@ -79,7 +79,7 @@ LARGEST_BODY = 1 << 15
 """Largest number of values in a body."""
 
 
-class _Body(BodyBuilder):
+class _LimitedBody(BodyBuilder):
     """Builder of the body of one stage, which refuses a body that grows without end."""
 
     def add(self, instruction: Instruction) -> int:
@@ -92,7 +92,7 @@ class Point:
     """Point of a stage's domain, and of its reduction domain if any: the builder of its body."""
 
     def __init__(self, rank: int, reduced: int = 0) -> None:
-        self.body = _Body()
+        self.body = _LimitedBody()
         self.indices = tuple(self.body.wrap(self.body.index(axis)) for axis in range(rank))
         """Index along each axis of the domain, as INDEX."""
         self.reduced = tuple(self.body.wrap(self.body.reduced(axis)) for axis in range(reduced))
@@ -270,15 +270,15 @@ class FunctionBuilder:
                 if stem is not None:
                     wanted = f"{stems[stem]}{each.name[len(stem) :]}"
             names[each.name] = take_name(wanted, self._taken)
-        self._tables += [dataclasses.replace(t, name=names[t.name]) for t in function.tables]
-        found: dict[str, Tensor] = {}
+        made = rename_tensors(function, names)
         moved = self._list_moves([tensor.name for tensor in tensors.values()])
-        for stage in function.stages:
-            self._add_stage(inline_stages(rename_stage(stage, names), moved))
-            found[stage.name] = Tensor(names[stage.name], stage.dtype, stage.extents)
-        self._loops += [rename_loop(loop, names) for loop in function.loops]
-        self._checks += [check for check in function.checks if check not in self._checks]
-        return {result.name: found[result.name] for result in function.results}
+        for stage in made.stages:
+            self._add_stage(inline_stages(stage, moved))
+        self._tables += made.tables
+        self._loops += made.loops
+        self._checks += [check for check in made.checks if check not in self._checks]
+        found = {t.name: Tensor(t.name, t.dtype, t.extents) for t in made.stages}
+        return {result.name: found[names[result.name]] for result in function.results}
 
     def take_name(self, wanted: str) -> str:
         """Name that no tensor has, made of the one that is wanted."""
@@ -375,16 +375,13 @@ class FunctionBuilder:
         function = Function(
             self.name,
             tuple(self._parameters),
-            tuple(rename_stage(stage, names) for stage in kept),
-            tuple(Result(name) for name in self._results),
-            tables=tuple(
-                dataclasses.replace(table, name=names.get(table.name, table.name))
-                for table in self._tables
-                if table.name in read
-            ),
+            kept,
+            tuple(Result(tensor.name) for tensor in self._results.values()),
+            tables=tuple(table for table in self._tables if table.name in read),
             checks=tuple(dict.fromkeys((*self._checks, *implied))),
-            loops=tuple(rename_loop(loop, names) for loop in loops),
+            loops=loops,
         )
+        function = rename_tensors(function, names)
         return accept(hold_reads(function) if self.assumes else function)
 
     def _append(

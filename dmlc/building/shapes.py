@@ -12,25 +12,25 @@ from dmlc.binding import TensorDesc
 from dmlc.binding.infer import spread_sizes
 from dmlc.binding.operator import Description, expand_arrays
 from dmlc.binding.resolve import begin
-from dmlc.binding.tensors import Given
+from dmlc.binding.tensors import Described
 from dmlc.language.definitions import OperatorDefinition
 from dmlc.source import Diagnostic, DmlcError
 
 
 def infer_call(
     operator: OperatorDefinition,
-    given: Mapping[str, Given | Sequence[Given]],
+    given: Mapping[str, Described | Sequence[Described]],
     attributes: Mapping[str, object],
-) -> Mapping[str, Given]:
+) -> Mapping[str, Described]:
     """Tensors of a call by name, outputs included, as far as the `given` ones determine them; no
     types if one of these is unknown. Empty for a wrong call: the error is reported when the graph
     is built."""
     diagnostics: list[Diagnostic] = []
-    listed = {name: [one] if isinstance(one, Given) else one for name, one in given.items()}
+    listed = {name: [one] if isinstance(one, Described) else one for name, one in given.items()}
     typed = all(one.dtype is not None for each in listed.values() for one in each)
     try:
         described = {
-            name: _describe(one) if isinstance(one, Given) else [*map(_describe, one)]
+            name: _describe(one) if isinstance(one, Described) else [*map(_describe, one)]
             for name, one in given.items()
         }
         known, table = expand_arrays(operator.newest, described, diagnostics)
@@ -39,8 +39,8 @@ def infer_call(
         tensors = spread_sizes(call).tensors
     except DmlcError:
         return {}
-    return {name: Given(t.dtype if typed else None, t.sizes) for name, t in tensors.items()}
+    return {name: Described(t.dtype if typed else None, t.sizes) for name, t in tensors.items()}
 
 
-def _describe(given: Given) -> Description | None:
+def _describe(given: Described) -> Description | None:
     return given.sizes if given.dtype is None else TensorDesc(given.dtype, given.sizes)

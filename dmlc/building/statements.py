@@ -27,7 +27,7 @@ def list_statements(
     results: dict[int, str] = {}
     for name, value in outputs:
         results.setdefault(id(value), name)
-    writer = _Writer(taken)
+    writer = _StatementWriter(taken)
     statements: list[syntax.GraphStatement] = []
     written: set[str] = set()
     for value in record:
@@ -59,7 +59,7 @@ def _statement(name: str, value: syntax.Expression, output: bool) -> syntax.Grap
     return syntax.GraphStatement((syntax.Name(name, span=NOWHERE),), value, output, span=NOWHERE)
 
 
-class _Writer:
+class _StatementWriter:
     def __init__(self, taken: Iterable[str]) -> None:
         self.taken = dict.fromkeys(taken)
         self.references: dict[int, syntax.Expression] = {}

@@ -17,7 +17,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from dmlc import ir
 from dmlc.binding.attributes import any_member
-from dmlc.binding.builder import Builder
+from dmlc.binding.builder import NodeBuilder
 from dmlc.binding.compute import Lowering
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
@@ -91,7 +91,7 @@ class Log:
 class _Watcher(Evaluator):
     """Evaluator that keeps a log."""
 
-    def __init__(self, binding: Binding, builder: Builder | None, log: Log) -> None:
+    def __init__(self, binding: Binding, builder: NodeBuilder | None, log: Log) -> None:
         super().__init__(binding, builder)
         self._log = log
         self._conditions: dict[int, None] = {}
