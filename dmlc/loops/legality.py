@@ -215,9 +215,9 @@ def count_steps(nest: Nest, loop: Loop) -> int | None:
               if n.kind is not Kind.LANE or loop.step <= n.step]  # fmt: skip
     size = loop.dim.size
     # A tile has no partial steps.
-    if loop.dim.within is not None and isinstance(size, int):
-        if any(size % step for step in (loop.step, *around)):
-            return None
+    tile = size if loop.dim.within is not None and isinstance(size, int) else 0
+    if any(tile % step for step in (loop.step, *around)):
+        return None
     if around:
         whole, rest = divmod(min(around), loop.step)
         return whole if rest == 0 else None
