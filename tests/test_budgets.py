@@ -16,11 +16,11 @@ BUDGETS = {
     "ir": 5_195,
     "kernel": 7_530,
     "transform": 11_650,
-    "loops": 10_810,
+    "loops": 10_765,
     "schedules": 3_045,
-    "lowering": 5_655,
+    "lowering": 5_650,
 }
-"""By folder, in lines; 44,190 in all."""
+"""By folder, in lines; 44,144 in all."""
 LONGEST = 600
 """Lines of a module."""
 

@@ -104,7 +104,7 @@ class Contraction:
 
     def settle(self, taken: Taken) -> Contraction:
         """The same with numbers for open sizes."""
-        was_open = self.was_open or self.phase.space.is_open
+        was_open = self.was_open or self.phase.is_open
         return dataclasses.replace(self, phase=self.phase.settle(taken), was_open=was_open)
 
     @property
@@ -174,7 +174,7 @@ def _find_beside(after: Phase, space: Space) -> int | None:
     """Parallel axis along which results are contiguous."""
     for view, _ in after.elements.results:
         for axis, own in zip(space.parallel, after.space.parallel, strict=True):
-            if after.space.strides[view][own] == 1 and after.space.extents[own] != 1:
+            if view.strides[own] == 1 and after.space.extents[own] != 1:
                 return axis
     return None
 
@@ -224,7 +224,7 @@ def _read_divisor(phase: Phase, value: Value, axis: int) -> int | None:
     place, number = (phase.elements.values[o] for o in value.operands)
     if not isinstance(place, Place) or place.dtype is not DataType.INDEX:
         return None
-    steps = phase.space.strides[place.view]
+    steps = place.view.strides
     alone = all(step == int(a == axis) for a, step in enumerate(steps))
     return int(number.value) if isinstance(number, ir.Constant) and alone else None
 
@@ -249,29 +249,29 @@ def part_parallel(phase: Phase, place: int, length: int) -> Phase:
     axis = space.parallel[place]
     sizes = list(space.sizes)
     sizes[axis : axis + 1] = [sizes[axis] // length, length]
-    strides = {
-        view: (*s[:axis], s[axis] * length, s[axis], *s[axis + 1 :])
-        for view, s in space.strides.items()
-    }
     moved = [a + (a > axis) for a in space.parallel]
     parallel = (*moved[:place], axis, axis + 1, *moved[place + 1 :])
     pieces = {
         a + (a > axis): dataclasses.replace(p, number=p.number + (p.number > place))
         for a, p in space.pieces.items()
     }
-    parted = dataclasses.replace(phase, space=Space(tuple(sizes), strides, tuple(parallel), pieces))
+    parted = phase.elements.over(
+        Space(tuple(sizes), tuple(parallel), pieces),
+        lambda s: (*s[:axis], s[axis] * length, s[axis], *s[axis + 1 :]),
+    )
 
     def stand(own: int) -> Place:
         steps = tuple(int(a == own) for a in range(len(sizes)))
         return Place(View(f"axis#{own}", DataType.INDEX, steps), DataType.INDEX)
 
-    def change(value: Value) -> Value:
+    def change(value: Value, parted: Value) -> Value:
         if _read_divisor(phase, value, axis) != length or not isinstance(value, ir.Apply):
-            return value
+            return parted
         return stand(axis + (value.operation.name == "mod"))
 
-    values = tuple(change(value) for value in phase.elements.values)
-    return with_elements(parted, prune(dataclasses.replace(phase.elements, values=values)))
+    pairs = zip(phase.elements.values, parted.values, strict=True)
+    values = tuple(change(old, new) for old, new in pairs)
+    return with_elements(phase, prune(dataclasses.replace(parted, values=values)))
 
 
 def lies_along(phase: Phase, first: int, second: int) -> bool:
@@ -282,10 +282,10 @@ def lies_along(phase: Phase, first: int, second: int) -> bool:
 
     def count(axis: int) -> int:
         moving = phase.find_moving(axis)
-        beside = [v for v in reads if phase.space.strides[v][axis] == 1]
+        beside = [v for v in reads if v.strides[axis] == 1]
         gathers = [v for n, v in enumerate(values) if isinstance(v, Gather) and moving[n]]
         beside += [v.view for v in gathers if any(s == 1 and moving[n] for n, s in v.terms)]
-        return max((phase.space.count_steps(view) or 0 for view in beside), default=-1)
+        return max((phase.count_steps(view) or 0 for view in beside), default=-1)
 
     return count(first) > count(second)
 
@@ -313,5 +313,5 @@ def multiply(found: Contraction, sizes: tuple[int, ...], *factors: View) -> Phas
     (reduction,) = found.phase.elements.reductions
     reduction = dataclasses.replace(reduction, values=(0, 1), guard=None)
     reads = tuple(Read(view, found.dtype) for view in factors)
-    elements = Elements(sizes, reads, (), (reduction,))
-    return Phase(elements, Space(sizes, elements.strides, tuple(range(len(sizes) - 1))))
+    space = Space(sizes, tuple(range(len(sizes) - 1)))
+    return Phase(Elements(space, reads, (), (reduction,)))

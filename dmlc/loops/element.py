@@ -9,7 +9,7 @@ stages are merged. The order of iteration is not decided here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -20,12 +20,11 @@ from dmlc.ir.nodes import list_folded
 from dmlc.ir.rules import fold_constants
 from dmlc.loops.access import Positions, find_end, join_digits, read_positions
 from dmlc.loops.accumulate import Reduction
+from dmlc.loops.space import Piece, Space
 from dmlc.scalars import ROUNDINGS, DataType
 from dmlc.sizes import (
     Measure,
     Size,
-    Taken,
-    estimate,
     measure,
     multiply,
     pack_strides,
@@ -82,35 +81,17 @@ Value: TypeAlias = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Piece:
-    """A dimension that is a chunk of a longer one: `length` elements of `size`, fewer in the last.
-    The index along dimension `number` selects the chunk."""
-
-    number: int
-    length: Measure
-    size: Measure
-
-    def settle(self, taken: Taken) -> Piece:
-        """Chunk with numbers for open sizes."""
-        return Piece(self.number, estimate(self.length, taken), estimate(self.size, taken))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Elements:
-    """Computation of a kernel at each point of its domain. Values come before their users."""
+    """Computation of a kernel at each point of a space. Values come before their users, and views
+    have the strides along the dimensions of the space."""
 
-    domain: tuple[ir.Extent, ...]
+    space: Space
     values: tuple[Value, ...]
     results: tuple[tuple[View, int], ...]
     """Value of each stored view, in the order of the stages."""
     reductions: tuple[Reduction, ...] = ()
     reach: Interval = (0, 0)
     """Interval of all index values."""
-    indices: tuple[str, ...] = ()
-    """Name of the index along each dimension, as in the stages' formulas, such as `i2`; empty
-    where no one stage has all of them."""
-    pieces: tuple[tuple[int, Piece], ...] = ()
-    """Dimensions that are chunks of longer ones."""
     _views: list[tuple[View, ...]] = dataclasses.field(
         default_factory=list[tuple[View, ...]], init=False, compare=False, repr=False
     )
@@ -137,9 +118,47 @@ class Elements:
         return self._views[0]
 
     @property
-    def strides(self) -> Mapping[View, tuple[Measure, ...]]:
-        """Strides of each view along the dimensions of the domain."""
-        return {view: view.strides for view in self.views()}
+    def is_open(self) -> bool:
+        """Whether a size or a stride is known at run time only."""
+        steps = (step for view in self.views() for step in view.strides)
+        return not all(isinstance(each, int) for each in (*self.space.extents, *steps))
+
+    def over(
+        self, space: Space, place: Callable[[tuple[Measure, ...]], Iterable[Measure]]
+    ) -> Elements:
+        """The same work over another space: `place` gives a view's strides along its dimensions."""
+        made = {
+            view: dataclasses.replace(view, strides=tuple(place(view.strides)))
+            for view in dict.fromkeys(self.views())
+        }
+        values = tuple(
+            dataclasses.replace(v, view=made[v.view]) if isinstance(v, Read | Place | Gather) else v
+            for v in self.values
+        )
+        results = tuple((made[view], number) for view, number in self.results)
+        return dataclasses.replace(self, space=space, values=values, results=results)
+
+    def extend(self, extents: Iterable[Measure], parallel: Iterable[int]) -> Elements:
+        """The same work with further axes, along which no view varies. `parallel` are the parallel
+        ones of these."""
+        old, more = self.space, tuple(extents)
+        space = Space((*old.extents, *more), (*old.parallel, *parallel), old.pieces)
+        return self.over(space, lambda steps: (*steps, *(0 for _ in more)))
+
+    def with_parallel(self, parallel: Sequence[int]) -> Elements:
+        """The same work with other parallel axes."""
+        return dataclasses.replace(
+            self, space=dataclasses.replace(self.space, parallel=tuple(parallel))
+        )
+
+    def drop_ones(self) -> Elements:
+        """Work without the parallel axes of size 1."""
+        extents, parallel = self.space.extents, self.space.parallel
+        return self.select([a for a, n in enumerate(extents) if n != 1 or a not in parallel])
+
+    def select(self, axes: Sequence[int]) -> Elements:
+        """Work over some axes of its space, in their order."""
+        return self.over(self.space.select(axes), lambda steps: (steps[axis] for axis in axes))
 
     def buffers(self) -> tuple[View, ...]:
         """Views in buffers."""
@@ -159,13 +178,11 @@ def operands(value: Value) -> tuple[int, ...]:
     return () if isinstance(value, Read | Place) else ir.operands(value)
 
 
-def find_moving(
-    elements: Elements, axis: int, strides: Mapping[View, tuple[Measure, ...]] | None = None
-) -> tuple[bool, ...]:
-    """Whether each value varies along an axis: of the domain, or of a space with these strides."""
-    strides, moving = strides or elements.strides, list[bool]()
+def find_moving(elements: Elements, axis: int) -> tuple[bool, ...]:
+    """Whether each value varies along an axis."""
+    moving: list[bool] = []
     for value in elements.values:
-        own = isinstance(value, Read | Place | Gather) and strides[value.view][axis] != 0
+        own = isinstance(value, Read | Place | Gather) and value.view.strides[axis] != 0
         moving.append(own or any(moving[operand] for operand in operands(value)))
     return tuple(moving)
 
@@ -323,14 +340,14 @@ class Collector:
         fused multiply-add."""
 
     def elements(self) -> Elements:
+        sizes = tuple(map(measure, self._domain))
+        pieces = dict(self._pieces)
         made = Elements(
-            self._domain,
+            Space(sizes, tuple(range(len(sizes))), pieces, indices=self._indices),
             tuple(self._values),
             tuple(self._results),
             tuple(dataclasses.replace(r, stages=tuple(s)) for r, s in self._reductions.items()),
             self._reach,
-            self._indices,
-            self._pieces,
         )
         return prune(made) if self._has_spare else made
 

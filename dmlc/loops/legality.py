@@ -215,8 +215,8 @@ def count_steps(nest: Nest, loop: Loop) -> int | None:
               if n.kind is not Kind.LANE or loop.step <= n.step]  # fmt: skip
     size = loop.dim.size
     # A tile has no partial steps.
-    steps = (loop.step, *around)
-    if loop.dim.within is not None and isinstance(size, int) and any(size % s for s in steps):
+    tile = size if loop.dim.within is not None and isinstance(size, int) else 0
+    if any(tile % step for step in (loop.step, *around)):
         return None
     if around:
         whole, rest = divmod(min(around), loop.step)

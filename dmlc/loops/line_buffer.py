@@ -17,6 +17,7 @@ from typing import Any
 
 from dmlc import ir
 from dmlc.kernel.names import local_name
+from dmlc.loops.arrange import arrange_rows
 from dmlc.loops.element import (
     Collector,
     Elements,
@@ -50,7 +51,7 @@ from dmlc.loops.nodes import (
 from dmlc.loops.permute import LANES, find_permutation
 from dmlc.loops.phases import Phase
 from dmlc.loops.script import Argument, On, demand, primitive
-from dmlc.loops.space import Space, arrange_rows
+from dmlc.loops.space import Space
 from dmlc.loops.unroll import Stretch, unroll
 from dmlc.scalars import DataType
 from dmlc.sizes import known
@@ -92,19 +93,26 @@ def collect_lines(function: ir.Function, stages: Sequence[str]) -> tuple[Phase, 
     """Phases of a reduction, the first of some stages, of another one that reduces its rows, the
     second, and of what stores the latter and its derived stages. Each iterates over the outer axes
     and then along a row, its last parallel axis."""
+    work, lead = _collect_work(function, stages)
+    return tuple(
+        Phase(each.with_parallel(range(len(each.space.parallel) + 1)))
+        for each in arrange_rows(work, len(lead), apart=False)
+    )
+
+
+def _collect_work(
+    function: ir.Function, stages: Sequence[str]
+) -> tuple[list[Elements], Sequence[int]]:
+    """Work of these phases over the outer axes, which are returned too, and further ones."""
     row, total = (function.stage(name) for name in stages[:2])
     if row is None or total is None:
         raise InternalError(f"no group that keeps a row: {', '.join(stages)}")
     lead = _list_outer(row)
-    work = [
+    return [
         _collect_fold(function, row, lead, None),
         _collect_fold(function, total, lead, row.name),
         _collect_stored(function, stages[1:], lead),
-    ]
-    return tuple(
-        Phase(elements, dataclasses.replace(space, parallel=(*space.parallel, len(space.parallel))))
-        for elements, space in zip(work, arrange_rows(work, len(lead), apart=False), strict=True)
-    )
+    ], lead
 
 
 def has_lines(phases: Sequence[Phase]) -> bool:
@@ -130,19 +138,19 @@ class LineBuffer:
         if row is None or total is None:
             raise InternalError("a line buffer is of stages that the function has not")
         self._function, self._lanes = function, lanes
-        self._lead = _list_outer(row)
+        names = [row.name, total.name, *(v.tensor for v, _ in phases[2].elements.results)]
+        whole, self._lead = _collect_work(function, [*dict.fromkeys(names)])
         self._copies: dict[View, Phase] = {}
         """Phases that copy parts of tables, by the views read."""
         self._find_written(row, total)
-        work = [*(phase.elements for phase in phases), *self._along, *self._over]
+        work = [*whole, *self._along, *self._over]
         first = self._over_stretch
         self._is_uniform = len(first.stages) == 1 and (
             (first.first, first.last) == (0, row.extents[self._lead[-1]])
         )
         """Whether all rows reduce the same points."""
         apart = bool(first.stages) and not self._is_uniform
-        spaces = arrange_rows(work, len(self._lead), apart)
-        made = [Phase(*each) for each in zip(work, spaces, strict=True)]
+        made = list(map(Phase, arrange_rows(work, len(self._lead), apart)))
         self._row, self._total, self._stored, *written = made
         self.work = sum(phase.space.inner_count for phase in made)
         """Points of all phases for a row."""
@@ -183,8 +191,8 @@ class LineBuffer:
             elements = self._copy_tables(
                 self._collect_written(permutation.stage, local), every=ragged
             )
-            strides = {view: known(view.strides) for view in elements.views()}
-            if _goes_in_vectors(elements, strides, len(elements.domain) - 1, ragged=ragged):
+            last = len(elements.space.extents) - 1
+            if _goes_in_vectors(elements, last, ragged=ragged):
                 self._stretch = Stretch(permutation.first, permutation.last, (permutation.stage,))
                 self._along = [elements]
             else:
@@ -227,7 +235,7 @@ class LineBuffer:
         one element per index along the last dimension that are not contiguous; or with `every`, for
         all such tables. Compilers vectorize loads of the copies."""
         tables = {table.name for table in self._function.tables}
-        count, least = elements.domain[-1], 1 if every else 2
+        count, least = elements.space.extents[-1], 1 if every else 2
         values: list[Value] = []
         for value in elements.values:
             if isinstance(value, Read) and value.view.tensor in tables and isinstance(count, int):
@@ -295,7 +303,7 @@ class LineBuffer:
     def _loop(self, phase: Phase, dim: Dim, body: tuple[Node, ...]) -> Node:
         """A loop along a row, vectorized if possible."""
         elements, space = phase.elements, phase.space
-        if _goes_in_vectors(elements, space.known_strides, len(space.parallel)):
+        if _goes_in_vectors(elements, len(space.parallel)):
             return in_vectors(dim, self._lanes, body)
         return Loop(dim, Kind.LOOP, 1, body, "x")
 
@@ -332,9 +340,7 @@ class LineBuffer:
         begin, end, permutation = self._stretch.first, self._stretch.last, self._picks
         size, parallel, stored = self._stored.space.sizes[-1], self._kept, self._stored
         whole = permutation is not None and size % LANES == 0 and end - begin == size
-        is_stored = whole and _goes_in_vectors(
-            stored.elements, stored.space.known_strides, len(stored.space.parallel)
-        )
+        is_stored = whole and _goes_in_vectors(stored.elements, len(stored.space.parallel))
         into = at_hand
         if not is_stored:
             into = self._keep(self._total, x, size if permutation is None else _round_up(size))
@@ -422,9 +428,8 @@ def _collect_stored(function: ir.Function, stages: Sequence[str], lead: Sequence
 def _copy(view: View, read: View, dtype: DataType, count: int) -> Phase:
     """Phase that copies every n-th element of a table to a contiguous array."""
     local = View(view.tensor, dtype, (1,), local=True)
-    elements = Elements((count,), (Read(read, dtype),), ((local, 0),))
-    strides = {read: read.strides[-1:], local: (1,)}
-    return Phase(elements, Space((count,), strides, ()))
+    read = dataclasses.replace(read, strides=read.strides[-1:])
+    return Phase(Elements(Space((count,), ()), (Read(read, dtype),), ((local, 0),)))
 
 
 def _hides_zeros(total: ir.Stage, row: str) -> bool:
@@ -448,16 +453,14 @@ def _round_up(count: int) -> int:
     return -(-count // LANES) * LANES
 
 
-def _goes_in_vectors(
-    elements: Elements, strides: Mapping[View, tuple[int, ...]], axis: int, *, ragged: bool = False
-) -> bool:
+def _goes_in_vectors(elements: Elements, axis: int, *, ragged: bool = False) -> bool:
     """Whether adjacent indices along an axis can be computed at once; if `ragged`, some are out of
     bounds, and no buffer may be loaded there."""
-    moving = find_moving(elements, axis, strides)
+    moving = find_moving(elements, axis)
     for value in elements.values:
         if not isinstance(value, Read | Place | Gather):
             continue
-        step = strides[value.view][axis]
+        step = value.view.strides[axis]
         terms = value.terms if isinstance(value, Gather) else ()
         if step not in (0, 1) or any(moving[term] for term, _ in terms):
             return False
@@ -465,4 +468,4 @@ def _goes_in_vectors(
             return False
     if any(moving[condition] for condition in list_conditions(elements)):
         return False
-    return all(strides[view][axis] == 1 for view, _ in elements.results)
+    return all(view.strides[axis] == 1 for view, _ in elements.results)

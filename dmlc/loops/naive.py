@@ -62,7 +62,7 @@ def find_kept(phases: Sequence[Phase]) -> set[int]:
 
 def _reads_apart(phase: Phase, value: Read | Gather, made: Space) -> bool:
     """Whether a phase reads a value of another space elsewhere than at its own parallel point."""
-    space, steps = phase.space, phase.space.strides[value.view]
+    space, steps = phase.space, value.view.strides
     if isinstance(value, Gather) or value.view.offset or any(steps[a] for a in space.inner):
         return True
     if not space.parallel or len(space.parallel) != len(made.parallel):
@@ -88,7 +88,7 @@ def part_rows(parts: Phase) -> tuple[list[int], list[int]]:
     """Parallel axes that the sums of columns reduce, and those that they keep: `parts` is the phase
     that stores them."""
     space, views = parts.space, [view for view, _ in parts.elements.results]
-    kept = [axis for axis in space.parallel if any(space.strides[v][axis] for v in views)]
+    kept = [axis for axis in space.parallel if any(v.strides[axis] for v in views)]
     return [axis for axis in space.parallel if axis not in kept], kept
 
 

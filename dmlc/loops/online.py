@@ -42,9 +42,7 @@ from dmlc.loops.nodes import (
 from dmlc.loops.online_phases import PAD, Phases, Shape, map_views
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive
-from dmlc.loops.space import Space
 from dmlc.loops.tiling import count_points
-from dmlc.sizes import measure
 from dmlc.transform.online import Online, match_online, place_derived
 from dmlc.transform.passes import Member
 
@@ -148,8 +146,7 @@ def collect_online(
             return dataclasses.replace(view, strides=steps) if view.tensor in scores else view
 
         elements = map_views(collector.elements(), place)
-        space = Space(tuple(map(measure, domain)), elements.strides, tuple(range(len(parallel))))
-        return Phase(elements, space)
+        return Phase(elements.with_parallel(range(len(parallel))))
 
     made = [
         collect(member, (*rows, found.rows), (d,))
@@ -323,7 +320,7 @@ class _Nests(Phases):
             tile = [(self._row, shape.part + PAD), (column, 1)]
         view = View(member.stage, buffer.dtype, steps, local=True)
         held = View(buffer.name, buffer.dtype, (0,) * len(steps), local=True)
-        elements = Elements(collector.elements().domain, (Read(view, buffer.dtype),), ((held, 0),))
+        elements = Elements(collector.elements().space, (Read(view, buffer.dtype),), ((held, 0),))
         lane = tile[0][1]
         put = Into(buffer, buffer.dim, tile=tuple(tile), lane=lane, in_vectors=lane == 1)
         node: Node = Point(self._add(elements, numbers, tiles=tiles), (put,))
@@ -375,12 +372,9 @@ class _Nests(Phases):
         steps = [self._shape.lanes * (dim is extra) for dim in axes[:-2]]
         own = View(name, dtype, (*steps, 1, 0), local=True)
         elements = dataclasses.replace(phase.elements, results=((own, root),))
-        strides = {v: phase.space.strides.get(v, own.strides) for v in elements.views()}
-        space = dataclasses.replace(phase.space, strides=strides)
-        self._phases[number] = Phase(elements, space)
-        copied = Elements(elements.domain, (Read(own, dtype),), ((view, 0),))
-        space = dataclasses.replace(space, strides={own: own.strides, view: view.strides})
-        self._phases.append(Phase(copied, space))
+        self._phases[number] = Phase(elements)
+        copied = Elements(elements.space, (Read(own, dtype),), ((view, 0),))
+        self._phases.append(Phase(copied))
         self._axes.append((*axes[:-2], row, self._key))
         node: Node = Point(len(self._phases) - 1)
         if extra is not None:

@@ -29,11 +29,9 @@ from dmlc.loops.element import (
 from dmlc.loops.nodes import Buffer, Dim, Into, Kind, Loop, Node, Point
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.reached import find_reached
-from dmlc.loops.space import Space
 from dmlc.loops.staging import STAGED
 from dmlc.loops.tiling import count_points, takes_vectors
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.sizes import measure
 from dmlc.source import InternalError
 from dmlc.transform.online import KEYS, Online
 from dmlc.transform.passes import Member
@@ -155,7 +153,7 @@ class Phases:
         found, side = self._found, self._sides.get(numbers[-1])
         dims = [self._dims[n] for n in numbers]
         dims += [tiles.get(d, d) for d in self._list_tiles(numbers)]
-        dims = dims[: len(elements.domain)]
+        dims = dims[: len(elements.space.extents)]
         kept = {*self._dims[: found.rows], self._row}
         if elements.reductions and side is not None:
             # Each score and sum belongs to a single work item.
@@ -168,11 +166,10 @@ class Phases:
         )
         if tiled and elements.reductions:
             # Tiles are 0 out of bounds.
-            elements = _keep_axes(elements, range(len(numbers), len(dims)))
+            elements = elements.select(range(len(numbers), len(dims)))
             dims = dims[len(numbers) :]
         parallel = tuple(axis for axis, dim in enumerate(dims) if dim in kept)
-        sizes = tuple(map(measure, elements.domain))
-        self._phases.append(Phase(elements, Space(sizes, elements.strides, parallel)))
+        self._phases.append(Phase(elements.with_parallel(parallel)))
         self._axes.append(tuple(dims))
         return len(self._phases) - 1
 
@@ -239,7 +236,7 @@ class Phases:
         (first, *_) = elements.buffers()
         own = f"{first.tensor}{count or ''}"
         moves = [n for axis, n in enumerate(numbers) if find_moving(elements, axis)[-1]]
-        size, places = 1, [0] * len(elements.domain)
+        size, places = 1, [0] * len(elements.space.extents)
         sides: list[tuple[Dim, int]] = []
         """Dimensions of the tile with their extents; the first is contiguous."""
         tile: list[tuple[Dim, int]] = []
@@ -264,7 +261,7 @@ class Phases:
         held = View(made.tensor, dtype, (0,) * len(places), local=True)
         work = dataclasses.replace(elements, results=((held, len(elements.values) - 1),))
         if self._sides:
-            work = _keep_axes(work, range(len(numbers)))
+            work = work.select(range(len(numbers)))
         number, keys = self._add(work, numbers), self._found.rows
         filled = self._within if keys in moves else self._before
         if (last := numbers[-1]) in self._sides and (
@@ -306,7 +303,7 @@ class Phases:
 
         def suits(side: tuple[Dim, int]) -> tuple[bool, bool]:
             axis = places[side[0]]
-            beside = any(phase.space.strides[v][axis] == 1 for v in views)
+            beside = any(v.strides[axis] == 1 for v in views)
             return beside and takes_vectors(phase, axis, self._limits), beside
 
         fast, extent = best = max(sides, key=suits)
@@ -388,7 +385,7 @@ class Phases:
         `is_one` if it is the weight of all sums."""
         plain, shape = self._own(self._found.rows), self._shape
         places = [*map(numbers.index, plain), len(numbers), len(numbers) + 1]
-        work = _keep_axes(prune(elements, weight), places)
+        work = prune(elements, weight).select(places)
         key = None if is_one else work
         if key not in self._weights:
             name, size = f"weights{len(self._weights) or ''}#block", shape.keys * shape.rows
@@ -405,7 +402,7 @@ class Phases:
                 into = Into(buffer, self._key, tile=tile, in_vectors=True)
             self._weights[key] = view, self._add(self._stage(work, plain), plain), into
         view, *_ = self._weights[key]
-        further = len(elements.domain) - len(numbers) - 2
+        further = len(elements.space.extents) - len(numbers) - 2
         steps = (*(0 for _ in numbers), *view.strides[-2:], *(0 for _ in range(further)))
         values = list(elements.values)
         values[weight] = Read(dataclasses.replace(view, strides=steps), DataType.FLOAT32)
@@ -523,18 +520,3 @@ def map_views(elements: Elements, change: Callable[[View], View]) -> Elements:
         for v in elements.values
     ]
     return dataclasses.replace(elements, values=tuple(values))
-
-
-def _keep_axes(elements: Elements, places: Sequence[int]) -> Elements:
-    """Work restricted to the axes along which it varies."""
-
-    def change(view: View) -> View:
-        return dataclasses.replace(view, strides=tuple(view.strides[n] for n in places))
-
-    values = tuple(
-        dataclasses.replace(v, view=change(v.view)) if isinstance(v, Read | Place | Gather) else v
-        for v in elements.values
-    )
-    results = tuple((change(view), number) for view, number in elements.results)
-    domain = tuple(elements.domain[n] for n in places)
-    return dataclasses.replace(elements, domain=domain, values=values, results=results)

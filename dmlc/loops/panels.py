@@ -141,7 +141,7 @@ def _begin(
     demand(on.limits.vector_lanes == 0, "the target has no such vectors")
     demand(lanes in WIDTHS[1:], "the vectors of a product have 8 or 16 lanes")
     phases = part_axes(on.nest.phases)
-    found = None if any(phase.space.is_open for phase in phases) else find(phases)
+    found = None if any(phase.is_open for phase in phases) else find(phases)
     if found is None:
         raise ScheduleError("there is no sum of products of rows and columns, of known sizes")
     return phases, found
@@ -189,7 +189,7 @@ def find_line(found: Contraction) -> View | None:
     if not isinstance(value, Read) or value.view.dtype is not found.dtype:
         return None
     for axis in reversed(found.inner):
-        if space.sizes[axis] > 1 and space.strides[value.view][axis] != step:
+        if space.sizes[axis] > 1 and value.view.strides[axis] != step:
             return None
         step *= space.sizes[axis]
     return value.view if set(found.right.conditions) <= set(found.left.conditions) else None
@@ -260,7 +260,7 @@ class Panels:
         if line is None:
             raise InternalError("columns are read in place whose points lie apart")
         axes = (*found.batch, *found.right.axes)
-        steps = (*(space.strides[line][axis] for axis in axes), 0, 1)
+        steps = (*(line.strides[axis] for axis in axes), 0, 1)
         line = dataclasses.replace(line, strides=steps)
         packed = left.view((*[0] * len(axes), left.step, 1))
         sizes = (*(space.sizes[axis] for axis in axes), rows.count, depth)
@@ -275,7 +275,7 @@ class Panels:
             self._columns = columns
         (view, _), *_ = after.elements.results
         axis = after.space.parallel[self._parallel.index(last)]
-        is_beside = after.space.strides[view][axis] == 1
+        is_beside = view.strides[axis] == 1
 
         def lay(rows: int, count: int) -> tuple[Tile, int, int]:
             """Accumulators of so many rows and columns, and their strides along these."""

@@ -261,14 +261,14 @@ def _hoist_values(phase: Phase, axis: int, first: int) -> tuple[Phase, Phase]:
     """The phase to run before, over parallel dimensions alone, and the phase without the hoisted
     values, which are numbered from `first` on. `axis` is the one along which outputs of a block
     are. Refuses phases in which nothing is worth it; a plain load is not."""
-    elements, strides = phase.elements, phase.space.strides
+    elements = phase.elements
     inner = phase.space.inner
     moves = phase.find_moving(axis)
     varies: list[bool] = []
     for value in elements.values:
         own = any(varies[operand] for operand in operands(value))
         if isinstance(value, Read | Place | Gather):
-            own |= any(strides[value.view][a] for a in inner)
+            own |= any(value.view.strides[a] for a in inner)
         if isinstance(value, Gather):
             own |= value.guarded
         # The number of a point belongs to the points, even if there is only one.
@@ -284,9 +284,8 @@ def _hoist_values(phase: Phase, axis: int, first: int) -> tuple[Phase, Phase]:
     for number, view in views.items():
         values[number] = Read(view, view.dtype)
     rest = prune(dataclasses.replace(elements, values=tuple(values)))
-    work = prune(
-        Elements(elements.domain, elements.values, tuple((v, n) for n, v in views.items()))
-    )
+    results = tuple((v, n) for n, v in views.items())
+    work = prune(Elements(elements.space, elements.values, results))
     return with_elements(phase, work), with_elements(phase, rest)
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Container, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Container, Sequence
 from typing import Any
 
 from dmlc import ir
@@ -21,12 +20,12 @@ from dmlc.ir.index import read_comparison
 from dmlc.kernel.target import Limits
 from dmlc.loops.access import find_end
 from dmlc.loops.accumulate import Reduction
+from dmlc.loops.arrange import arrange
 from dmlc.loops.dims import SHORT_VECTOR
 from dmlc.loops.element import (
     Collector,
     Elements,
     Gather,
-    Piece,
     Place,
     Read,
     View,
@@ -34,9 +33,9 @@ from dmlc.loops.element import (
     list_conditions,
     reads_elements,
 )
-from dmlc.loops.space import Space, arrange, keep_all
+from dmlc.loops.space import Piece, Space
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.sizes import Measure, Taken, as_extent, is_multiple, known, measure, pack_strides
+from dmlc.sizes import Measure, Taken, estimate, is_multiple, known, measure, pack_strides
 from dmlc.transform.passes import Member, Pass
 
 VECTOR = 4
@@ -56,7 +55,6 @@ class Scatter:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Phase:
     elements: Elements
-    space: Space
     is_across: bool = False
     """Whether it reduces over parallel dimensions, and keeps the inner ones."""
     scatter: Scatter | None = None
@@ -74,6 +72,16 @@ class Phase:
     primitive does."""
 
     @property
+    def space(self) -> Space:
+        """The dimensions of its points."""
+        return self.elements.space
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a size or a stride is known at run time only."""
+        return self.elements.is_open
+
+    @property
     def accumulators(self) -> tuple[Reduction, ...]:
         """Its reductions."""
         return self.elements.reductions
@@ -81,9 +89,14 @@ class Phase:
     def settle(self, taken: Taken) -> Phase:
         """Phase with numbers for open sizes (see `Space.settle`), as an assumption for choosing
         schedules."""
-        if not self.space.is_open:
+        if not self.is_open:
             return self
-        return dataclasses.replace(self, space=self.space.settle(taken))
+        return dataclasses.replace(
+            self,
+            elements=self.elements.over(
+                self.space.settle(taken), lambda steps: (estimate(step, taken) for step in steps)
+            ),
+        )
 
     @property
     def has_positions(self) -> bool:
@@ -104,7 +117,7 @@ class Phase:
             if not isinstance(value, Place):
                 return False
             for axis in reversed(self.space.inner):
-                step, size = self.space.strides[value.view][axis], self.space.extents[axis]
+                step, size = value.view.strides[axis], self.space.extents[axis]
                 # A step must exceed the largest number that inner axes reach.
                 ahead = step - beyond
                 if size != 1 and not (isinstance(ahead, int) and ahead > 0):
@@ -143,10 +156,17 @@ class Phase:
             count = count // max(1, size) * -(-size // max(1, segments))
         return count
 
+    def count_steps(self, view: View) -> int | None:
+        """Number of elements that a view visits, ignoring dimensions along which it is constant;
+        None if known at run time only."""
+        sizes = [n for n, step in zip(self.space.extents, view.strides, strict=True) if step]
+        numbers = [size for size in sizes if isinstance(size, int)]
+        return math.prod(numbers) if len(numbers) == len(sizes) else None
+
     def find_moving(self, axis: int) -> tuple[bool, ...]:
         """Whether each value varies along an axis."""
         if axis not in self._moving:
-            self._moving[axis] = find_moving(self.elements, axis, self.space.strides)
+            self._moving[axis] = find_moving(self.elements, axis)
         return self._moving[axis]
 
     def choose_lanes(self, axis: int, long: int, lanes: int) -> int:
@@ -158,10 +178,10 @@ class Phase:
     def lies_together(self, axis: int) -> bool:
         """Whether all operands and results are contiguous along an axis, or constant, so that
         vectors along it are possible."""
-        elements, strides = self.elements, self.space.strides
+        elements = self.elements
         if elements.has_guarded_reads:
             return False
-        if any(strides[view][axis] not in (0, 1) for view in elements.views() if not view.local):
+        if any(view.strides[axis] not in (0, 1) for view in elements.views() if not view.local):
             return False
         if not self.has_computed_reads:
             return True
@@ -172,7 +192,7 @@ class Phase:
     def begins_evenly(self, limits: Limits, axis: int | None = None) -> bool:
         """Whether vectors of `VECTOR` neighbours along an axis, or the last one, are aligned in all
         operands and results, and contiguous or constant."""
-        sizes, strides = self.space.extents, self.space.strides
+        sizes = self.space.extents
         along, inner = max(0, len(sizes) - 1) if axis is None else axis, self.space.inner
         if limits.vector_lanes == 1 or (axis is None and inner and inner[-1] != along):
             return False
@@ -185,7 +205,7 @@ class Phase:
         if not alone and not all(is_multiple(each, VECTOR) for each in lengths):
             return False
         steps: dict[View, list[Measure]] = {
-            view: [view.offset, *strides[view][:along], *strides[view][along + 1 :]]
+            view: [view.offset, *view.strides[:along], *view.strides[along + 1 :]]
             for view in self.elements.buffers()
         }
         for value in self.elements.values:
@@ -194,9 +214,9 @@ class Phase:
         for view, own in steps.items():
             if view.dtype.bytes > 4 or view.dtype in limits.word_types:
                 return False
-            if strides[view][along] and not all(is_multiple(step, VECTOR) for step in own):
+            if view.strides[along] and not all(is_multiple(step, VECTOR) for step in own):
                 return False
-        return any(strides[view][along] for view in steps)
+        return any(view.strides[along] for view in steps)
 
     @property
     def is_parallel(self) -> bool:
@@ -204,17 +224,9 @@ class Phase:
         return not self.space.inner
 
 
-def with_elements(
-    phase: Phase,
-    elements: Elements,
-    strides: Mapping[View, tuple[Measure, ...]] = MappingProxyType({}),
-) -> Phase:
-    """Phase with other work over the same points; some views have other `strides`."""
-    known = {**phase.space.strides, **strides}
-    space = dataclasses.replace(
-        phase.space, strides={v: known.get(v, v.strides) for v in elements.views()}
-    )
-    return Phase(elements, space, phase.is_across and bool(elements.reductions))
+def with_elements(phase: Phase, elements: Elements) -> Phase:
+    """Phase with other work."""
+    return Phase(elements, phase.is_across and bool(elements.reductions))
 
 
 def find_segments(phase: Phase) -> dict[int, list[int]]:
@@ -244,9 +256,11 @@ def collect_phases(
     parallel: tuple[ir.Extent, ...],
     passes: Sequence[Pass],
     stored: Container[str],
+    *,
+    as_written: bool = False,
 ) -> tuple[Phase, ...]:
-    """Phases of some passes. Stages of these in `stored` have memory. Points are in memory
-    order."""
+    """Phases of some passes. Stages of these in `stored` have memory. Points are in memory order,
+    or in that of the formulas (`as_written`)."""
     tensors = function.tensors()
     local: dict[str, DataType] = {}
     made: list[Elements] = []
@@ -286,14 +300,15 @@ def collect_phases(
         made.append(pending.elements())
     if parts is not None:
         made.append(parts)
-    spaces = list(arrange(made, len(parallel)))
-    if parts is not None:
+    arranged = list(arrange(made, len(parallel), as_written))
+    if parts is not None and not as_written:
         # It does not vary along reduced dimensions, so that these become innermost.
-        spaces[-1] = spaces[-1].select((*spaces[-1].parallel, *spaces[-1].inner))
+        space = arranged[-1].space
+        arranged[-1] = arranged[-1].select((*space.parallel, *space.inner))
     across = {m.stage for each in passes for m in each.across}
     return tuple(
-        Phase(elements, space, any(each.name in across for each in elements.reductions))
-        for elements, space in zip(made, spaces, strict=True)
+        Phase(elements, any(each.name in across for each in elements.reductions))
+        for elements in arranged
     )
 
 
@@ -309,25 +324,19 @@ def _find_pieces(function: ir.Function, each: Pass) -> tuple[tuple[int, Piece], 
     return tuple(found) if len(found) == 1 else ()
 
 
-def write_order(phases: Sequence[Phase], parallel: int) -> tuple[Phase, ...]:
-    """Phases over the same `parallel` first dimensions, with points in the order as written."""
-    spaces = arrange([phase.elements for phase in phases], parallel, as_written=True)
-    pairs = zip(phases, spaces, strict=True)
-    return tuple(dataclasses.replace(phase, space=space) for phase, space in pairs)
-
-
 def _store_across(elements: Elements, members: Sequence[Member]) -> Elements | None:
     """Work that stores the states of reductions over parallel dimensions, packed over the
     dimensions that they keep; None without such."""
     if not elements.reductions:
         return None
     kept = [dimension for index, dimension in members[0].axes if not index.reduced]
-    sizes = known(measure(elements.domain[dimension]) for dimension in kept)
+    space = elements.space
+    sizes = known(space.extents[dimension] for dimension in kept)
     steps = dict(zip(kept, ir.packed_strides(sizes), strict=True))
-    strides = tuple(steps.get(axis, 0) for axis in range(len(elements.domain)))
+    strides = tuple(steps.get(axis, 0) for axis in range(len(space.extents)))
     local = tuple(int(step > 0) for step in strides)
     values, results = _store_states(elements.reductions, strides, local)
-    return Elements(elements.domain, values, results)
+    return Elements(dataclasses.replace(space, pieces={}, indices=()), values, results)
 
 
 def part_members(function: ir.Function, reducing: Pass) -> tuple[list[Member], list[Member]]:
@@ -337,14 +346,12 @@ def part_members(function: ir.Function, reducing: Pass) -> tuple[list[Member], l
     return [m for m in reducing.members if m not in reductions], reductions
 
 
-def store_partials(phase: Phase, divided: Space) -> tuple[Phase, ...]:
+def store_partials(divided: Phase) -> tuple[Phase, ...]:
     """Phases of a first kernel, which stores a partial result for each chunk of the points:
-    `divided` is the phase's space with an inner axis cut into chunks."""
-    sizes = divided.outputs
-    values, results = _store_states(phase.accumulators, pack_strides(sizes), (1,) * len(sizes))
-    names = tuple(divided.indices[axis] for axis in divided.parallel) if divided.indices else ()
-    store = Elements(tuple(map(as_extent, sizes)), values, results, indices=names)
-    return Phase(phase.elements, divided), Phase(store, keep_all(store))
+    `divided` is the phase with an inner axis cut into chunks."""
+    space, sizes = divided.space, divided.space.outputs
+    values, results = _store_states(divided.accumulators, pack_strides(sizes), (1,) * len(sizes))
+    return divided, Phase(Elements(space.select(space.parallel), values, results))
 
 
 def _store_states(
@@ -381,11 +388,10 @@ def combine_partials(phase: Phase, sizes: tuple[Measure, ...]) -> Phase:
         place = numbers[1] if each.record.positional else None
         made = dataclasses.replace(each, values=(numbers[0],), guard=None, place=place)
         reductions.append(made)
-    extents, whole = tuple(map(as_extent, sizes)), phase.space
+    whole = phase.space
     names = ("r0", *(whole.indices[axis] for axis in whole.parallel)) if whole.indices else ()
-    elements = Elements(extents, tuple(values), (), tuple(reductions), indices=names)
-    space = dataclasses.replace(keep_all(elements), parallel=tuple(range(1, len(sizes))))
-    return Phase(elements, space)
+    space = Space(sizes, tuple(range(1, len(sizes))), indices=names)
+    return Phase(Elements(space, tuple(values), (), tuple(reductions)))
 
 
 def _list_parts(

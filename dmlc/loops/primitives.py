@@ -544,7 +544,7 @@ def pack(on: On, lanes: int) -> Nest:
     demand(is_alone(nest, loop), "a dimension in steps is not packed")
     axis = find_axis(nest, number, loop)
     results = [view for view, _ in phase.elements.results]
-    beside = all(phase.space.strides[view][axis] == 1 for view in results)
+    beside = all(view.strides[axis] == 1 for view in results)
     beside = beside and bool(results) and not phase.accumulators
     demand(beside, "what is stored does not lie side by side")
     demand(lanes in WIDTHS, WIDTHS_ONLY)
@@ -570,7 +570,7 @@ def pair(on: On) -> Nest:
     space = phase.space
     whole = len(list_loops(nest.body, dim)) == 1 and nest.body == (loop,) and loop.step == 1
     demand(whole, "pairs are made of all points of a kernel")
-    packed = all(space.packed or space.strides[v] == ir.packed_strides(space.sizes) for v in stored)
+    packed = all(space.packed or v.strides == ir.packed_strides(space.sizes) for v in stored)
     demand(packed, "what is stored has gaps between its elements")
     size = -(-dim.size // 2) if isinstance(dim.size, int) else dim.size
     name = on.take("pair")

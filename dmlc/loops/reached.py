@@ -41,7 +41,7 @@ def find_reached(elements: Elements, spans: Mapping[int, int]) -> Elements | Non
     ])  # fmt: skip
     if found is None:
         return None
-    view = View("reached#block", DataType.BOOL, (0,) * len(elements.domain), local=True)
+    view = View("reached#block", DataType.BOOL, (0,) * len(elements.space.extents), local=True)
     work = dataclasses.replace(elements, values=tuple(tile.values), reductions=())
     return prune(dataclasses.replace(work, results=((view, found),)))
 

@@ -77,9 +77,6 @@ def is_condition(nest: Nest, number: int) -> bool:
     tiled |= {n.dim for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LANE}
     read = [v.view for v in elements.values if isinstance(v, Read | Gather)]
     still = all(
-        not phase.space.strides[each][axis]
-        for each in read
-        for axis, dim in enumerate(dims)
-        if dim in tiled
+        not each.strides[axis] for each in read for axis, dim in enumerate(dims) if dim in tiled
     )
     return view.local and elements.values[root].dtype is DataType.BOOL and still

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dmlc.loops.arrange import cut
 from dmlc.loops.naive import name_inner, name_parallel
 from dmlc.loops.nodes import Call, Nest
-from dmlc.loops.phases import Phase
+from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive
-from dmlc.loops.space import Space, cut
 from dmlc.sizes import divide_up
 from dmlc.source import list_names
 
@@ -43,8 +43,8 @@ def make_cut(phase: Phase, axis: int, number: int, *unit: str | int) -> Call:
     return Call(RFACTOR, (name, number, *unit))
 
 
-def cut_points(phases: Sequence[Phase], call: Call) -> Space:
-    """Space of the first phase with an axis cut into chunks by a call. Raises `ScheduleError`,
+def cut_points(phases: Sequence[Phase], call: Call) -> Phase:
+    """The first phase with an axis cut into chunks by a call. Raises `ScheduleError`,
     which names the call, if that is not legal."""
     try:
         return _cut_points(phases[0], call)
@@ -52,7 +52,7 @@ def cut_points(phases: Sequence[Phase], call: Call) -> Space:
         raise ScheduleError(f"{call}: {error.diagnostics[0].message}", call.span) from None
 
 
-def _cut_points(phase: Phase, call: Call) -> Space:
+def _cut_points(phase: Phase, call: Call) -> Phase:
     demand(len(call.arguments) in (2, 3, 4) and not call.name, f"it is '{RFACTOR} LOOP POINTS', or "
             f"'{RFACTOR} LOOP NUMBER {PIECES} [MULTIPLE]'")  # fmt: skip
     loop, number, *unit = call.arguments
@@ -74,7 +74,7 @@ def _cut_points(phase: Phase, call: Call) -> Space:
         length = divide_up(size, many * multiple) * multiple
         # For a known size, no chunk is empty.
         pieces = -(-size // length) if isinstance(size, int) and isinstance(length, int) else many
-        return cut(space, axis, length, pieces)
+        return with_elements(phase, cut(phase.elements, axis, length, pieces))
     least = f"'{loop}' has {size} points: a piece has fewer, and one at least"
     demand(many > 0 and not (isinstance(size, int) and many >= size), least)
-    return cut(space, axis, many, divide_up(size, many))
+    return with_elements(phase, cut(phase.elements, axis, many, divide_up(size, many)))

@@ -46,7 +46,6 @@ from dmlc.loops.nodes import (
 )
 from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive, replace_node
-from dmlc.loops.space import Space
 from dmlc.loops.tiling import count_points, list_names, measure_shared
 from dmlc.scalars import OPERATIONS, DataType
 
@@ -82,9 +81,7 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     own = [axis for axis, dim in enumerate(dims) if dim.within is None]
     conditions = _list_own(phase, dims, footprint, settled)
     # Axes of tiles come last.
-    plain = dataclasses.replace(phase.space.select(own), pieces=phase.space.pieces)
-    plain = dataclasses.replace(phase, space=plain)
-    made = stage_value(plain, root, conditions, f"{name}#tile")
+    made = stage_value(phase.elements.select(own), root, conditions, f"{name}#tile")
     ((view, _),) = made.elements.results
     wanted = f"{name.partition('.')[0]}_tile"
     products = [n for n in walk(loop.body) if isinstance(n, Multiply)]
@@ -310,18 +307,16 @@ def _read_tile(
     """Phase that reads a value from its tile, and the dimensions of its axes: those of tiles come
     last."""
     phase, dims = nest.phases[number], nest.dims[number]
-    space, outputs = phase.space, [dims[axis] for axis in phase.space.parallel]
+    outputs = [dims[axis] for axis in phase.space.parallel]
     new = [t for t in places if t not in dims]
     axes = range(len(dims), len(dims) + len(new))
     dims = (*dims, *new)
     ends = [a for a in axes if any(covers(dims[a].within or dims[a], dim) for dim in outputs)]
     steps = tuple(places.get(dim, 0) for dim in dims)
     read = Read(dataclasses.replace(view, strides=steps), view.dtype)
-    elements = _replace_value(phase.elements, root, read)
-    known = {v: (*s, *(0 for _ in new)) for v, s in space.strides.items()} | {read.view: steps}
-    extents = (*space.extents, *map(count_points, new))
-    space = Space(extents, known, (*space.parallel, *ends), space.pieces)
-    made = with_elements(dataclasses.replace(phase, space=space), elements)
+    elements = phase.elements.extend(map(count_points, new), ends)
+    elements = _replace_value(elements, root, read)
+    made = with_elements(phase, elements)
     if _reads_tiles(nest, number, made, dims, settled):
         (reduction,) = elements.reductions
         free = dataclasses.replace(reduction, guard=None)
@@ -329,7 +324,7 @@ def _read_tile(
         loops = [n.dim for n in walk(nest.body) if isinstance(n, Loop)]
         kept = [axis for axis, dim in enumerate(dims) if dim.within is not None]
         kept.sort(key=lambda axis: loops.index(dims[axis]))
-        made = with_elements(dataclasses.replace(made, space=space.select(kept)), elements)
+        made = with_elements(made, elements.select(kept))
         return made, tuple(dims[axis] for axis in kept)
     return made, dims
 
@@ -369,7 +364,7 @@ def _reads_tiles(
     views = [v.view for v in reads if isinstance(v, Read) and v.view.local]
     if len(views) < len(reads) or elements.results:
         return False
-    own = [[d for d, s in zip(dims, space.strides[v], strict=True) if s] for v in views]
+    own = [[d for d, s in zip(dims, v.strides, strict=True) if s] for v in views]
     points = {dims[axis] for axis in space.inner if dims[axis] not in settled}
     tiles = {dim for dim in points if dim.within is not None}
     covered = all(any(covers(t.within or t, dim) for t in tiles) for dim in points - tiles)
@@ -386,10 +381,9 @@ def _reads_tiles(
     return True
 
 
-def stage_value(phase: Phase, root: int, conditions: Sequence[int], name: str) -> Phase:
-    """Phase that computes a value of another one, over all axes, for a buffer of that name: 0 where
+def stage_value(elements: Elements, root: int, conditions: Sequence[int], name: str) -> Phase:
+    """Phase that computes a value of some work, over all axes, for a buffer of that name: 0 where
     one of the conditions is false."""
-    elements = phase.elements
     values: list[Value] = []
     numbers: dict[int, int] = {}
     holds: int | None = None
@@ -431,6 +425,5 @@ def stage_value(phase: Phase, root: int, conditions: Sequence[int], name: str) -
     if holds is not None:
         zero = add(ir.Constant(dtype, 0.0 if dtype.is_float else 0))
         made = add(ir.Select(holds, made, zero, dtype))
-    view = View(name, dtype, (0,) * len(phase.space.extents), local=True)
-    own = Elements(elements.domain, tuple(values), ((view, made),), (), elements.reach)
-    return with_elements(phase, own)
+    view = View(name, dtype, (0,) * len(elements.space.extents), local=True)
+    return Phase(Elements(elements.space, tuple(values), ((view, made),), (), elements.reach))

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from dmlc.kernel.target import Limits
-from dmlc.loops.element import Gather, Read, View
+from dmlc.loops.element import Gather, Read
 from dmlc.loops.legality import MOST_ITEMS, covers, demand_free, find_path
 from dmlc.loops.nodes import (
     Buffer,
@@ -26,10 +26,8 @@ from dmlc.loops.nodes import (
 )
 from dmlc.loops.phases import Phase
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive
-from dmlc.loops.space import Space
 from dmlc.loops.tiling import count_points, list_names, measure_shared
 from dmlc.matrices import Instruction, find_instruction
-from dmlc.sizes import Measure
 from dmlc.source import InternalError
 
 ITEMS = "item"
@@ -190,28 +188,19 @@ def _read_sums(
 ) -> tuple[Phase, tuple[Dim, ...]]:
     """Phase that reads a reduction's results from shared memory, and the dimensions of its axes:
     those of the tile come last."""
-    elements, space = phase.elements, phase.space
+    elements, count = phase.elements, len(dims)
     new = [dim for dim in places if dim not in dims]
     dims = (*dims, *new)
     steps = tuple(places.get(dim, 0) for dim in dims)
-    views = {
-        v.view: dataclasses.replace(v.view, tensor=name, strides=steps)
-        for v in elements.values
-        if isinstance(v, Read) and v.view.local and v.view.tensor in stages
-    }
+    elements = elements.extend(map(count_points, new), range(count, len(dims)))
     values = tuple(
-        dataclasses.replace(v, view=views[v.view]) if isinstance(v, Read) and v.view in views else v
+        dataclasses.replace(v, view=dataclasses.replace(v.view, tensor=name, strides=steps))
+        if isinstance(v, Read) and v.view.local and v.view.tensor in stages
+        else v
         for v in elements.values
     )
     elements = dataclasses.replace(elements, values=values)
-
-    def find(view: View) -> tuple[Measure, ...]:
-        return steps if view in views.values() else (*space.strides[view], *(0 for _ in new))
-
-    extents = (*space.extents, *map(count_points, new))
-    parallel = (*space.parallel, *range(len(space.extents), len(extents)))
-    made = Space(extents, {view: find(view) for view in elements.views()}, parallel, space.pieces)
-    return dataclasses.replace(phase, elements=elements, space=made), dims
+    return dataclasses.replace(phase, elements=elements), dims
 
 
 def check_products(nest: Nest) -> None:

@@ -9,7 +9,6 @@ import math
 from dmlc import ir
 from dmlc.index.affine import Affine, combine
 from dmlc.loops.element import (
-    Elements,
     Gather,
     Place,
     Read,
@@ -24,7 +23,7 @@ from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive, replace_node
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.sizes import Measure
+from dmlc.sizes import known
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def list_sparse(phase: Phase) -> list[Sparse]:
     if (
         len(guards) != 1
         or None in guards
-        or phase.space.is_open
+        or phase.is_open
         or any(r.place is not None for r in reductions)
     ):
         return []
@@ -96,14 +95,14 @@ def _find_line(phase: Phase, number: int) -> Affine[int] | None:
     """Affine form of an index over the axes; None if it has none."""
     match phase.elements.values[number]:
         case Place(view=view, dtype=DataType.INDEX):
-            steps = enumerate(phase.space.known_strides[view])
+            steps = enumerate(known(view.strides))
             return Affine(view.offset, tuple((axis, step) for axis, step in steps if step))
         case ir.Constant(value=value):
             return Affine(int(value))
         case ir.Apply(operation=operation, operands=operands):
             lines = [_find_line(phase, operand) for operand in operands]
-            known = [line for line in lines if line is not None]
-            return combine(operation.name, known) if known == lines else None
+            found = [line for line in lines if line is not None]
+            return combine(operation.name, found) if found == lines else None
         case _:
             return None
 
@@ -156,14 +155,17 @@ def thin_points(phase: Phase, sparse: Sparse) -> Phase:
     def stand(axis: int, step: int) -> int:
         steps = tuple(step * (each == axis) for each in range(len(space.sizes)))
         view = View(f"thin#{axis}", DataType.INDEX, steps)
-        strides[view] = view.strides
         values.append(Place(view, DataType.INDEX))
         return len(values) - 1
 
-    strides: dict[View, tuple[Measure, ...]] = {
-        view: tuple(s * (sparse.number if a == sparse.axis else 1) for a, s in enumerate(steps))
-        for view, steps in space.known_strides.items()
-    }
+    extents = list(space.extents)
+    extents[sparse.axis] = -(-size // sparse.number)
+    whole = phase.elements.over(
+        dataclasses.replace(space, extents=tuple(extents)),
+        lambda steps: (
+            step * (sparse.number if axis == sparse.axis else 1) for axis, step in enumerate(steps)
+        ),
+    )
     period = constant(sparse.number)
     rest = add("mod", stand(sparse.output, 1), period)
     first = add("add", add("mul", rest, constant(sparse.factor)), constant(sparse.shift))
@@ -191,10 +193,10 @@ def thin_points(phase: Phase, sparse: Sparse) -> Phase:
         return total
 
     numbers: dict[int, int] = {}
-    for number, value in enumerate(phase.elements.values):
+    for number, value in enumerate(whole.values):
         step = 0
         if isinstance(value, Read | Gather | Place):
-            step = space.known_strides[value.view][sparse.axis]
+            step = known(value.view.strides)[sparse.axis] // sparse.number
         match value:
             case _ if number == sparse.condition:
                 values.append(ir.Apply(OPERATIONS["lt"], (point, end), DataType.BOOL))
@@ -212,15 +214,10 @@ def thin_points(phase: Phase, sparse: Sparse) -> Phase:
             case _:
                 values.append(renumber(value, numbers))
         numbers[number] = len(values) - 1
-    results = tuple((view, numbers[root]) for view, root in phase.elements.results)
-    reductions = tuple(each.renumbered(numbers) for each in phase.elements.reductions)
-    elements = Elements(
-        phase.elements.domain, tuple(values), results, reductions, phase.elements.reach
-    )
-    sizes = list(space.sizes)
-    sizes[sparse.axis] = -(-size // sparse.number)
-    phase = dataclasses.replace(phase, space=dataclasses.replace(space, extents=tuple(sizes)))
-    return with_elements(phase, prune(elements), strides)
+    results = tuple((view, numbers[root]) for view, root in whole.results)
+    reductions = tuple(each.renumbered(numbers) for each in whole.reductions)
+    made = dataclasses.replace(whole, values=tuple(values), results=results, reductions=reductions)
+    return with_elements(phase, prune(made))
 
 
 @primitive(Argument.NUMBER)

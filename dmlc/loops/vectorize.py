@@ -120,10 +120,10 @@ def _vectorize_reads(
 def _overwrites_operand(work: Sequence[tuple[Phase, int]]) -> bool:
     """Whether a result may overwrite an operand, so that it may not be computed twice."""
     for phase, _ in work:
-        elements, strides = phase.elements, phase.space.strides
-        results = {(strides[view], view.offset) for view, _ in elements.results}
+        elements = phase.elements
+        results = {(view.strides, view.offset) for view, _ in elements.results}
         reads = [v.view for v in elements.values if isinstance(v, Read) and not v.view.local]
-        if any((strides[view], view.offset) in results for view in reads):
+        if any((view.strides, view.offset) in results for view in reads):
             return True
     return False
 
@@ -170,7 +170,7 @@ def _make_stage(elements: Elements, space: Space) -> tuple[ir.Stage, tuple[int, 
             numbers.append(builder.add(ir.with_operands(value, given)))
             continue
         place = builder.constant(value.view.offset)
-        for axis, step in enumerate(known(space.strides[value.view])):
+        for axis, step in enumerate(known(value.view.strides)):
             if step:
                 moved = builder.apply("mul", builder.add(ir.Index(axis)), builder.constant(step))
                 place = builder.apply("add", place, moved)
@@ -315,9 +315,9 @@ class _Analysis:
     def _reads_along(self, number: int) -> bool:
         """Whether lanes load elements of their own for a value, even if these are all the same
         element."""
-        values, strides = self._elements.values, self._space.strides
+        values = self._elements.values
         read = (values[n] for n in list_needed(self._elements, number))
-        return any(strides[v.view][self.axis] for v in read if isinstance(v, Read | Gather))
+        return any(v.view.strides[self.axis] for v in read if isinstance(v, Read | Gather))
 
     def find(self, cut: _Skipped) -> bool:
         """Analyses the phase, without the indices in `cut`; returns whether any outputs may be
@@ -330,7 +330,7 @@ class _Analysis:
         if len({reduction.guard for reduction in elements.reductions}) > 1:
             return False
         joins, conditions = list_joins(elements), list_conditions(elements)
-        if any(self._space.strides[view][axis] != 1 for view, _ in elements.results):
+        if any(view.strides[axis] != 1 for view, _ in elements.results):
             return False
         if any(
             self._known[c] is None if self._moves[c] else self._reads_along(c) for c in conditions
@@ -462,7 +462,7 @@ class _Analysis:
         at `valid` points are in bounds; all lanes read where the conditions `tested` hold, even at
         invalid points."""
         shape = [-1 if axis == self.axis else 1 for axis in range(len(self._space.extents))]
-        step = self._space.strides[value.view][self.axis]
+        step = value.view.strides[self.axis]
         places = step * self._places[ir.Index(self.axis)].reshape(shape)
         for term, stride in value.terms if isinstance(value, Gather) else ():
             if self._moves[term]:

@@ -228,9 +228,8 @@ class _Verifier:
         for number in list_phases(loop, filled=False):
             dims, phase = self._nest.dims[number], self._nest.phases[number]
             axes = [axis for axis, dim in enumerate(dims) if dim in (last, last.within)]
-            strides = phase.space.strides
             for axis in axes if len(dims) == len(phase.space.extents) else ():
-                beside = all(strides[view][axis] in (0, 1) for view in phase.elements.buffers())
+                beside = all(view.strides[axis] in (0, 1) for view in phase.elements.buffers())
                 held = any(isinstance(n, Permute) for n in walk(loop.body))
                 self._demand(beside or held, f"{what} has vectors of what lies apart")
 
@@ -274,8 +273,8 @@ class _Verifier:
         dims, phase = self._nest.dims[number], self._nest.phases[number]
         if phase.accumulators or dim not in dims or len(dims) != len(phase.space.extents):
             return True
-        axis, strides = dims.index(dim), phase.space.strides
-        stored = any(strides[view][axis] for view, _ in phase.elements.results)
+        axis = dims.index(dim)
+        stored = any(view.strides[axis] for view, _ in phase.elements.results)
         return stored or any(phase.find_moving(axis))
 
     def _list_parts(self, dim: Dim) -> set[Dim]:

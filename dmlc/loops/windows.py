@@ -19,10 +19,10 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
 from dmlc.loops.access import Positions, read_positions
+from dmlc.loops.arrange import arrange
 from dmlc.loops.element import Collector, Elements, View, prune, tensor_strides
 from dmlc.loops.neighbours import Block, name_neighbour, write_at, write_reductions
 from dmlc.loops.phases import Phase
-from dmlc.loops.space import arrange
 from dmlc.scalars import DataType
 from dmlc.sizes import known
 from dmlc.transform.fuse import Group
@@ -223,8 +223,7 @@ class _Windows:
             else:
                 collector.store(stage.name)
         work.append(prune(collector.elements()))
-        spaces = arrange(work, len(domain), as_written=True)
-        return tuple(itertools.starmap(Phase, zip(work, spaces, strict=True)))
+        return tuple(map(Phase, arrange(work, len(domain), as_written=True)))
 
     def _place(self, stage: ir.Stage, places: Mapping[int, range]) -> View:
         """View of a neighbour's stored outputs."""

@@ -283,13 +283,13 @@ def _list_touched(phases: Sequence[Phase]) -> set[str]:
 
 def _measure_view(phase: Phase, view: View) -> Measure:
     """Number of elements up to the last one that a view accesses."""
-    steps = zip(phase.space.extents, phase.space.strides[view], strict=True)
+    steps = zip(phase.space.extents, view.strides, strict=True)
     return sum(((size - 1) * step for size, step in steps), 1 + view.offset)
 
 
 def _reach(function: ir.Function, phase: Phase) -> int:
     """Number of elements up to the last one that a phase accesses."""
-    if phase.space.is_open:
+    if phase.is_open:
         return 1
     views = [estimate(_measure_view(phase, view)) for view in phase.elements.views()]
     gathers = [v.view.tensor for v in phase.elements.values if isinstance(v, Gather)]
@@ -298,7 +298,7 @@ def _reach(function: ir.Function, phase: Phase) -> int:
 
 def _count_points(phase: Phase) -> int:
     """Largest number of outputs, or of points that each reduces."""
-    if phase.space.is_open:
+    if phase.is_open:
         return 0
     return max(phase.space.inner_count, math.prod(phase.space.parallel_sizes))
 
@@ -358,7 +358,7 @@ def _measure_effort(phases: Sequence[Phase], nest: Nest) -> float:
     stored: dict[str, int] = {}
     for phase in phases:
         for view in phase.elements.buffers():
-            count = phase.space.count_steps(view) or 0
+            count = phase.count_steps(view) or 0
             computed += count * view.dtype.compute.bytes
             stored[view.tensor] = max(stored.get(view.tensor, 0), count * view.dtype.bytes)
     return max(1.0, computed / max(1, sum(stored.values())))

@@ -10,12 +10,14 @@ that results are bit-identical whatever runs in parallel.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile, Row, Subject
+from dmlc.loops.arrange import collapse
 from dmlc.loops.element import collect_elements
 from dmlc.loops.line_buffer import collect_lines
 from dmlc.loops.online import collect_online
@@ -23,7 +25,6 @@ from dmlc.loops.phases import Phase, collect_phases, combine_partials, part_memb
 from dmlc.loops.rfactor import cut_points
 from dmlc.loops.script import ScheduleError
 from dmlc.loops.sections import NONE, Sections
-from dmlc.loops.space import Space, collapse
 from dmlc.loops.windows import write_windows
 from dmlc.lowering.assemble import count_buffers, make_kernel
 from dmlc.lowering.ranked import lower_rows
@@ -114,7 +115,7 @@ def collect_group(
     `UnsupportedError` if it takes several kernels, or a schedule of its own."""
     if not group.passes:
         elements = collect_elements(function, group.stages, group.local)
-        return (Phase(elements, collapse(elements)),), (group.stages,)
+        return (Phase(collapse(elements)),), (group.stages,)
     if (order := _find_order(group)) is not None:
         raise UnsupportedError(f"{order}, in kernels of its own")
     names = _name_members(group.passes)
@@ -207,7 +208,7 @@ class _Lowering:
     def lower_stages(self, stages: tuple[str, ...], local: tuple[str, ...] = ()) -> k.Kernel:
         """Kernel of element-wise stages over one domain; those in `local` are not stored."""
         elements = collect_elements(self.function, stages, local)
-        return self._make((Phase(elements, collapse(elements)),), stages, (stages,))
+        return self._make((Phase(collapse(elements)),), stages, (stages,))
 
     def _make(
         self,
@@ -240,8 +241,8 @@ class _Lowering:
         """Phases of some passes, in a suitable order of their points, and whether each work item
         reduces its own outputs sequentially."""
         stored = _list_stored(self.function, stages) | list_read_back(self.function, steps)
-        phases = collect_phases(self.function, parallel, steps, stored)
-        return arrange(self.function, phases, len(parallel), self.profile)
+        collect = functools.partial(collect_phases, self.function, parallel, steps, stored)
+        return arrange(self.function, collect, self.profile)
 
     def _lower_step(self, group: Group, steps: Sequence[Pass]) -> list[k.Kernel]:
         """Kernels of a reduction with its derived stages, or of a pass that applies reductions.
@@ -267,8 +268,8 @@ class _Lowering:
         call, divided = self._cut(phases, name, self.own, alone=alone)
         made = [phases]
         if divided is not None:
-            second = (combine_partials(phases[0], divided.outputs), *phases[1:])
-            made = [store_partials(phases[0], divided), second]
+            second = (combine_partials(phases[0], divided.space.outputs), *phases[1:])
+            made = [store_partials(divided), second]
         if max(map(count_buffers, made)) > limits.buffers and len(stages) > 1:
             halves = _halve(function, steps)
             return [m for half in halves for m in self._lower_step(group, half)]
@@ -278,7 +279,7 @@ class _Lowering:
         elementwise, reductions = part_members(function, steps[0])
         names = tuple(member.stage for member in (*elementwise, *reductions))
         rest = tuple(name for name in stages if name not in names[: len(elementwise)])
-        (pieces, *_), after = divided.extents, _name_members(steps[1:])
+        (pieces, *_), after = divided.space.extents, _name_members(steps[1:])
         alone = suits_serial(function, second, self.profile)
         return [
             self._make(first, names, (names,), pieces=pieces, cut=(name, call)),
@@ -287,9 +288,9 @@ class _Lowering:
 
     def _cut(
         self, phases: Sequence[Phase], name: str, own: Sections, *, alone: bool = False
-    ) -> tuple[str, Space | None]:
-        """Split of a reduction with its derived stages into chunks: the call, and the space of the
-        first phase then; None for one kernel. A section of `own` decides, or else a rule, unless
+    ) -> tuple[str, Phase | None]:
+        """Split of a reduction with its derived stages into chunks: the call, and the first phase
+        then; None for one kernel. A section of `own` decides, or else a rule, unless
         work items reduce their own outputs (`alone`)."""
         section = own.find(name)
         call = None if section is None else section.cut
@@ -376,10 +377,9 @@ class _Lowering:
                 tuple(m.stage for each in some for m in each.members)
                 for some in (steps[:1], steps[1:])
             )
-            cut_main = main if divided is None else dataclasses.replace(main, space=divided)
             if not main.accumulators:
                 derived, after = [*derived, *rest], after + names
-                if not make((cut_main,), members, None):
+                if not make((divided or main,), members, None):
                     return []
                 derived, combining, after = [], (), ()
                 continue
@@ -393,10 +393,10 @@ class _Lowering:
                 combined.update({n: main for each in main.accumulators for n, _ in each.stages})
                 derived, combining, after = [*derived, *rest], combining + reduced, after + names
                 continue
-            if not make(store_partials(main, divided), members, divided.extents[0], (name, call)):
+            if not make(store_partials(divided), members, divided.space.extents[0], (name, call)):
                 return []
-            partial = combine_partials(main, divided.outputs)
-            if not repeats(main, divided.extents[0]):
+            partial = combine_partials(main, divided.space.outputs)
+            if not repeats(main, divided.space.extents[0]):
                 return []
             combined.update({n: partial for each in main.accumulators for n, _ in each.stages})
             derived, combining, after = rest, reduced, names

@@ -4,7 +4,6 @@ with the elements that these select, in order."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
@@ -12,10 +11,10 @@ from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.element import Elements, View, collect_elements, tensor_strides
 from dmlc.loops.phases import Phase, Scatter
 from dmlc.loops.sections import Sections
-from dmlc.loops.space import Space, keep_all
+from dmlc.loops.space import Space
 from dmlc.lowering.assemble import make_kernel
 from dmlc.scalars import COMBINERS
-from dmlc.sizes import known
+from dmlc.sizes import known, measure
 from dmlc.transform.scatter import Keyed
 
 
@@ -35,8 +34,8 @@ def _start(order: Keyed, view: View) -> Phase:
     """Phase that stores the initial values of the elements."""
     stage, dtype = order.stage, order.stage.dtype.compute
     nothing = ir.Constant(dtype, COMBINERS[stage.combiner or ""].identity(dtype))
-    elements = Elements(stage.extents, (nothing,), ((view, 0),))
-    return Phase(elements, _share(elements, [index.axis for index in order.rows]))
+    space = Space(tuple(map(measure, stage.extents)), tuple(index.axis for index in order.rows))
+    return Phase(Elements(space, (nothing,), ((view, 0),)))
 
 
 def _collect_points(function: ir.Function, order: Keyed, view: View) -> Phase:
@@ -45,14 +44,7 @@ def _collect_points(function: ir.Function, order: Keyed, view: View) -> Phase:
     known_to = dataclasses.replace(function, stages=(*function.stages, *added))
     elements = collect_elements(known_to, tuple(stage.name for stage in added))
     results = tuple((dataclasses.replace(v, local=True), n) for v, n in elements.results)
-    elements = dataclasses.replace(elements, results=results)
-    space = _share(elements, range(len(order.rows)))
+    elements = dataclasses.replace(elements, results=results).with_parallel(range(len(order.rows)))
     along = tuple(view.strides[index.axis] for index in order.rows)
-    steps = along + (0,) * len(space.inner)
-    space = dataclasses.replace(space, strides={**space.strides, view: steps})
-    return Phase(elements, space, scatter=Scatter(view, order.stage.combiner or ""))
-
-
-def _share(elements: Elements, rows: Sequence[int]) -> Space:
-    """Space with the dimensions as they are, of which `rows` are parallel."""
-    return dataclasses.replace(keep_all(elements), parallel=tuple(rows))
+    view = dataclasses.replace(view, strides=along + (0,) * len(elements.space.inner))
+    return Phase(elements, scatter=Scatter(view, order.stage.combiner or ""))

@@ -15,9 +15,9 @@ from dmlc.kernel.parse import parse_body
 from dmlc.kernel.passes import run_passes
 from dmlc.kernel.rewrite import map_all, map_operands
 from dmlc.kernel.target import Limits, Profile
+from dmlc.loops.arrange import collapse
 from dmlc.loops.element import collect_elements
 from dmlc.loops.phases import Phase
-from dmlc.loops.space import collapse
 from dmlc.lowering.assemble import ACCESS, check_limits, find_index, lay_in_rows, make_kernel
 from dmlc.scalars import DataType
 from dmlc.sizes import Measure, Size, as_extent, multiply, pack_strides
@@ -136,7 +136,7 @@ def find_source(
     own = dataclasses.replace(own, name=buffer.name)
     known = dataclasses.replace(function, stages=(*function.stages, own))
     elements = collect_elements(known, (own.name,))
-    phases, read = (Phase(elements, collapse(elements)),), (stage.name,)
+    phases, read = (Phase(collapse(elements)),), (stage.name,)
     kernel = make_kernel(known, phases, (own.name,), (read,), profile, limits)
     buffers = tuple(
         dataclasses.replace(b, count=buffer.count) if b.name == buffer.name else b

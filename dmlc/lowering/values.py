@@ -310,8 +310,9 @@ def _find_terms(
     walked = dict.fromkeys(dim for n in loops for dim in (n.dim, n.dim.within) if dim is not None)
     merged = [dim for dim in walked if len(dim.parts) > 1]
     terms: dict[View, tuple[tuple[Dim, Measure], ...]] = {}
-    for view, strides in phase.space.strides.items():
-        steps = {dim: step for dim, step in zip(dims, strides, strict=True) if step}
+    targets = () if phase.scatter is None else (phase.scatter.view,)
+    for view in (*phase.elements.views(), *targets):
+        steps = {dim: step for dim, step in zip(dims, view.strides, strict=True) if step}
         for whole in merged:
             parts = [part for part, _ in whole.parts]
             if any(step != 1 for _, step in whole.parts) or not set(parts) <= set(dims):

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
+from dmlc.loops.arrange import find_length
 from dmlc.loops.contraction import Contraction, find_contraction, part_axes
 from dmlc.loops.nodes import Call, Nest
-from dmlc.loops.phases import Phase, write_order
+from dmlc.loops.phases import Phase
 from dmlc.loops.rfactor import PIECES, make_cut
-from dmlc.loops.space import find_length
 from dmlc.schedules import cpu, gpu, open_sizes, skinny
 from dmlc.schedules.crossing import choose_crossing
 from dmlc.schedules.line_buffer import choose_line_buffer
@@ -115,13 +115,13 @@ RULES: tuple[Callable[[Work], Nest | None], ...] = (
 
 
 def arrange(
-    function: ir.Function, phases: tuple[Phase, ...], parallel: int, p: Profile
+    function: ir.Function, collect: Callable[..., tuple[Phase, ...]], p: Profile
 ) -> tuple[tuple[Phase, ...], bool]:
-    """Phases over the same `parallel` first dimensions, in memory order as given, or as written;
-    and whether each work item reduces its own outputs sequentially. That suits a reduction that
-    depends on indices, with its point-wise derived stages, if there are enough outputs to
-    distribute; otherwise work items share outputs."""
-    if any(phase.space.is_open for phase in phases) or find_product(phases, p) is not None:
+    """Phases that `collect` returns, in memory order or `as_written`, and whether each work item
+    reduces its own outputs sequentially: that suits a reduction that depends on indices, with its
+    point-wise derived stages, if there are enough outputs to distribute."""
+    phases = collect()
+    if any(phase.is_open for phase in phases) or find_product(phases, p) is not None:
         return phases, False
     first, *derived = phases
     is_plain = not any(phase.has_positions for phase in phases) or first.elements.results
@@ -129,8 +129,8 @@ def arrange(
         return phases, suits_serial(function, phases, p)
     if p.grouped:
         serial = gpu.suits_serial(first, p)
-        return (write_order(phases, parallel), True) if serial else (phases, False)
-    return cpu.arrange(function, phases, write_order(phases, parallel), p)
+        return (collect(as_written=True), True) if serial else (phases, False)
+    return cpu.arrange(function, phases, collect(as_written=True), p)
 
 
 def suits_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> bool:
@@ -160,7 +160,7 @@ def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
 
 def _find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
     """Contraction to be tiled, with numbers for open sizes."""
-    if not p.grouped and any(phase.space.is_open for phase in phases):
+    if not p.grouped and any(phase.is_open for phase in phases):
         return None
     found = find_product(phases, p)
     return None if found is None else found.settle(p.taken)
@@ -237,7 +237,7 @@ def _cut_open(
 def takes_neighbours(phases: Sequence[Phase], p: Profile, *, alone: bool) -> bool:
     """Whether one work item reduces windows of neighbouring outputs, which share loads: if each
     work item reduces its own outputs anyway (`alone`), or there are few points."""
-    few = not any(phase.space.is_open for phase in phases) and gpu.reduces_few(phases[0])
+    few = not any(phase.is_open for phase in phases) and gpu.reduces_few(phases[0])
     return p.grouped and (alone or few)
 
 

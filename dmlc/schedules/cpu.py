@@ -22,7 +22,8 @@ from dmlc.loops.permute import LANES
 from dmlc.loops.phases import Phase, find_segments
 from dmlc.loops.vectorize import Vectorization, vectorize_reads
 from dmlc.schedules.rule import Rule, Work
-from dmlc.schedules.streaming import CACHE_LINE
+from dmlc.schedules.streaming import CACHE_LINE, has_aligned_rows
+from dmlc.sizes import known
 
 _MANY_READS = 12
 """Number of loads at computed indices per element from which work items have fewer elements."""
@@ -119,7 +120,9 @@ def _choose_rows(work: Work) -> Nest:
         return _choose_tiles(rule, sizes, crossing, p)
     *outer, row = rule.outer
     last, is_long = len(sizes) - 1, sizes[-1] > p.per_item
-    aligned = is_long or (large and _streams(phase))
+    aligned = is_long or (
+        large and any(has_aligned_rows(view) for view, _ in phase.elements.results)
+    )
     if is_long:
         row = rule.do("rename", row, name=f"i{last}")
         rule.do("split", row, p.per_item, name="piece")
@@ -190,23 +193,14 @@ def _find_crossing_axis(phase: Phase) -> int | None:
     """Dimension along which a transposed operand is dense; None if there is no such operand."""
     last = len(phase.space.sizes) - 1
     best: tuple[int, int] | None = None
-    for view, strides in phase.space.known_strides.items():
+    for view in phase.elements.views():
+        strides = known(view.strides)
         if not view.tensor or strides[last] * view.dtype.bytes < CACHE_LINE:
             continue
         for axis, step in enumerate(strides[:last]):
             if 0 < step * view.dtype.bytes < CACHE_LINE:
                 best = min(best or (step, axis), (step, axis))
     return None if best is None else best[1]
-
-
-def _streams(phase: Phase) -> bool:
-    """Whether some result's rows start at multiples of a cache line."""
-    strides = phase.space.known_strides
-    rows = ((v, strides[v]) for v, _ in phase.elements.results)
-    return any(
-        s[-1] == 1 and not any(step * v.dtype.bytes % CACHE_LINE for step in s[:-1])
-        for v, s in rows
-    )
 
 
 def _find_lanes(
@@ -224,7 +218,7 @@ def _narrows(phase: Phase, axis: int) -> bool:
     """Whether results that are contiguous along an axis are stored in 16 bits: converting them one
     by one takes longer than most of their computation."""
     results = [view for view, _ in phase.elements.results]
-    beside = all(phase.space.strides[view][axis] == 1 for view in results)
+    beside = all(view.strides[axis] == 1 for view in results)
     return beside and any(view.dtype.is_storage_only for view in results)
 
 

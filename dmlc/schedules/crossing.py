@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from dmlc.kernel.arithmetic import round_up
 from dmlc.kernel.target import Limits, Profile
+from dmlc.loops.arrange import cut, find_length
 from dmlc.loops.naive import part_rows
 from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import Phase
-from dmlc.loops.space import cut, find_length
 from dmlc.schedules.gpu import find_unit
 from dmlc.schedules.rule import Work
 
@@ -45,7 +45,7 @@ def cut_rows(phases: Sequence[Phase], p: Profile, limits: Limits) -> list[Phase]
     size = space.sizes[outer]
     within = rows // size
     (across,) = (phase for phase in phases if phase.is_across)
-    reads = [v for v in across.elements.buffers() if across.space.count_steps(v) == space.count]
+    reads = [v for v in across.elements.buffers() if across.count_steps(v) == space.count]
     least = _COLUMN_BYTES // max((view.dtype.bytes for view in reads), default=4)
     wanted = max(1, min(_GROUPS // others, rows // least))
     if wanted * others < _FEW_GROUPS:
@@ -56,12 +56,16 @@ def cut_rows(phases: Sequence[Phase], p: Profile, limits: Limits) -> list[Phase]
     number = space.parallel.index(outer)
     divided: list[Phase] = []
     for phase in phases:
-        made = cut(phase.space, phase.space.parallel[number], length, -(-size // length))
-        strides = dict(made.strides)
-        for view, _ in phase.elements.results if phase is parts else ():
+        axis = phase.space.parallel[number]
+        made = cut(phase.elements, axis, length, -(-size // length))
+        if phase is parts:
             # Each piece has parts of its own, which lie packed.
-            strides[view] = (space.count_steps(view) or 1, *strides[view][1:])
-        divided.append(dataclasses.replace(phase, space=dataclasses.replace(made, strides=strides)))
+            results = tuple(
+                (dataclasses.replace(v, strides=(parts.count_steps(v) or 1, *v.strides)), root)
+                for v, root in parts.elements.results
+            )
+            made = dataclasses.replace(made, results=results)
+        divided.append(dataclasses.replace(phase, elements=made))
     return divided
 
 

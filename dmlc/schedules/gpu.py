@@ -82,7 +82,7 @@ def _list_paired(phase: Phase, limits: Limits) -> list[str]:
     paired = [view for view, _ in phase.elements.results if view.dtype in types]
     space = phase.space
     for view in paired:
-        if not space.packed and space.strides[view] != ir.packed_strides(space.sizes):
+        if not space.packed and view.strides != ir.packed_strides(space.sizes):
             if view.dtype in limits.pair_types:
                 return []
             raise UnsupportedError(
@@ -152,7 +152,7 @@ def _measure_unit(phases: Sequence[Phase]) -> int:
         view.dtype.bytes
         for phase in phases
         for view in phase.elements.buffers()
-        if phase.space.strides[view][-1]
+        if view.strides[-1]
     ]
     return max(VECTOR, _BYTES // max(sizes, default=4))
 
@@ -224,7 +224,7 @@ def share_outputs(work: Work, rows: int, columns: int, taken: Taken = (), times:
         else:
             # Outputs that are contiguous may not be so in partial results of chunks.
             own = find_unit((phase,), limits) if again else unit
-            is_open, times = phase.space.is_open, 0 if again else held
+            is_open, times = phase.is_open, 0 if again else held
             times = times or _count_times(settled, p, rows, own, columns, is_open=is_open)
             rule.do("share", element, "row", own, times, name="strip")
     several = f"{columns} outputs" if columns > 1 else "1 output"
@@ -343,7 +343,7 @@ def choose_tile(
     elif first.parallel and last == first.parallel[-1]:
         widest = min(p.columns, round_up(outputs))
         beside = (v.dtype.bytes for p in _list_wide(phases) for v in p.elements.buffers()
-                  if p.space.strides[v][p.space.parallel[-1]] == 1)  # fmt: skip
+                  if v.strides[p.space.parallel[-1]] == 1)  # fmt: skip
         least = _SECTOR // min(beside, default=4)
         if is_narrow and 0 < holding * _FEW_COLUMNS <= limits.group_size:
             widest = min(widest, _FEW_COLUMNS)

@@ -38,7 +38,7 @@ def describe_reduction(
     sizes = found.settle(p.taken)
     is_skinny = p.grouped and skinny.find_shape(sizes) is not None
     kind = "convolution" if _has_windows(function, found.phase) else "product"
-    is_open = found.phase.space.is_open
+    is_open = found.phase.is_open
     outputs = None if is_open else sizes.batches * sizes.rows * sizes.columns
     return Subject("skinny_product" if is_skinny else kind, plain.dtype, outputs, sizes.batches,
                    sizes.rows, sizes.columns)  # fmt: skip
@@ -50,8 +50,7 @@ def _has_windows(function: ir.Function, phase: Phase) -> bool:
         return True
     tensors, extents = function.tensors(), phase.space.extents
     for view in phase.elements.buffers():
-        strides = phase.space.strides[view]
-        moved = [e for e, s in zip(extents, strides, strict=True) if s]
+        moved = [e for e, s in zip(extents, view.strides, strict=True) if s]
         points, whole = _count(moved), _count(tensors[view.tensor].extents)
         if points is not None and whole is not None and points > whole:
             return True

@@ -67,7 +67,7 @@ def choose_matrices(work: Work, found: Contraction) -> Nest | None:
 
 def choose_side(found: Contraction, p: Profile) -> int:
     """Rows, and columns, of a tile."""
-    if found.phase.space.is_open:
+    if found.phase.is_open:
         return _SIDES[1]
 
     def count(side: int) -> int:

@@ -61,15 +61,14 @@ def choose(work: Work) -> Nest | None:
 def _settle(phase: Phase, p: Profile) -> Phase:
     """Phase with assumed values for its open sizes."""
     found = phase.settle(p.taken)
-    return dataclasses.replace(found, space=found.space.drop_ones())
+    return dataclasses.replace(found, elements=found.elements.drop_ones())
 
 
 def _shares_reads(first: Phase) -> bool:
     """Whether outputs are reduced from the same elements, or load at computed indices."""
     if first.has_positions:
         return True
-    strides = first.space.strides
-    return not any(all(strides[view]) for view in first.elements.buffers())
+    return not any(all(view.strides) for view in first.elements.buffers())
 
 
 def _lies_across(phases: Sequence[Phase]) -> bool:

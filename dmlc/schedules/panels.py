@@ -45,7 +45,7 @@ def choose_panels(work: Work, found: Contraction) -> Nest:
 
 def suits_dots(phases: Sequence[Phase]) -> Contraction | None:
     """Contraction of a few rows whose sums are worth vectors along the points."""
-    is_open = any(phase.space.is_open for phase in phases)
+    is_open = any(phase.is_open for phase in phases)
     found = None if is_open else find_dots(part_axes(phases))
     if found is None or found.columns < _LEAST or found.rows > _MOST:
         return None

@@ -51,7 +51,7 @@ class Work:
     @property
     def is_open(self) -> bool:
         """Whether sizes are known at run time only."""
-        return self.count is None and any(phase.space.is_open for phase in self.phases)
+        return self.count is None and any(phase.is_open for phase in self.phases)
 
 
 class Rule:

@@ -61,8 +61,7 @@ class Streaming:
             return Streams({})
         flags: dict[str, k.Expression] = {}
         for view in self._list_streamed(phase):
-            strides = known(phase.space.strides[view])
-            if strides[-1] != 1 or any(s * view.dtype.bytes % CACHE_LINE for s in strides[:-1]):
+            if not has_aligned_rows(view):
                 continue
             aligned = operate("eq", k.Lead(view.tensor, CACHE_LINE), index(0))
             flags[view.tensor] = frame.name(body, "streaming", aligned)
@@ -95,10 +94,16 @@ class Streaming:
 
     def _least_count(self, phase: Phase, threshold: int) -> int:
         """Number of elements of a packed run from which stores may bypass the caches."""
-        walked = {view.tensor for view, steps in phase.space.strides.items() if any(steps)}
+        walked = {view.tensor for view in phase.elements.views() if any(view.strides)}
         fixed = sum(b.bytes or 0 for b in self.buffers if b.name not in walked)
         each = sum(b.dtype.bytes for b in self.buffers if b.name in walked)
         return max(0, -(-(threshold - fixed) // each))
+
+
+def has_aligned_rows(view: View) -> bool:
+    """Whether rows of a view are contiguous, and start at multiples of a cache line."""
+    *outer, last = known(view.strides)
+    return last == 1 and not any(step * view.dtype.bytes % CACHE_LINE for step in outer)
 
 
 def measure_footprint(function: ir.Function, passes: Iterable[Phase]) -> dict[str, int | None]:
@@ -116,7 +121,7 @@ def measure_footprint(function: ir.Function, passes: Iterable[Phase]) -> dict[st
         for view in phase.elements.buffers():
             tensor = tensors.get(view.tensor)
             whole = None if tensor is None else count_bytes(tensor)
-            count = phase.space.count_steps(view)
+            count = phase.count_steps(view)
             size = None if count is None else count * view.dtype.bytes
             if view in anywhere and whole is not None:
                 size = whole

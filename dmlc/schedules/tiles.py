@@ -225,7 +225,7 @@ def _fill(
 def look_at_factor(found: Contraction, factor: Factor, limits: Limits) -> tuple[Phase, bool, bool]:
     """Phase that computes a factor, whether four neighbours are loaded at once, and whether these
     are points."""
-    phase = stage_value(found.phase, factor.value, factor.conditions, "factor")
+    phase = stage_value(found.phase.elements, factor.value, factor.conditions, "factor")
     last = found.points[-1]
     is_along = lies_along(phase, last, factor.axes[-1])
     return phase, takes_vectors(phase, last if is_along else factor.axes[-1], limits), is_along

@@ -23,6 +23,7 @@ from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.staging import STAGED, renumber
 from dmlc.loops.tiling import takes_vectors
 from dmlc.schedules.rule import Work
+from dmlc.sizes import known
 from dmlc.source import InternalError
 
 _SECTOR = 32
@@ -75,7 +76,7 @@ class _Crossing:
 def choose_transposed(work: Work) -> Nest | None:
     """Nest of element-wise work with transposed operands; None if tiles do not help."""
     (phase,) = work.phases
-    if phase.space.is_open or len(phase.space.sizes) < 2:
+    if phase.is_open or len(phase.space.sizes) < 2:
         return None
     found = _find_crossing(phase)
     return None if found is None else _Tiles(work, found).choose()
@@ -86,14 +87,13 @@ def lies_both_ways(phase: Phase) -> bool:
     an output. Work items then extend along both, about a sector each, so that each sector is moved
     once."""
     space = phase.space
-    if space.is_open or not space.inner or not space.parallel:
+    if phase.is_open or not space.inner or not space.parallel:
         return False
     output, point = space.parallel[-1], space.inner[-1]
     if min(space.sizes[output], space.sizes[point]) < _LEAST:
         return False
-    strides = space.known_strides
     stored = (view for view, _ in phase.elements.results if not view.local)
-    steps = [_in_bytes(strides[view], view.dtype.bytes) for view in stored]
+    steps = [_in_bytes(known(view.strides), view.dtype.bytes) for view in stored]
     steps += _measure_reads(phase).values()
     ways = ((output, point), (point, output))
     return all(any(_crosses(own, walked, along) for own in steps) for walked, along in ways)
@@ -106,8 +106,7 @@ def _find_crossing(phase: Phase) -> _Crossing | None:
     elements, column = phase.elements, len(phase.space.sizes) - 1
     steps = _measure_reads(phase)
     lies = {n: _find_side(own, column) for n, own in steps.items()}
-    strides = phase.space.known_strides
-    stored = [_in_bytes(strides[view], view.dtype.bytes) for view, _ in elements.results]
+    stored = [_in_bytes(known(view.strides), view.dtype.bytes) for view, _ in elements.results]
     stands = [_find_side(own, column) for own in stored]
     sides = [axis for axis in (*lies.values(), *stands) if axis is not None]
     row = max(sides, key=lambda axis: (sides.count(axis), axis), default=None)
@@ -134,13 +133,12 @@ def _find_crossing(phase: Phase) -> _Crossing | None:
 def _measure_reads(phase: Phase) -> dict[int, Steps]:
     """Byte strides of each load; a load at computed indices counts as stride 1 per varying index,
     and data-dependent ones as scattered."""
-    strides = phase.space.known_strides
     found: dict[int, Steps] = {}
     moving: list[tuple[bool, ...]] = []
     for number, value in enumerate(phase.elements.values):
         if not isinstance(value, Read | Gather) or value.view.local:
             continue
-        steps = strides[value.view]
+        steps = known(value.view.strides)
         if isinstance(value, Gather):
             moving = moving or [phase.find_moving(axis) for axis in range(len(steps))]
             terms = [
@@ -302,8 +300,8 @@ class _Tiles:
         """Adjacent elements along an axis that a work item takes at once."""
         if not takes_vectors(phase, axis, self._rule.limits):
             return 1
-        views, strides = phase.elements.buffers(), phase.space.strides
-        moved = [view.dtype.bytes for view in views if strides[view][axis]]
+        views = phase.elements.buffers()
+        moved = [view.dtype.bytes for view in views if view.strides[axis]]
         size = phase.space.sizes[axis]
         width = max(VECTOR, _BYTES // max(moved))
         fits = size % width == 0 and width * self._items <= math.prod(self._sides.values())

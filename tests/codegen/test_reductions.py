@@ -17,12 +17,12 @@ from dmlc.catalog import operator
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.target import CPU
+from dmlc.loops.arrange import collapse
 from dmlc.loops.element import collect_elements
 from dmlc.loops.legality import chain
 from dmlc.loops.naive import naive
 from dmlc.loops.nodes import in_vectors
 from dmlc.loops.phases import Phase
-from dmlc.loops.space import collapse
 from dmlc.lowering.assemble import make_kernel
 from dmlc.pipeline import compile, make_kernels
 from dmlc.reference import evaluate
@@ -294,7 +294,7 @@ def test_vectors_of_what_lies_apart_are_no_schedule() -> None:
     function = ir.parse("func @f(%X: f32[64, 64]) -> (%Y) {\n"
                         "  %Y: f32[i0 < 64, i1 < 64] = neg(%X[i1, i0])\n}")  # fmt: skip
     elements = collect_elements(function, ("Y",))
-    phase = Phase(elements, collapse(elements))
+    phase = Phase(collapse(elements))
     nest = naive([phase])
     (outer, inner) = chain(nest.body)
     wide = in_vectors(inner.dim, 16, inner.body)

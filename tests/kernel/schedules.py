@@ -138,8 +138,8 @@ class Kernels:
                 made.append((phases, stages))
                 continue
             calls.append(call)
-            made.append((store_partials(first, divided), stages))
-            made.append(((combine_partials(first, divided.parallel_sizes), *rest), stages))
+            made.append((store_partials(divided), stages))
+            made.append(((combine_partials(first, divided.space.parallel_sizes), *rest), stages))
         return Kernels(self.function, tuple(made)), calls
 
     def lower(self, nests: Sequence[Nest], limits: Limits = LIMITS) -> list[k.Kernel]:
