@@ -22,6 +22,7 @@ from dmlc.runtime.arrays import Bytes
 from dmlc.runtime.d3d12.library import INSTALL, load_library
 from dmlc.runtime.d3d12.package import Abilities
 from dmlc.runtime.environment import keeping_caches, setting
+from dmlc.runtime.interface import refuse_fork
 from dmlc.source import UnavailableError, UnsupportedError
 
 HEAP_DEFAULT = 0
@@ -69,11 +70,7 @@ class Device:
 def get_discovered_devices() -> Sequence[Device]:
     """Device in a list. Raises `UnavailableError`, with the cure, if there is none."""
     device, process = _open()
-    if process != os.getpid():
-        raise UnavailableError(
-            "Direct3D 12 was used before this process was forked, and serves the parent alone",
-            notes=["start worker processes by 'spawn', or use Direct3D 12 only after the fork"],
-        )
+    refuse_fork("Direct3D 12", process)
     return (device,)
 
 

@@ -22,6 +22,7 @@ INSTALL_LOADER = (
     "mesa-vulkan-drivers` runs kernels on the CPU; a GPU needs its vendor's driver"
 )
 
+
 class VulkanError(Exception):
     """A Vulkan function's result that says failure. What it means to a user, the caller knows."""
 

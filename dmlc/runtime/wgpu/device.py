@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import functools
 import importlib
 import os
@@ -17,10 +16,10 @@ import threading
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from dmlc.runtime import lavapipe
+from dmlc.runtime import interface, lavapipe
 from dmlc.runtime.environment import setting
 from dmlc.runtime.floats import LEAST, FloatPromises
-from dmlc.runtime.interface import CompileOptions, find_matching, open_once
+from dmlc.runtime.interface import CompileOptions, DeviceType, open_once, refuse_fork
 from dmlc.source import DmlcError, Note, UnavailableError
 
 RUNTIME = "wgpu"
@@ -33,19 +32,12 @@ _BACKENDS = ("Vulkan", "Metal", "D3D12")
 _F16 = "shader-f16"
 
 
-class DeviceType(enum.Enum):
-    """Type of a device, in order of preference. The values are WebGPU's."""
-
-    DISCRETE_GPU = "DiscreteGPU"
-    INTEGRATED_GPU = "IntegratedGPU"
-    CPU = "CPU"
-    UNKNOWN = "Unknown"
-
-    @property
-    def label(self) -> str:
-        return {"DiscreteGPU": "discrete GPU", "IntegratedGPU": "integrated GPU"}.get(
-            self.value, self.value
-        )
+_TYPES = {
+    "DiscreteGPU": DeviceType.DISCRETE_GPU,
+    "IntegratedGPU": DeviceType.INTEGRATED_GPU,
+    "CPU": DeviceType.CPU,
+}
+"""Types of devices by WebGPU's names."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,7 +86,7 @@ class WgpuDevice:
     """Choice made before its driver started, with the reason; empty for none."""
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.type.label}, WebGPU on {self.backend}, {self.driver})"
+        return f"{self.name} ({self.type.value}, WebGPU on {self.backend}, {self.driver})"
 
     @property
     def floats(self) -> FloatPromises:
@@ -109,7 +101,7 @@ class WgpuDevice:
     def facts(self) -> tuple[str, ...]:
         """Properties in words."""
         return (
-            f"WebGPU on {self.backend}, {self.type.label}",
+            f"WebGPU on {self.backend}, {self.type.value}",
             f"largest binding {self.limits.storage_range >> 20:,} MiB",
             f"{self.limits.storage_buffers} buffers per kernel",
             "f16" if self.float16 else "no f16",
@@ -159,11 +151,7 @@ def _list_adapters() -> tuple[list[Any], int, str]:
 
 def _adapters() -> tuple[list[Any], str]:
     adapters, process, note = _list_adapters()
-    if process != os.getpid():
-        raise UnavailableError(
-            "WebGPU was used before this process was forked, and serves the parent alone",
-            notes=["start worker processes by 'spawn', or use WebGPU only after the fork"],
-        )
+    refuse_fork("WebGPU", process)
     return adapters, note
 
 
@@ -177,11 +165,10 @@ def _describe(index: int, adapter: Any, note: str) -> WgpuDevice:
     info: Any = adapter.info
     limits: Any = adapter.limits
     name = str(info["device"])
-    known = {t.value: t for t in DeviceType}
     return WgpuDevice(
         index=index,
         name=name,
-        type=known.get(info["adapter_type"], DeviceType.UNKNOWN),
+        type=_TYPES.get(info["adapter_type"], DeviceType.OTHER),
         backend=info["backend_type"],
         driver=str(info["description"]) or "unknown driver",
         limits=Limits(**{field: limits[said] for field, said in _LIMITS.items()}),
@@ -191,17 +178,8 @@ def _describe(index: int, adapter: Any, note: str) -> WgpuDevice:
 
 
 def choose_device(devices: Sequence[WgpuDevice], selector: str | None) -> WgpuDevice:
-    """Device of a selector.
-
-    `selector` is `wgpu`, `wgpu:<index or part of a name>`, the part after the colon alone, or None.
-    Without such a part: a discrete GPU, else an integrated one, else a CPU. UnavailableError if no
-    device matches; DmlcError for `wgpu:`.
-    """
-    if not devices:
-        raise UnavailableError("WebGPU finds no device", notes=[INSTALL_DRIVER])
-    preference = list(DeviceType)
-    usual = min(devices, key=lambda d: (preference.index(d.type), d.index))
-    return find_matching("WebGPU", devices, selector, RUNTIME) or usual
+    """Device of a selector: see `interface.choose_device`."""
+    return interface.choose_device("WebGPU", devices, selector, [INSTALL_DRIVER])
 
 
 class Context:
