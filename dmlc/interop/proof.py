@@ -225,10 +225,7 @@ def count_elements(tensor: TensorSpec) -> int:
 def buffer_bytes(tensor: TensorSpec, program: Program) -> int:
     """The bytes of a buffer that holds the tensor, as all of the program's shaders see it: whole
     structures, of which the last may have room for elements behind the tensor's."""
-    seen = [
-        b.structure_bytes for k in program.kernels for b in k.buffers if b.tensor == tensor.name
-    ]
-    unit = max([*seen, WORD_BYTES])
+    unit = max(program.alignments.get(tensor.name, 0), WORD_BYTES)
     return max(1, -(-count_elements(tensor) * tensor.dtype.bytes // unit)) * unit
 
 

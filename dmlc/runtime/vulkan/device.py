@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from dmlc.matrices import NOTHING, Offer, Shape, find_denied
 from dmlc.program import FLOAT_WIDTHS
-from dmlc.runtime import interface
+from dmlc.runtime import interface, lavapipe
 from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.interface import CompileOptions, DeviceType
 from dmlc.runtime.vulkan.api import INSTALL_LOADER, Vulkan
@@ -256,6 +256,7 @@ def describe_device(api: Vulkan, instance: Any, physical: Any, index: int) -> Vu
         import_alignment=host_memory.minImportedHostPointerAlignment if can_import else None,
         timestamp_period=limits.timestampPeriod if has_clock else None,
         queue_family=family,
+        note=lavapipe.find_note(name),
         float_controls=float_controls,
         matrices=matrices,
     )

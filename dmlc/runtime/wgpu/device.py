@@ -11,13 +11,11 @@ import dataclasses
 import functools
 import importlib
 import os
-import tempfile
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from dmlc.runtime import interface, lavapipe
-from dmlc.runtime.environment import setting
 from dmlc.runtime.floats import LEAST, FloatPromises
 from dmlc.runtime.interface import CompileOptions, DeviceType, open_once, refuse_fork
 from dmlc.source import DmlcError, Note, UnavailableError
@@ -131,37 +129,31 @@ def reporting(what: str) -> Generator[None]:
 
 
 @functools.cache
-def _list_adapters() -> tuple[list[Any], int, str]:
-    """Adapters, the process that listed them, and the choice for lavapipe."""
+def _list_adapters() -> tuple[list[Any], int]:
+    """Adapters, and the process that listed them."""
     package = load_package()
     extras: Any = importlib.import_module("wgpu.backends.wgpu_native.extras")
-    choice = lavapipe.choose_instructions()
     # OpenGL, which it looks at too unless told otherwise, cannot run what is generated here. It
     # can be told once in a process, and somebody may have done so already.
     with contextlib.suppress(RuntimeError):
         extras.set_instance_extras(backends=("Vulkan", "Metal", "DX12"))
-    with (
-        setting("XDG_RUNTIME_DIR", tempfile.gettempdir()),
-        setting(choice.variable, choice.value),
-        reporting("WebGPU cannot list its devices"),
-    ):
+    with lavapipe.starting(), reporting("WebGPU cannot list its devices"):
         found: list[Any] = package.gpu.enumerate_adapters_sync()
-    return [a for a in found if a.info["backend_type"] in _BACKENDS], os.getpid(), choice.note
+    return [a for a in found if a.info["backend_type"] in _BACKENDS], os.getpid()
 
 
-def _adapters() -> tuple[list[Any], str]:
-    adapters, process, note = _list_adapters()
+def _adapters() -> list[Any]:
+    adapters, process = _list_adapters()
     refuse_fork("WebGPU", process)
-    return adapters, note
+    return adapters
 
 
 def find_devices() -> tuple[WgpuDevice, ...]:
     """Every device, in WebGPU's order."""
-    adapters, note = _adapters()
-    return tuple(_describe(number, adapter, note) for number, adapter in enumerate(adapters))
+    return tuple(_describe(number, adapter) for number, adapter in enumerate(_adapters()))
 
 
-def _describe(index: int, adapter: Any, note: str) -> WgpuDevice:
+def _describe(index: int, adapter: Any) -> WgpuDevice:
     info: Any = adapter.info
     limits: Any = adapter.limits
     name = str(info["device"])
@@ -173,7 +165,7 @@ def _describe(index: int, adapter: Any, note: str) -> WgpuDevice:
         driver=str(info["description"]) or "unknown driver",
         limits=Limits(**{field: limits[said] for field, said in _LIMITS.items()}),
         float16=_F16 in adapter.features,
-        note=note if name.startswith(lavapipe.NAME) else "",
+        note=lavapipe.find_note(name),
     )
 
 
@@ -189,7 +181,7 @@ class Context:
         self.device = device
         self.lock = threading.Lock()
         self.package = load_package()
-        adapter = _adapters()[0][device.index]
+        adapter = _adapters()[device.index]
         names = (*_LIMITS.values(), *_ALSO_ASKED)
         with reporting(f"{device.name} cannot be opened"):
             self.handle: Any = adapter.request_device_sync(
