@@ -130,9 +130,8 @@ def compile(
     dialect, shape = _find_kind(target, profile, shader_model, steps)
     widths = _read_widths(float_controls, dialect)
     expect_flag("root_signature", root_signature)
-    bound, rows = find_function(function), steps.instructions
-    make = _Compile(bound, target, shape, shader_model, root_signature, widths, rows)
-    return make(steps.schedule)
+    bound = find_function(function)
+    return _Compile(bound, dialect, shape, root_signature, widths, steps)(steps.schedule)
 
 
 def as_source(given: str | Source | None, name: str = "schedule") -> Source | None:
@@ -162,39 +161,34 @@ def read_steps(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Compile:
-    """Arguments of `compile` except the schedule."""
+    """Compilation of a function with any schedule."""
 
     function: Function
-    target: str
+    dialect: Dialect
     shape: Profile
-    shader_model: str | None
     root_signature: bool
     widths: tuple[int, ...]
-    instructions: tuple[Instruction, ...] = ()
+    steps: Steps
+    interpreted: bool = False
 
     def __call__(self, schedule: Source | None) -> Program:
-        plain = find_dialect(self.target, self.shader_model).of_profile(self.shape)
-        program = _with_matrices(plain, self.instructions, lambda d: self._make(d, schedule))
-        return dataclasses.replace(program, remake=self)
+        """Program with the kernels that use matrix instructions as alternatives."""
+        steps = dataclasses.replace(self.steps, schedule=schedule)
+        others = (use_matrices(self.dialect, row) for row in steps.instructions)
+        made = [self._make(dialect, steps) for dialect in (self.dialect, *others)]
+        return dataclasses.replace(functools.reduce(Program.with_alternatives, made), remake=self)
 
-    def _make(self, dialect: Dialect, schedule: Source | None) -> Program:
+    def _make(self, dialect: Dialect, steps: Steps) -> Program:
         """Program in a dialect."""
-        lowered = _lower(self.function, dialect, self.shape, Steps(schedule=schedule))
-        program = _render(self.function, lowered, dialect, self.shape, self.root_signature)
+        function, shape = self.function, self.shape
+        lowered = _lower(function, dialect, shape, steps)
+        program = _render(function, lowered, dialect, shape, self.root_signature, self.interpreted)
         kernels = (dataclasses.replace(k, float_controls=self.widths) for k in program.kernels)
         return dataclasses.replace(program, kernels=tuple(kernels))
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         """Functions do not go to other processes with programs."""
         return type(None), ()
-
-
-def _with_matrices(
-    plain: Dialect, rows: Sequence[Instruction], make: Callable[[Dialect], Program]
-) -> Program:
-    """Program in a dialect, with additional kernels that use matrix instructions."""
-    others = [use_matrices(plain, row) for row in rows]
-    return functools.reduce(Program.with_alternatives, map(make, others), make(plain))
 
 
 def read_instructions(given: Sequence[str]) -> tuple[Instruction, ...]:
@@ -232,12 +226,8 @@ def compile_by(
     """Program of a function by some steps; with `interpreted`, one that keeps its kernels for a
     simulated device. Raises as `compile` does."""
     dialect, shape = _find_kind(target, profile, shader_model, steps)
-
-    def make(dialect: Dialect) -> Program:
-        lowered = _lower(function, dialect, shape, steps)
-        return _render(function, lowered, dialect, shape, root_signature, interpreted=interpreted)
-
-    return _with_matrices(dialect, steps.instructions, make)
+    make = _Compile(function, dialect, shape, root_signature, FLOAT_WIDTHS, steps, interpreted)
+    return make(steps.schedule)
 
 
 @throttle_garbage_collection()
@@ -319,8 +309,7 @@ def describe_schedules(
     """Script of each kernel that `compile` renders, in the form that `compile` accepts. Raises as
     `compile` does."""
     dialect, shape = _find_kind(target, profile, steps=steps)
-    _, groups = join_parts(function, _lower(function, dialect, shape, steps, apart=True))
-    kernels = [kernel for group in groups for kernel in group]
+    _, kernels = _join(function, _lower(function, dialect, shape, steps, apart=True))
     return print_sections(kernels, dialect.limits.target, shape)
 
 
@@ -328,27 +317,22 @@ def describe_nests(
     function: Function, target: str, profile: str | None = None, steps: Steps = USUAL
 ) -> str:
     """Loops of each kernel that `compile` renders, one per line. Raises as `compile` does."""
+    dialect, shape = _find_kind(target, profile, steps=steps)
     nests: dict[str, Nest] = {}
+    _, kernels = _join(function, _lower(function, dialect, shape, steps, nests, apart=True))
     lines: list[str] = []
-    for kernel in find_nests(function, target, profile, nests, steps):
+    for kernel in kernels:
+        # Kernels with handwritten statements have no nest.
         nest = nests.get(kernel.title)
         own = kernel.schedule if nest is None else str(nest).splitlines()
         lines += [f"kernel {kernel.title}", *(f"  {line}" for line in own)]
     return "\n".join(lines)
 
 
-def find_nests(
-    function: Function,
-    target: str,
-    profile: str | None,
-    nests: dict[str, Nest],
-    steps: Steps = USUAL,
-) -> tuple[Kernel, ...]:
-    """Kernels of a function; the nest of each is added to `nests`, by the kernel's title. Kernels
-    with handwritten statements have none. Raises as `compile` does."""
-    dialect, shape = _find_kind(target, profile, steps=steps)
-    _, groups = join_parts(function, _lower(function, dialect, shape, steps, nests, apart=True))
-    return tuple(kernel for group in groups for kernel in group)
+def _join(function: Function, lowered: tuple[Lowered, ...]) -> tuple[Function, tuple[Kernel, ...]]:
+    """Function after fusion, and its kernels in execution order."""
+    fused, groups = join_parts(function, lowered)
+    return fused, tuple(kernel for group in groups for kernel in group)
 
 
 def make_kernels(
@@ -365,8 +349,7 @@ def make_kernels(
     dialect, shape = _find_kind(target, profile, shader_model, steps)
     if matrix_instruction is not None:
         dialect = use_matrices(dialect, find_instruction(matrix_instruction))
-    fused, kernels = join_parts(function, _lower(function, dialect, shape, steps))
-    return fused, tuple(kernel for made in kernels for kernel in made)
+    return _join(function, _lower(function, dialect, shape, steps))
 
 
 def compile_kernels(
@@ -380,9 +363,7 @@ def compile_kernels(
     """Results of `compile` and of `make_kernels`, lowered once."""
     dialect, shape = _find_kind(target, profile, shader_model, steps)
     lowered = _lower(function, dialect, shape, steps)
-    program = _render(function, lowered, dialect, shape)
-    fused, kernels = join_parts(function, lowered)
-    return program, fused, tuple(kernel for made in kernels for kernel in made)
+    return _render(function, lowered, dialect, shape), *_join(function, lowered)
 
 
 def make_budget(shape: Profile, limits: Limits) -> Budget:
@@ -532,7 +513,7 @@ def _render(
     interpreted: bool = False,
 ) -> Program:
     """Program of a function as it was bound, from the kernels of each part."""
-    fused, kernels = join_parts(function, lowered)
+    fused, kernels = _join(function, lowered)
     origins: list[Origin] = []
     repeats: list[Repeat] = []
     slow: list[Diagnostic] = []
@@ -550,7 +531,7 @@ def _render(
         origins += find_origins(fusion, groups, counted, part.steps)
     program = render(
         fused,
-        tuple(kernel for group in kernels for kernel in group),
+        kernels,
         dialect,
         shape,
         root_signature=root_signature,

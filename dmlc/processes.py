@@ -1,5 +1,5 @@
-"""Child processes of dmlc, which do not run or import files of the folder they start in; and
-suggested commands, in which each name is one word.
+"""Child processes of dmlc, which do not run or import files of the folder they start in; variables
+of the environment, set for a while; and suggested commands, in which each name is one word.
 
 Python itself puts that folder first in the path of `python -m` and `python -c`, so that a foreign
 `numpy.py` in it would run.
@@ -48,18 +48,26 @@ def find_program(
 
 
 @contextlib.contextmanager
-def isolating_workers() -> Generator[None]:
-    """Keeps the processes that `multiprocessing` starts during the block from importing from the
-    folder they start in. Their command cannot be changed, so the environment tells them."""
-    before = os.environ.get(_SAFE)
-    os.environ[_SAFE] = "1"
+def setting(variable: str, value: str | None, *, replaces: bool = False) -> Generator[None]:
+    """Sets a variable of the environment during the block, unless `value` is None, or it is set
+    already and this `replaces` nothing."""
+    before = os.environ.get(variable)
+    if value is None or (before is not None and not replaces):
+        yield
+        return
+    os.environ[variable] = value
     try:
         yield
     finally:
-        if before is None:
-            os.environ.pop(_SAFE, None)
-        else:
-            os.environ[_SAFE] = before
+        os.environ.pop(variable, None)
+        if before is not None:
+            os.environ[variable] = before
+
+
+def isolating_workers() -> contextlib.AbstractContextManager[None]:
+    """Keeps the processes that `multiprocessing` starts during the block from importing from the
+    folder they start in. Their command cannot be changed, so the environment tells them."""
+    return setting(_SAFE, "1", replaces=True)
 
 
 def spell_command(*words: str | Path, platform: str = sys.platform) -> str:

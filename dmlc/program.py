@@ -22,7 +22,8 @@ from dmlc.files import name_file, write_files
 from dmlc.matrices import Instruction, Offer
 from dmlc.parameters import expect, expect_path, expect_text
 from dmlc.scalars import DataType
-from dmlc.sizes import choose_where, evaluate_size, find_symbols, multiply, show_count
+from dmlc.shader_model import RegisterShifts
+from dmlc.sizes import evaluate_size, find_symbols, multiply, show_count
 from dmlc.source import Diagnostic, Source, UnsupportedError, find_named, list_names
 
 VERSION = __version__
@@ -101,6 +102,11 @@ class BufferBinding:
     structure_bytes: int = 0
     """HLSL and OpenCL: size in bytes, and alignment, of the unit that the buffer is indexed in.
     More than the tensor's element if several share a word or are accessed together."""
+
+    @property
+    def register(self) -> str:
+        """HLSL: the register with its letter."""
+        return f"{'u' if self.written else 't'}{self.slot}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -275,6 +281,15 @@ class KernelSource:
     alternatives: tuple[KernelSource, ...] = dataclasses.field(default=(), repr=False)
     """Equivalent kernels on the same buffers. A host may replace this one by the first that its
     device supports."""
+
+    @property
+    def shifts(self) -> RegisterShifts:
+        """HLSL: the bindings of its registers in Vulkan."""
+        counts = (
+            max((b.slot + 1 for b in self.buffers if b.written is written), default=0)
+            for written in (False, True)
+        )
+        return RegisterShifts.for_counts(*counts)
 
     def choose(self, offer: Offer) -> KernelSource:
         """First alternative supported by a device's matrix instructions, or this kernel."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
 from types import MappingProxyType
 
 SHADER_MODELS: tuple[str, ...] = ("6.2", "6.0")
@@ -97,11 +96,6 @@ class RegisterShifts:
         first_u = max(16, t)
         return cls(0, first_u, first_u + max(16, u))
 
-    @classmethod
-    def for_registers(cls, registers: Iterable[tuple[int, bool]]) -> RegisterShifts:
-        """Shifts that keep registers apart, each given by its number and whether it is written; the
-        usual ones if sufficient."""
-        counts = {False: 0, True: 0}
-        for number, written in registers:
-            counts[written] = max(counts[written], number + 1)
-        return cls.for_counts(counts[False], counts[True])
+    def find_binding(self, slot: int, written: bool) -> int:
+        """Binding of a buffer's register."""
+        return slot + (self.u if written else self.t)

@@ -8,18 +8,12 @@ from typing import Any
 
 from dmlc.codegen.dialect import BufferView, ScalarView, SourceParts
 from dmlc.program import BufferBinding, KernelSource, Language, ScalarBinding, constant_buffer_bytes
-from dmlc.shader_model import (
-    RegisterShifts,
-    dxil_arguments,
-    list_needs,
-    spirv_arguments,
-    uses_matrices,
-)
+from dmlc.shader_model import dxil_arguments, list_needs, spirv_arguments, uses_matrices
 
 
 def _describe_buffer(buffer: BufferBinding) -> dict[str, Any]:
     return {
-        "register": f"{'u' if buffer.written else 't'}{buffer.slot}",
+        "register": buffer.register,
         "element_bytes": buffer.dtype.bytes,
         "structure_bytes": buffer.structure_bytes,
     }
@@ -40,9 +34,7 @@ def _describe_kernel(kernel: KernelSource) -> dict[str, Any]:
     made: dict[str, Any] = {
         "compile": {"compiler": "dxc", "arguments": arguments},
         "float_controls": list(kernel.float_controls),
-        "vulkan_bindings": dataclasses.asdict(
-            RegisterShifts.for_registers((b.slot, b.written) for b in kernel.buffers)
-        ),
+        "vulkan_bindings": dataclasses.asdict(kernel.shifts),
     }
     if kernel.scalars:
         made["constant_buffer"] = {

@@ -75,8 +75,8 @@ def compile_kernels(kernels: Sequence[KernelSource], gpu: str) -> tuple[MachineK
 
 
 def _make_module(kernel: KernelSource, compiled: CompiledKernel) -> statistics.Module:
-    shifts = compiled.shifts
-    storage = tuple(b.slot + (shifts.u if b.written else shifts.t) for b in kernel.buffers)
+    shifts = kernel.shifts
+    storage = tuple(shifts.find_binding(b.slot, b.written) for b in kernel.buffers)
     return statistics.Module(
         compiled.spirv,
         kernel.entry_point,

@@ -43,13 +43,10 @@ class Binding:
     written: bool
     slot: int
     """HLSL: the number of the register. OpenCL: that of the argument."""
+    register: str
+    """HLSL: the register with its letter, such as `t0`."""
     place: int
     """HLSL: the number of the binding in Vulkan. OpenCL: the number of the argument."""
-
-    @property
-    def register(self) -> str:
-        """HLSL: the register with its letter, such as `t0`."""
-        return f"{'u' if self.written else 't'}{self.slot}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -178,16 +175,15 @@ def _describe_kernel(
     program: Program, kernel: KernelSource, space: str, names: Names, files: Mapping[str, bytes]
 ) -> HostKernel:
     in_registers = bool(kernel.shader_model)
-    shifts = RegisterShifts.for_registers((b.slot, b.written) for b in kernel.buffers)
-    if not in_registers:
-        shifts = RegisterShifts(0, 0, 0)
+    shifts = kernel.shifts if in_registers else RegisterShifts(0, 0, 0)
     bindings = (
         Binding(
             tensor=names.find_slot(b.tensor),
             name=make_comment(b.name),
             written=b.written,
             slot=b.slot,
-            place=b.slot + (shifts.u if b.written else shifts.t),
+            register=b.register,
+            place=shifts.find_binding(b.slot, b.written),
         )
         for b in sorted(kernel.buffers, key=lambda b: (b.written, b.slot))
     )

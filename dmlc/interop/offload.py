@@ -23,17 +23,11 @@ from dmlc.interop.rules import Rule, make_rules, refuse_results
 from dmlc.ir import Result
 from dmlc.oracle import find_expected
 from dmlc.pipeline import compile, make_kernels
-from dmlc.program import (
-    BufferBinding,
-    KernelSource,
-    Program,
-    Role,
-    TensorSpec,
-    constant_buffer_bytes,
-)
+from dmlc.program import KernelSource, Program, Role, TensorSpec
 from dmlc.runtime.arrays import constant_array
+from dmlc.runtime.constants import fill_constants
 from dmlc.scalars import Array, DataType
-from dmlc.shader_model import RegisterShifts, dxc_arguments, list_needs
+from dmlc.shader_model import dxc_arguments, list_needs
 from dmlc.source import UnsupportedError
 from dmlc.testing.bounds import bound_errors
 
@@ -74,9 +68,8 @@ def make_test(proof: Proof, shader_model: str | None = None) -> str:
         parts.append((kernel, stem, "source" if stem == "pipeline" else stem))
     lines: list[str] = []
     for kernel, stem, source in parts:
-        shifts = RegisterShifts.for_counts(*_count_registers(kernel))
-        lines += [f"#--- {source}.hlsl", *_bind_vulkan(kernel, shifts).splitlines()]
-        lines += [f"#--- {stem}.yaml", *_write_pipeline(kernel, program, values, shifts)]
+        lines += [f"#--- {source}.hlsl", *_bind_vulkan(kernel).splitlines()]
+        lines += [f"#--- {stem}.yaml", *_write_pipeline(kernel, program, values)]
     lines += ["#--- end", "", *_describe(proof, program, values), ""]
     lines = [_WORD_OF_LIT.sub(r"\1 ", line) for line in lines]
     needs = [need for kernel in program.kernels for need in _list_features(kernel)]
@@ -179,21 +172,11 @@ def _pad(line: Array, count: int, behind: Array) -> Array:
 # The shader ------------------------------------------------------------------------------------
 
 
-def _count_registers(kernel: KernelSource) -> tuple[int, int]:
-    written = sum(b.written for b in kernel.buffers)
-    return len(kernel.buffers) - written, written
-
-
-def _find_register(buffer: BufferBinding, shifts: RegisterShifts) -> tuple[str, int]:
-    """Register of a buffer, and its binding in Vulkan."""
-    if buffer.written:
-        return f"u{buffer.slot}", shifts.u + buffer.slot
-    return f"t{buffer.slot}", shifts.t + buffer.slot
-
-
-def _bind_vulkan(kernel: KernelSource, shifts: RegisterShifts) -> str:
+def _bind_vulkan(kernel: KernelSource) -> str:
     """Source of a kernel with Vulkan's bindings, which all kinds of registers share."""
-    bindings = dict(_find_register(buffer, shifts) for buffer in kernel.buffers) | {"b0": shifts.b}
+    shifts = kernel.shifts
+    bindings = {b.register: shifts.find_binding(b.slot, b.written) for b in kernel.buffers}
+    bindings["b0"] = shifts.b
 
     def bind(match: re.Match[str]) -> str:
         return f"[[vk::binding({bindings[match['register']]}, 0)]] {match[0]}"
@@ -215,12 +198,12 @@ def _list_features(kernel: KernelSource) -> Iterator[str]:
 
 
 def _write_pipeline(
-    kernel: KernelSource, program: Program, values: Mapping[str, _Values], shifts: RegisterShifts
+    kernel: KernelSource, program: Program, values: Mapping[str, _Values]
 ) -> list[str]:
     groups = ", ".join(map(str, kernel.dispatch.groups({})))
     lines = ["---", "Shaders:", "  - Stage: Compute", f"    Entry: {kernel.entry_point}"]
     lines += ["DispatchParameters:", f"  DispatchGroupCount: [{groups}]", "Buffers:"]
-    resources: list[str] = []
+    shifts, resources = kernel.shifts, list[str]()
     rules: list[Rule] = []
     for buffer in kernel.buffers:
         tensor, own = program.tensor(buffer.tensor), values[buffer.tensor]
@@ -235,7 +218,7 @@ def _write_pipeline(
         else:
             lines += _write_buffer(name, dtype, stride, own.expected)
         kind = "RWStructuredBuffer" if buffer.written else "StructuredBuffer"
-        _, binding = _find_register(buffer, shifts)
+        binding = shifts.find_binding(buffer.slot, buffer.written)
         resources += _write_resource(name, kind, buffer.slot, binding)
     if kernel.scalars:
         lines += _write_constants(kernel)
@@ -262,11 +245,7 @@ def _write_fill(name: str, dtype: DataType, stride: int, count: int) -> list[str
 
 
 def _write_constants(kernel: KernelSource) -> list[str]:
-    content = np.zeros(constant_buffer_bytes(kernel.scalars), np.uint8)
-    for scalar in kernel.scalars:
-        value = np.array([scalar.value], f"u{scalar.bits // 8}").view(np.uint8)
-        content[scalar.offset : scalar.offset + value.size] = value
-    words = [f"0x{word:08x}" for word in content.view(np.uint32)]
+    words = [f"0x{word:08x}" for word in np.frombuffer(fill_constants(kernel, {}), np.uint32)]
     head = [f"  - Name: {_CONSTANT_BUFFER}", "    Format: Hex32"]
     return [*head, *_wrap("    Data: [ ", words)]
 

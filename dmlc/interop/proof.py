@@ -224,10 +224,7 @@ def count_elements(tensor: TensorSpec) -> int:
 def buffer_bytes(tensor: TensorSpec, program: Program) -> int:
     """Bytes of a buffer for the tensor as all of the program's shaders see it: whole structures, of
     which the last may extend beyond the tensor."""
-    seen = [
-        b.structure_bytes for k in program.kernels for b in k.buffers if b.tensor == tensor.name
-    ]
-    unit = max([*seen, WORD_BYTES])
+    unit = max(program.alignments.get(tensor.name, 0), WORD_BYTES)
     return max(1, -(-count_elements(tensor) * tensor.dtype.bytes // unit)) * unit
 
 

@@ -8,7 +8,6 @@ driver, processor and choice of instructions. Only a positive one is kept on dis
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -16,9 +15,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.files import read_bounded, write_files
 from dmlc.program import Program
 from dmlc.runtime.arrays import Array
+from dmlc.runtime.kept import Kept
 from dmlc.source import DmlcError, UnavailableError, UnsupportedError
 
 _MOST_BYTES = 1 << 16
@@ -103,38 +102,20 @@ class Verdicts:
     this package, is corrected in place."""
 
     def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._right = Kept(folder, _MOST_BYTES)
+        self._known: dict[bytes, tuple[str, ...]] = {}
 
     def find(
         self, identity: Mapping[str, str], find_out: Callable[[], tuple[str, ...]]
     ) -> tuple[str, ...]:
         """Wrong answers of a device: empty if known to be correct, or else the result of
         `find_out`. `identity` names everything that the verdict depends on."""
-        text = json.dumps(identity, indent=2, sort_keys=True)
-        if text not in self._known:
-            name = hashlib.sha256(text.encode()).hexdigest()[:32] + ".json"
+        key = json.dumps(identity, indent=2, sort_keys=True).encode()
+        if key not in self._known:
             wrong: tuple[str, ...] = ()
-            if not self._is_right(name, text):
+            if self._right.read(key) is None:
                 wrong = find_out()
                 if not wrong:
-                    self._keep(name, text)
-            self._known[text] = wrong
-        return self._known[text]
-
-    def _is_right(self, name: str, text: str) -> bool:
-        if self._folder is None:
-            return False
-        try:
-            return read_bounded(self._folder / name, _MOST_BYTES) == text.encode()
-        except DmlcError:
-            return False
-
-    def _keep(self, name: str, text: str) -> None:
-        if self._folder is None:
-            return
-        try:
-            write_files(self._folder, {name: text.encode()})
-        except DmlcError:
-            # A home that cannot be written to: the next process finds out again.
-            return
+                    self._right.keep(key, key)
+            self._known[key] = wrong
+        return self._known[key]

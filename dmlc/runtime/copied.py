@@ -13,16 +13,18 @@ import contextlib
 import dataclasses
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from dmlc.program import KernelSource, Program
+from dmlc.program import Program
 from dmlc.runtime.arrays import Bytes, as_bytes
+from dmlc.runtime.constants import fill_constants
 from dmlc.runtime.executable import ArrayExecutable, Give
 from dmlc.runtime.interface import AnyDevice
 from dmlc.runtime.placement import Placement
 from dmlc.runtime.profile import Interval, refuse
 from dmlc.runtime.report import Report
+from dmlc.source import UnsupportedError
 
 _KEPT_FRAMES = 4
 """Largest number of frames kept by an executable between runs."""
@@ -64,9 +66,59 @@ def window_elements(program: Program, buffer_bytes: int, elements: int) -> int:
     return most // 65536 * 65536 or most
 
 
-def groups_of(kernel: KernelSource, window: Window) -> tuple[int, int, int]:
-    """Numbers of work groups of a kernel in a window."""
-    return kernel.dispatch.groups(dict(window.sizes))
+def plan_windows(
+    program: Program,
+    sizes: Mapping[str, int],
+    buffer_bytes: int,
+    elements: int,
+    check: Callable[[Mapping[str, int]], None],
+) -> tuple[Window, ...]:
+    """Windows of a run by `list_windows`, without those that have nothing to compute. `check`
+    raises UnsupportedError for the sizes of a window that exceed a limit of the device."""
+    windows = list_windows(program, sizes, buffer_bytes, elements)
+    for window in windows:
+        check(window.sizes)
+    return tuple(window for window in windows if list_launches(program, window.sizes))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Launch:
+    """Launch of a kernel."""
+
+    kernel: int
+    """Number of the kernel."""
+    groups: tuple[int, int, int]
+    constants: bytes
+    """Contents of its constant buffer; empty without one."""
+
+
+def list_launches(program: Program, sizes: Mapping[str, int]) -> list[Launch]:
+    """Launches of a program in order, without those that have no groups."""
+    made: list[Launch] = []
+    for number, step in program.order(sizes):
+        kernel = program.kernels[number]
+        groups = kernel.dispatch.groups(dict(sizes))
+        if 0 not in groups:
+            made.append(Launch(number, groups, fill_constants(kernel, {**sizes, **step})))
+    return made
+
+
+def refuse_excess(device: str, what: str, have: int, most: int, limit: str) -> None:
+    """Raises UnsupportedError where there is more of something than a limit of a device or of its
+    interface allows; the message has the name of both."""
+    if have > most:
+        raise UnsupportedError(f"{what}, and {device} allows {most:,} ({limit})")
+
+
+def check_groups(
+    device: str, program: Program, sizes: Mapping[str, int], most: Sequence[int], limit: str
+) -> None:
+    """Raises UnsupportedError where a launch has more groups along x, y or z than is allowed."""
+    for kernel in program.kernels:
+        groups = kernel.dispatch.groups(dict(sizes))
+        for axis, have, allowed in zip("xyz", groups, most, strict=True):
+            what = f"the kernel {kernel.name} needs {have:,} groups along {axis}"
+            refuse_excess(device, what, have, allowed, limit)
 
 
 class Frame(Protocol):

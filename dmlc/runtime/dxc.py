@@ -18,8 +18,6 @@ from dmlc.program import FLOAT_WIDTHS
 from dmlc.runtime.dxc_library import (
     ComObject,
     Guid,
-    Interface,
-    Library,
     call_slot,
     check,
     load_library,
@@ -34,18 +32,20 @@ from dmlc.shader_model import (
 )
 from dmlc.source import Diagnostic, InternalError, Source, Span, UnsupportedError
 
-_COMPILER = Interface(
+_COMPILER = (
     uuid.UUID("228b4687-5a6a-4730-900c-9702b2203f54"),
     uuid.UUID("73e22d93-e6ce-47f3-b5bf-f0664f39c1b0"),
 )
-_UTILITIES = Interface(
+_UTILITIES = (
     uuid.UUID("4605c4cb-2019-492a-ada4-65f20bb7d67f"),
     uuid.UUID("6245d6af-66e0-48fd-80b4-4d271796748c"),
 )
-_RESULT = Interface(uuid.UUID("58346cda-dde7-4497-9461-6f87af5e0659"))
-_BLOB = Interface(uuid.UUID("8ba5fb08-5195-40e2-ac58-0d989c3a0102"))
-_TEXT = Interface(uuid.UUID("3da636c9-ba71-4024-a301-30cbf125305b"))
-_SHADER_REFLECTION = Interface(uuid.UUID("5a58797d-a72c-478d-8ba2-efc6b0efe88e"))
+_RESULT = uuid.UUID("58346cda-dde7-4497-9461-6f87af5e0659")
+_BLOB = uuid.UUID("8ba5fb08-5195-40e2-ac58-0d989c3a0102")
+_TEXT = uuid.UUID("3da636c9-ba71-4024-a301-30cbf125305b")
+_SHADER_REFLECTION = uuid.UUID("5a58797d-a72c-478d-8ba2-efc6b0efe88e")
+"""Identifiers of interfaces. The first two stand beside that of a class, of which new objects are
+made; objects of the others are given by other objects."""
 
 _UTF8 = 65001
 _OBJECT, _ERRORS = 1, 2  # kinds of output
@@ -66,7 +66,7 @@ class Shader:
         return is_signed(self.code)
 
 
-class ResourceKind(enum.Enum):
+class ResourceKind(enum.IntEnum):
     """Type of a register's resource. The values are those of D3D_SHADER_INPUT_TYPE."""
 
     CONSTANT_BUFFER = 0
@@ -80,17 +80,14 @@ class ResourceKind(enum.Enum):
     @property
     def register_class(self) -> str:
         """Register class: `b`, `t` or `u`."""
-        match self:
-            case ResourceKind.CONSTANT_BUFFER:
-                return "b"
-            case (
-                ResourceKind.TYPED_BUFFER
-                | ResourceKind.STRUCTURED_BUFFER
-                | ResourceKind.BYTE_ADDRESS_BUFFER
-            ):
-                return "t"
-            case _:
-                return "u"
+        if self is ResourceKind.CONSTANT_BUFFER:
+            return "b"
+        return "u" if "READ_WRITE" in self.name else "t"
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether it is a structured buffer."""
+        return "STRUCTURED" in self.name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -135,19 +132,17 @@ def compile_dxil(
     *,
     name: str = "kernel.hlsl",
     shader_model: str = "6.2",
-    library: Library | None = None,
 ) -> Shader:
     """DXIL of a compute shader, validated; signed on Windows only.
 
     `name` is the source's name in messages. InternalError with the source's line if it does not
     compile; UnavailableError without a compiler.
     """
-    library = library or load_library()
     _check_model(shader_model)
     options = dxil_arguments(source, entry_point, shader_model)
-    if not library.signs:
+    if not load_library().signs:
         options += ["-select-validator", "internal"]
-    return _compile(library, source, name, options)
+    return _compile(source, name, options)
 
 
 def compile_spirv(
@@ -159,7 +154,6 @@ def compile_spirv(
     shifts: RegisterShifts | None = None,
     special: Collection[int] = FLOAT_WIDTHS,
     denormals: Collection[int] = (),
-    library: Library | None = None,
 ) -> Shader:
     """SPIR-V for Vulkan 1.1, with register t<n> at binding `shifts.t + n` of set 0 and so on. For
     the float widths in `special`, in bits, it requests that NaN, infinities and the signs of zeros
@@ -169,7 +163,7 @@ def compile_spirv(
     options = spirv_arguments(source, entry_point, shader_model)
     for letter, first in (("t", shifts.t), ("u", shifts.u), ("b", shifts.b)):
         options += [f"-fvk-{letter}-shift", str(first), "0"]
-    made = _compile(library or load_library(), source, name, options)
+    made = _compile(source, name, options)
     kept = {"SignedZeroInfNanPreserve": special, "DenormPreserve": denormals}
     return dataclasses.replace(made, code=ask_of_floats(made.code, kept))
 
@@ -193,12 +187,12 @@ class _Buffer(ctypes.Structure):
     )
 
 
-def _compile(library: Library, source: str, name: str, options: Sequence[str]) -> Shader:
+def _compile(source: str, name: str, options: Sequence[str]) -> Shader:
     text = source.encode()
     buffer = _Buffer(text, len(text), _UTF8)
     words = (ctypes.c_wchar_p * (len(options) + 1))(name, *options)
     with (
-        library.create(_COMPILER) as compiler,
+        load_library().create(*_COMPILER) as compiler,
         compiler.make(
             "compile a shader",
             3,
@@ -215,10 +209,10 @@ def _compile(library: Library, source: str, name: str, options: Sequence[str]) -
         return Shader(_output(result, _OBJECT, _BLOB), _messages(source, name, said))
 
 
-def _wanted(interface: Interface) -> tuple[tuple[Any, Any], ...]:
+def _wanted(interface: uuid.UUID) -> tuple[tuple[Any, Any], ...]:
     """Arguments that request an interface of a new object; its identifier lives as long as the
     tuple."""
-    return ((ctypes.POINTER(Guid), ctypes.pointer(Guid.of(interface.identifier))),)
+    return ((ctypes.POINTER(Guid), ctypes.pointer(Guid.of(interface))),)
 
 
 def _status(result: ComObject) -> int:
@@ -227,7 +221,7 @@ def _status(result: ComObject) -> int:
     return status.value
 
 
-def _output(result: ComObject, kind: int, interface: Interface) -> bytes:
+def _output(result: ComObject, kind: int, interface: uuid.UUID) -> bytes:
     """Output of a result; empty if it has none of that kind."""
     if not result.call(6, (ctypes.c_uint32, kind)):
         return b""
@@ -358,11 +352,11 @@ class _TypeDescription(ctypes.Structure):
     )
 
 
-def reflect(dxil: bytes, *, library: Library | None = None) -> Reflection:
+def reflect(dxil: bytes) -> Reflection:
     """Group size, registers and constant buffer of a DXIL container."""
     buffer = _Buffer(dxil, len(dxil), 0)
     with (
-        (library or load_library()).create(_UTILITIES) as utilities,
+        load_library().create(*_UTILITIES) as utilities,
         utilities.make(
             "reflect on a shader",
             13,
@@ -377,11 +371,7 @@ def reflect(dxil: bytes, *, library: Library | None = None) -> Reflection:
             bound = _BindDescription()
             check(reflection.call(6, (ctypes.c_uint32, k), _filled(bound)), "describe a register")
             kind = ResourceKind(bound.kind)
-            structured = kind in (
-                ResourceKind.STRUCTURED_BUFFER,
-                ResourceKind.READ_WRITE_STRUCTURED_BUFFER,
-            )
-            stride = bound.samples if structured else 0
+            stride = bound.samples if kind.is_structured else 0
             resources.append(Resource(bound.name.decode(), kind, bound.point, bound.space, stride))
         constants: list[Constant] = []
         for k in range(shader.constant_buffers):

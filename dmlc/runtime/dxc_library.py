@@ -8,7 +8,6 @@ functions.
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import functools
 import importlib.util
 import os
@@ -37,25 +36,23 @@ _HOW_TO_INSTALL = (
 )
 
 
-def find_library(path: str | os.PathLike[str] | None = None) -> pathlib.Path:
+def find_library() -> pathlib.Path:
     """File of the compiler's library.
 
-    It is searched in this order: `path`; the environment variable `DMLC_DXC` (each a file, or a
-    folder that holds one); the Python package that `dmlc[vulkan]` installs; the folder of a `dxc`
-    on the PATH. UnavailableError if there is none, or if a named path has none.
+    It is searched in this order: the environment variable `DMLC_DXC` (a file, or a folder that
+    holds one); the Python package that `dmlc[vulkan]` installs; the folder of a `dxc` on the PATH.
+    UnavailableError if there is none, or if the variable names a place without one.
     """
-    for named, origin in (
-        (path, "the path given"),
-        (os.environ.get(LIBRARY_VARIABLE) or None, f"the environment variable {LIBRARY_VARIABLE}"),
-    ):
-        if named is not None:
-            found = _library_at(pathlib.Path(named))
-            if found is None:
-                raise UnavailableError(
-                    f"no DXC library at {named}, which {origin} names",
-                    notes=(f"expected a file, or a folder with one of {', '.join(_FILE_NAMES)}",),
-                )
-            return found
+    named = os.environ.get(LIBRARY_VARIABLE)
+    if named:
+        found = _library_at(pathlib.Path(named))
+        if found is None:
+            raise UnavailableError(
+                f"no DXC library at {named}, which the environment variable {LIBRARY_VARIABLE} "
+                "names",
+                notes=(f"expected a file, or a folder with one of {', '.join(_FILE_NAMES)}",),
+            )
+        return found
     for folder in _usual_folders():
         found = _library_at(folder)
         if found is not None:
@@ -82,14 +79,6 @@ def _usual_folders() -> list[pathlib.Path]:
         beside = pathlib.Path(program).resolve().parent
         folders += [beside, beside.parent / "lib"]
     return folders
-
-
-@dataclasses.dataclass(frozen=True)
-class Interface:
-    """COM class (None for an object that another one makes) and the interface requested."""
-
-    identifier: uuid.UUID
-    class_identifier: uuid.UUID | None = None
 
 
 class Guid(ctypes.Structure):
@@ -185,17 +174,13 @@ class Library:
         self._library = library
         self._create = create
 
-    def create(self, interface: Interface) -> ComObject:
-        """New object of the interface's class."""
-        if interface.class_identifier is None:
-            raise InternalError("only an interface that names a class can be made from nothing")
+    def create(self, interface: uuid.UUID, kind: uuid.UUID) -> ComObject:
+        """Interface of a new object of a class."""
         made = ctypes.c_size_t()
         status = self._create(
-            ctypes.byref(Guid.of(interface.class_identifier)),
-            ctypes.byref(Guid.of(interface.identifier)),
-            ctypes.byref(made),
+            ctypes.byref(Guid.of(kind)), ctypes.byref(Guid.of(interface)), ctypes.byref(made)
         )
-        check(status, f"make an object of class {interface.class_identifier}")
+        check(status, f"make an object of class {kind}")
         return ComObject(made.value)
 
     @functools.cached_property
@@ -224,6 +209,6 @@ def _load(path: pathlib.Path) -> Library:
     return Library(path)
 
 
-def load_library(path: str | os.PathLike[str] | None = None) -> Library:
+def load_library() -> Library:
     """Library found by `find_library`, loaded once per file."""
-    return _load(find_library(path).resolve())
+    return _load(find_library().resolve())

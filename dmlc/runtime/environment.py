@@ -1,31 +1,18 @@
-"""Environment variables for drivers, which read most of them once, when they start.
+"""Cache folder for drivers and packages, which read its variable once, when they start.
 
-So a variable is set for that moment and restored: neither the caller's own later use of the driver
-nor its child processes see a setting that they did not make.
+So it is set for that moment and restored: neither the caller's own later use of the driver nor its
+child processes see a setting that they did not make.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from dmlc.files import cache_folder, can_keep_files, private_folder
-
-
-@contextlib.contextmanager
-def setting(variable: str, value: str | None) -> Generator[None]:
-    """Sets a variable during the block, unless it is set already or `value` is None."""
-    if value is None or variable in os.environ:
-        yield
-        return
-    os.environ[variable] = value
-    try:
-        yield
-    finally:
-        os.environ.pop(variable, None)
-
+from dmlc.processes import setting
 
 _CACHES = "XDG_CACHE_HOME"
 
@@ -42,19 +29,6 @@ def find_caches(environment: Mapping[str, str] = os.environ) -> str | None:
     return str(own if own is not None and can_keep_files(own) else private_folder())
 
 
-@contextlib.contextmanager
-def keeping_caches() -> Generator[None]:
+def keeping_caches() -> contextlib.AbstractContextManager[None]:
     """Sets the cache folder during the block to one of the user, or of this process."""
-    place = find_caches()
-    before = os.environ.get(_CACHES)
-    if place is None:
-        yield
-        return
-    os.environ[_CACHES] = place
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(_CACHES, None)
-        else:
-            os.environ[_CACHES] = before
+    return setting(_CACHES, find_caches(), replaces=True)

@@ -14,7 +14,6 @@ import json
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from dmlc.files import name_file
 from dmlc.program import VERSION, BufferBinding, KernelSource, Program
@@ -35,7 +34,7 @@ from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.kept import SHADERS
 from dmlc.runtime.spirv import ModuleFacts, read_module
 from dmlc.runtime.threads import map_threads
-from dmlc.shader_model import DRAFTS, RegisterShifts
+from dmlc.shader_model import DRAFTS
 from dmlc.source import InternalError, UnavailableError
 
 
@@ -47,16 +46,12 @@ class CompiledKernel:
     """DXIL in DXC's form, with a checksum only on Windows, see `dxbc.sign`. Empty for a kernel with
     matrix instructions, which are Vulkan's."""
     spirv: bytes
-    shifts: RegisterShifts
-    """Offsets of the register classes among the bindings of the SPIR-V."""
     reflection: Reflection
     facts: ModuleFacts
     warnings: tuple[str, ...]
 
 
-def compile_kernel(
-    kernel: KernelSource, library: Library | None = None, floats: FloatPromises | None = None
-) -> CompiledKernel:
+def compile_kernel(kernel: KernelSource, floats: FloatPromises | None = None) -> CompiledKernel:
     """Compiles and checks a kernel, once per source, compiler and promises.
 
     `floats` are a device's promises: the SPIR-V requests no others. Without it, for unknown
@@ -66,27 +61,22 @@ def compile_kernel(
         return _take(kernel)
     special = kernel.float_controls if floats is None else list_special(kernel, floats)
     denormals = () if floats is None else floats.denormals
-    return _compile(kernel, library or load_library(), special, denormals)
+    return _compile(kernel, load_library(), special, denormals)
 
 
 def _take(kernel: KernelSource) -> CompiledKernel:
     """Foreign compiled kernel, described by its module."""
     facts = read_module(kernel.spirv)
     reflection = Reflection(facts.group_size, (), ())
-    return CompiledKernel(b"", kernel.spirv, _find_shifts(kernel), reflection, facts, ())
+    return CompiledKernel(b"", kernel.spirv, reflection, facts, ())
 
 
 def compile_kernels(
-    kernels: Sequence[KernelSource],
-    library: Library | None = None,
-    floats: FloatPromises | None = None,
+    kernels: Sequence[KernelSource], floats: FloatPromises | None = None
 ) -> list[CompiledKernel]:
     """Compiles and checks kernels in parallel, each as `compile_kernel` does."""
-    found = library or load_library()
-
-    def compile_one(kernel: KernelSource) -> CompiledKernel:
-        return compile_kernel(kernel, found, floats)
-
+    load_library()
+    compile_one = functools.partial(compile_kernel, floats=floats)
     return map_threads("compiling shaders", compile_one, kernels)
 
 
@@ -107,12 +97,12 @@ def compile_files(program: Program) -> dict[str, bytes]:
     if any(kernel.shader_model in DRAFTS for kernel in program.kernels):
         return {}
     try:
-        library = load_library()
+        load_library()
     except UnavailableError:
         return {}
     files: dict[str, bytes] = {}
     kernels = [each for own in program.kernels for each in (own, *own.alternatives)]
-    for kernel, compiled in zip(kernels, compile_kernels(kernels, library), strict=True):
+    for kernel, compiled in zip(kernels, compile_kernels(kernels), strict=True):
         if compiled.dxil:
             files[name_file(kernel.name, ".dxil")] = sign(compiled.dxil)
         files[name_file(kernel.name, ".spv")] = compiled.spirv
@@ -123,7 +113,6 @@ def compile_files(program: Program) -> dict[str, bytes]:
 def _compile(
     kernel: KernelSource, library: Library, special: tuple[int, ...], denormals: tuple[int, ...]
 ) -> CompiledKernel:
-    shifts = _find_shifts(kernel)
     key = {
         "dmlc": [VERSION, _find_revision()],
         "compiler": library.identity,
@@ -132,23 +121,19 @@ def _compile(
         "entry_point": kernel.entry_point,
         "shader_model": kernel.shader_model,
         "has_dxil": kernel.matrix is None,
-        "shifts": dataclasses.astuple(shifts),
+        "shifts": dataclasses.astuple(kernel.shifts),
         "special": special,
         "denormals": denormals,
     }
     text = json.dumps(key, sort_keys=True).encode()
-    made = SHADERS.find(text, lambda: _pack(_make(kernel, library, shifts, special, denormals)))
-    compiled = _unpack(made, shifts)
+    made = SHADERS.find(text, lambda: _pack(_make(kernel, special, denormals)))
+    compiled = _unpack(made)
     check_reflection(kernel, compiled.reflection)
     return compiled
 
 
 def _make(
-    kernel: KernelSource,
-    library: Library,
-    shifts: RegisterShifts,
-    special: tuple[int, ...],
-    denormals: tuple[int, ...],
+    kernel: KernelSource, special: tuple[int, ...], denormals: tuple[int, ...]
 ) -> CompiledKernel:
     name = f"{kernel.name}.hlsl"
     dxil = Shader(b"", ())
@@ -158,34 +143,27 @@ def _make(
             kernel.entry_point,
             name=name,
             shader_model=kernel.shader_model,
-            library=library,
         )
     module = compile_spirv(
         kernel.source,
         kernel.entry_point,
         name=name,
         shader_model=kernel.shader_model,
-        shifts=shifts,
+        shifts=kernel.shifts,
         special=special,
         denormals=denormals,
-        library=library,
     )
     facts = read_module(module.code)
     reflection = Reflection(facts.group_size, (), ())
     if dxil.code:
-        reflection = reflect(dxil.code, library=library)
+        reflection = reflect(dxil.code)
     return CompiledKernel(
         dxil=dxil.code,
         spirv=module.code,
-        shifts=shifts,
         reflection=reflection,
         facts=facts,
         warnings=tuple(dict.fromkeys((*dxil.warnings, *module.warnings))),
     )
-
-
-def _find_shifts(kernel: KernelSource) -> RegisterShifts:
-    return RegisterShifts.for_registers((b.slot, b.written) for b in kernel.buffers)
 
 
 @functools.cache
@@ -201,19 +179,14 @@ _HEADER = struct.Struct("<QQ")
 def _pack(compiled: CompiledKernel) -> bytes:
     """Compiled kernel as bytes, without the properties that its SPIR-V has."""
     said = {
-        "reflection": dataclasses.asdict(compiled.reflection)
-        | {"resources": [_pack_resource(r) for r in compiled.reflection.resources]},
+        "reflection": dataclasses.asdict(compiled.reflection),
         "warnings": compiled.warnings,
     }
     header = _HEADER.pack(len(compiled.dxil), len(compiled.spirv))
     return header + compiled.dxil + compiled.spirv + json.dumps(said).encode()
 
 
-def _pack_resource(resource: Resource) -> dict[str, Any]:
-    return dataclasses.asdict(resource) | {"kind": resource.kind.value}
-
-
-def _unpack(packed: bytes, shifts: RegisterShifts) -> CompiledKernel:
+def _unpack(packed: bytes) -> CompiledKernel:
     start = _HEADER.size
     end, length = _HEADER.unpack_from(packed)
     end += start
@@ -224,7 +197,6 @@ def _unpack(packed: bytes, shifts: RegisterShifts) -> CompiledKernel:
     return CompiledKernel(
         dxil=packed[start:end],
         spirv=code,
-        shifts=shifts,
         reflection=Reflection(
             tuple(found["group_size"]),
             tuple(Resource(**r) for r in resources),
@@ -242,7 +214,7 @@ def check_reflection(kernel: KernelSource, reflection: Reflection) -> None:
     expected = kernel.dispatch.items
     if reflection.group_size != expected:
         wrong.append(f"its groups are {reflection.group_size}, not {expected}")
-    bound = {f"{'u' if b.written else 't'}{b.slot}": b for b in kernel.buffers}
+    bound = {b.register: b for b in kernel.buffers}
     for resource in reflection.resources:
         wrong += _resource_faults(kernel, resource, bound.get(resource.register))
     for constant in reflection.constants:

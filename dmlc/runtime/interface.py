@@ -8,7 +8,9 @@ its loaded programs the methods of `AnyExecutable`.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import importlib
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict, TypeVar, cast
@@ -17,7 +19,7 @@ from dmlc.program import Program
 from dmlc.runtime.arrays import Array, Shape
 from dmlc.runtime.executable import ArrayExecutable, BoundCall
 from dmlc.runtime.floats import FloatPromises
-from dmlc.source import DmlcError, UnavailableError, UnsupportedError
+from dmlc.source import DmlcError, Note, UnavailableError, UnsupportedError
 
 AnyExecutable: TypeAlias = ArrayExecutable[BoundCall]
 """Program built for a device of any runtime."""
@@ -71,7 +73,30 @@ class AnyDevice(Protocol):
     def compile_options(self) -> CompileOptions: ...
 
 
+class DeviceType(enum.Enum):
+    """Type of a device, in order of preference. The values are words for people."""
+
+    DISCRETE_GPU = "discrete GPU"
+    INTEGRATED_GPU = "integrated GPU"
+    VIRTUAL_GPU = "virtual GPU"
+    CPU = "CPU"
+    OTHER = "other"
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether such a device works in the host's own memory, so that copies gain nothing."""
+        return self in (DeviceType.INTEGRATED_GPU, DeviceType.CPU)
+
+
+class TypedDevice(AnyDevice, Protocol):
+    """Device of a known type."""
+
+    @property
+    def type(self) -> DeviceType: ...
+
+
 _Device = TypeVar("_Device", bound=AnyDevice)
+_Typed = TypeVar("_Typed", bound=TypedDevice)
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -183,11 +208,11 @@ def find_matching(
     kind: str,
     devices: Sequence[_Device],
     selector: str | None,
-    runtime: str,
     describe: Callable[[_Device], str] = str,
 ) -> _Device | None:
     """Device that has the number in a selector, or a description with that part; None if there is
     none of both in it. Raises `UnavailableError` if no device matches."""
+    runtime = devices[0].runtime
     wanted = part_of_selector(selector, runtime)
     if not wanted:
         return None
@@ -200,6 +225,37 @@ def find_matching(
             f"no {kind} device {said}", notes=[f"devices here: {'; '.join(shown[:_MOST_DEVICES])}"]
         )
     return matching[0]
+
+
+def choose_device(
+    kind: str,
+    devices: Sequence[_Typed],
+    selector: str | None,
+    cure: Sequence[str | Note] = (),
+    describe: Callable[[_Typed], str] = str,
+    memory: Callable[[_Typed], int] = lambda _: 0,
+) -> _Typed:
+    """Device of a selector: the name of the runtime, `RUNTIME:<index or part of a description>`,
+    the part after the colon alone, or None. Without such a part it is one of the type that comes
+    first in `DeviceType`: that with the most memory.
+
+    Raises `UnavailableError` without devices, which `cure` helps against, or if none matches, and
+    `DmlcError` if nothing follows the colon.
+    """
+    if not devices:
+        raise UnavailableError(f"no {kind} device was found", notes=cure)
+    preference = list(DeviceType)
+    usual = min(devices, key=lambda d: (preference.index(d.type), -memory(d)))
+    return find_matching(kind, devices, selector, describe) or usual
+
+
+def refuse_fork(kind: str, process: int) -> None:
+    """Raises `UnavailableError` unless this is the process that opened the devices of a kind."""
+    if process != os.getpid():
+        raise UnavailableError(
+            f"{kind} was used before this process was forked, and serves the parent alone",
+            notes=[f"start worker processes by 'spawn', or use {kind} only after the fork"],
+        )
 
 
 _opening = threading.RLock()

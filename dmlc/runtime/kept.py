@@ -48,16 +48,19 @@ class Kept:
     def find(self, key: bytes, make: Callable[[], bytes]) -> bytes:
         """Entry of a key, which names all its inputs; or else the result of `make`, which is
         kept."""
-        if self.folder is None or os.environ.get(OFF):
+        if os.environ.get(OFF):
             return make()
-        name = f"{_DIGEST(key).hexdigest()[:40]}{_SUFFIX}"
-        found = self._read(self.folder / name, key)
+        found = self.read(key)
         if found is None:
             found = make()
-            self._write(self.folder, name, _digest(key, found) + found)
+            self.keep(key, found)
         return found
 
-    def _read(self, path: Path, key: bytes) -> bytes | None:
+    def read(self, key: bytes) -> bytes | None:
+        """Entry of a key; None if there is none."""
+        if self.folder is None:
+            return None
+        path = self.folder / _name_entry(key)
         try:
             content = read_bounded(path, self._most_bytes)
         except DmlcError:
@@ -72,11 +75,14 @@ class Kept:
             return found
         return found
 
-    def _write(self, folder: Path, name: str, content: bytes) -> None:
-        if len(content) > self._most_bytes:
+    def keep(self, key: bytes, found: bytes) -> None:
+        """Keeps an entry, unless it is too large, or nothing can be kept."""
+        content = _digest(key, found) + found
+        folder = self.folder
+        if folder is None or len(content) > self._most_bytes:
             return
         try:
-            write_files(folder, {name: content})
+            write_files(folder, {_name_entry(key): content})
         except DmlcError:
             # A home that cannot be written to, or something else under this name.
             return
@@ -95,6 +101,10 @@ class Kept:
                 break
             _remove(path)
             size -= status.st_size
+
+
+def _name_entry(key: bytes) -> str:
+    return f"{_DIGEST(key).hexdigest()[:40]}{_SUFFIX}"
 
 
 def _digest(key: bytes, content: bytes) -> bytes:

@@ -6,14 +6,17 @@ the beginning of its device's name: `llvmpipe (LLVM 15.0.6, ...`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import mmap
 import os
 import re
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Generator, Mapping
 from pathlib import Path
 
 from dmlc.files import open_regular
+from dmlc.processes import setting
 from dmlc.runtime.instructions import LAVAPIPE, Choice, Facts, choose, may_go_wrong, read_flags
 from dmlc.runtime.manifests import find_library, list_manifests
 from dmlc.source import DmlcError
@@ -32,6 +35,23 @@ def choose_instructions() -> Choice:
     flags = read_flags()
     llvm = find_llvm(os.environ) if may_go_wrong(flags) else None
     return choose(LAVAPIPE, Facts(flags, llvm, os.environ, started=_is_loaded()))
+
+
+@contextlib.contextmanager
+def starting() -> Generator[None]:
+    """Has Vulkan's drivers start during the block as was chosen for lavapipe."""
+    choice = choose_instructions()
+    # Some drivers look for a display server and complain where there is no such folder.
+    with (
+        setting("XDG_RUNTIME_DIR", tempfile.gettempdir()),
+        setting(choice.variable, choice.value),
+    ):
+        yield
+
+
+def find_note(device: str) -> str:
+    """Note on a device of that name: what was chosen for lavapipe, if it is one of its devices."""
+    return choose_instructions().note if device.startswith(NAME) else ""
 
 
 def _is_loaded() -> bool:

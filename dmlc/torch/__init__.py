@@ -3,10 +3,10 @@ without PyTorch the error says what to install."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from typing import TYPE_CHECKING
 
+from dmlc.lazy import import_lazily
 from dmlc.source import UnavailableError
 
 if TYPE_CHECKING:
@@ -16,13 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Backend", "Call", "register", "report"]
 
-_PLACES = {
-    "Backend": "dmlc.torch.backend",
-    "Call": "dmlc.torch.call",
-    "register": "dmlc.torch.registration",
-    "report": "dmlc.torch.backend",
-}
-
 if importlib.util.find_spec("torch") is None:
     raise UnavailableError(
         "dmlc.torch needs PyTorch, which is not installed",
@@ -30,13 +23,7 @@ if importlib.util.find_spec("torch") is None:
     )
 
 
-def __getattr__(name: str) -> object:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'dmlc.torch' has no attribute '{name}'")
-    value = getattr(importlib.import_module(_PLACES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = import_lazily(
+    __name__,
+    {"backend": ("Backend", "report"), "call": ("Call",), "registration": ("register",)},
+)

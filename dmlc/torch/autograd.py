@@ -12,28 +12,34 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
+from torch.utils._pytree import (
+    TreeSpec,
+    tree_flatten,
+    tree_leaves,
+    tree_structure,
+    tree_unflatten,
+)
 
 from dmlc import library
-from dmlc.binding import Operator
+from dmlc.binding import Operator, ir_name
 from dmlc.building.partner import match_partner
 from dmlc.catalog import operator as find_operator
 from dmlc.catalog import operators
 from dmlc.language.definitions import GradientDefinition
 from dmlc.source import DmlcError, InternalError
 from dmlc.torch.internals import AFTER_AUTOGRAD, PLAIN_KEYS, apply
-from dmlc.torch.registered import Fact, Facts, Registered
-from dmlc.torch.subjects import OperatorSubject, Shaped, default_name, entry_name, freeze
-from dmlc.torch.tensors import TORCH_TYPES, data_type_of
+from dmlc.torch.registered import Fact, Facts, Registered, fact_of
+from dmlc.torch.subjects import OperatorSubject, Shaped, Subject, default_name, freeze
+from dmlc.torch.tensors import TORCH_TYPES
 
 Forward: TypeAlias = "Registered[Gradients]"
 """An operator that is differentiated, or that is a gradient."""
 
+Register: TypeAlias = Callable[[Subject, str, Sequence[Operator]], Forward]
+"""Makes another operator, with the operators that are its gradient."""
+
 Made = TypeVar("Made")
 _PLANS_KEPT = 1024
-
-
-def fact_of(tensor: torch.Tensor) -> Shaped:
-    return data_type_of(tensor.dtype), tuple(tensor.shape)
 
 
 def _facts_of(given: Any) -> Fact:
@@ -96,8 +102,9 @@ def _shape_of(fact: Fact) -> Shaped:
 class Gradients:
     """Gradient operators of a registered operator, chosen call by call."""
 
-    def __init__(self, made: Forward, partners: Sequence[Operator]) -> None:
+    def __init__(self, made: Forward, partners: Sequence[Operator], register: Register) -> None:
         self._made = made
+        self._register = register
         self._stated = tuple(partners)
         self._partners: list[tuple[Operator, GradientDefinition]] | None = None
         self._known: dict[object, Any] = {}
@@ -188,7 +195,7 @@ class Gradients:
         computed = tuple(dict.fromkeys((*subject.computed, *more)))
         extended = dataclasses.replace(subject, computed=computed)
         name = f"{self._made.name}_with_{'_'.join(more)}"
-        return self._made.register(extended, name, self._stated)
+        return self._register(extended, name, self._stated)
 
     def _plan(
         self,
@@ -243,7 +250,7 @@ class Gradients:
         results = {n: matched.gradients[n] for n in wanted}
         optional = tuple(row for row in results.values() if rows[row].optional)
         subject = OperatorSubject(partner, optional)
-        made = self._made.register(subject, default_name(subject))
+        made = self._register(subject, default_name(subject), ())
         said = {matched.attributes[n]: value for n, value in stated.items()}
         if definition.attribute("use_dst") is not None:
             said.setdefault("use_dst", False)
@@ -262,7 +269,7 @@ class Gradients:
         facts: Facts,
         settings: Mapping[str, Any],
     ) -> GradientCall:
-        counts = {n: count_of(facts[n]) for n in wanted}
+        counts = {n: len(f) if isinstance(f := facts[n], list) else None for n in wanted}
         derived = self._made.subject.differentiate(counts, given)
         parts = [self._made.name, "gradient", *wanted]
         if isinstance(derived, OperatorSubject):
@@ -270,7 +277,7 @@ class Gradients:
         else:
             parts += ["from", *given]
         name = "_".join(parts)
-        made = self._made.register(derived, name)
+        made = self._register(derived, name, ())
         rows = [row.name for row in made.inputs]
         arriving: dict[str, list[str]] = {}
         for row in self._made.outputs:
@@ -303,7 +310,7 @@ def _make_step(
             continue
         places[theirs] = own[0]
         if made.outputs[own[0]].sizes:
-            sizes[f"{entry_name(row)}_sizes"] = theirs
+            sizes[f"{ir_name(row)}_sizes"] = theirs
     said = {n: v for n, v in settings.items() if n in known}
     return GradientCall(made, values, gradients, said, sizes, places)
 
@@ -318,8 +325,8 @@ class Request:
     made: Forward
     forward: Forward
     """What is called: it may give more."""
-    counts: tuple[int | None, ...]
-    """Of each input that is an array, how many tensors it has."""
+    layout: TreeSpec
+    """How the tensors of all inputs in a row are those of arrays."""
     settings: Mapping[str, Any]
     wanted: tuple[str, ...]
     """The inputs whose gradients are."""
@@ -330,12 +337,11 @@ class Request:
         wanted = [name for name, each in inputs.items() if _needs_gradient(each)]
         facts = {name: _facts_of(each) for name, each in inputs.items()}
         forward = made.gradients.complete(wanted, facts, settings)
-        counts = tuple(map(count_of, args))
-        return Request(made, forward, counts, settings, tuple(wanted))
+        return Request(made, forward, tree_structure(list(args)), settings, tuple(wanted))
 
     def name_inputs(self, flat: Sequence[Any]) -> dict[str, Any]:
         rows = (row.name for row in self.made.inputs)
-        return dict(zip(rows, gather(self.counts, flat), strict=True))
+        return dict(zip(rows, tree_unflatten(flat, self.layout), strict=True))
 
 
 class Differentiated(torch.autograd.Function):
@@ -343,7 +349,7 @@ class Differentiated(torch.autograd.Function):
 
     @staticmethod
     def forward(request: Request, *flat: Any) -> Any:
-        found = request.forward.op(*gather(request.counts, flat), **request.settings)
+        found = request.forward.op(*tree_unflatten(flat, request.layout), **request.settings)
         return (found,) if isinstance(found, torch.Tensor) else tuple(found)
 
     @staticmethod
@@ -362,58 +368,28 @@ class Differentiated(torch.autograd.Function):
         read |= set(given) if len(floats) > 1 else set()
         kept = {n: t for n, t in {**given, **outputs}.items() if n in read and t is not None}
         ctx.request, ctx.facts = request, facts
-        ctx.kept = {n: count_of(t) for n, t in kept.items()}
-        ctx.save_for_backward(*spread(list(kept.values())))
+        tensors, ctx.kept = tree_flatten(kept)
+        ctx.save_for_backward(*tensors)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         request: Request = ctx.request
         forward = request.forward
-        restored = gather(list(ctx.kept.values()), ctx.saved_tensors)
-        values = dict.fromkeys(ctx.facts) | dict(zip(ctx.kept, restored, strict=True))
+        values = dict.fromkeys(ctx.facts) | tree_unflatten(ctx.saved_tensors, ctx.kept)
         outputs = (row.name for row in forward.outputs)
         given = {n: g for n, g in zip(outputs, grads, strict=True) if g is not None}
         needs = request.name_inputs(ctx.needs_input_grad[1:])
-        wanted = [n for n in request.wanted if any(spread([needs[n]]))]
+        wanted = [n for n in request.wanted if any(tree_leaves(needs[n]))]
         found: dict[str, Any] = {}
         if given and wanted:
             for step in forward.gradients.plan(wanted, list(given), ctx.facts, request.settings):
                 found |= step.run(values, given, ctx.facts)
-        results: list[Any] = []
-        for row, count in zip(request.made.inputs, request.counts, strict=True):
-            each = found.get(row.name)
-            results += [each] if count is None else each or [None] * count
-        return None, *results
+        none = request.name_inputs([None] * len(ctx.needs_input_grad[1:]))
+        return None, *tree_leaves([found.get(name, each) for name, each in none.items()])
 
 
 def _needs_gradient(given: Any) -> bool:
-    return any(t is not None and t.requires_grad for t in spread([given]))
-
-
-def count_of(given: Any) -> int | None:
-    """Number of tensors in an array; None for anything but an array."""
-    return len(cast("list[Any]", given)) if isinstance(given, list) else None
-
-
-def spread(args: Sequence[Any]) -> list[Any]:
-    """Arguments with the elements of lists in place of the lists."""
-    flat: list[Any] = []
-    for each in args:
-        flat += cast("list[Any]", each) if isinstance(each, list) else [each]
-    return flat
-
-
-def gather(counts: Sequence[int | None], flat: Sequence[Any]) -> list[Any]:
-    """Inverse of `spread`: `counts` are the lengths of the lists, and None for other arguments."""
-    found: list[Any] = []
-    rest = list(flat)
-    for count in counts:
-        if count is None:
-            found.append(rest.pop(0))
-        else:
-            found.append(rest[:count])
-            del rest[:count]
-    return found
+    return any(t is not None and t.requires_grad for t in tree_leaves(given))
 
 
 def make_autograd_kernel(made: Forward) -> Callable[..., Any]:
@@ -426,11 +402,11 @@ def make_autograd_kernel(made: Forward) -> Callable[..., Any]:
 
     def run(keyset: Any, *args: Any, **settings: Any) -> Any:
         if possible and is_enabled():
-            for each in spread(args) if arrays else args:
+            for each in tree_leaves(args) if arrays else args:
                 if each is not None and each.requires_grad:
                     whole = [*args, *[None] * (rows - len(args))]
                     request = Request.of(made, whole, settings)
-                    found: Any = apply(Differentiated, [request, *spread(whole)])
+                    found: Any = apply(Differentiated, [request, *tree_leaves(whole)])
                     return found[0] if count == 1 else tuple(found[:count])
         if keyset.raw_repr() == PLAIN_KEYS:
             return kernel(*args, **settings)

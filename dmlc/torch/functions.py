@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from dmlc.binding import TensorDesc
+from dmlc.binding import TensorDesc, ir_name
 from dmlc.ir import Extent, Function
 from dmlc.sizes import evaluate_size, holds
 from dmlc.source import DmlcError
 from dmlc.torch.results import is_dense
-from dmlc.torch.subjects import Subject, entry_name, freeze
+from dmlc.torch.subjects import Subject, freeze, solve
 from dmlc.torch.tensors import data_type_of, describe
 
 FIXED = 16
@@ -60,7 +60,8 @@ class Functions:
             if found is not None:
                 return found
         function = self._subject.bind(described, settings, stored)
-        return function, _solve(function, described)
+        shaped = {ir_name(n): (d.data_type, _numbers(d.sizes or ())) for n, d in described.items()}
+        return function, solve(function, shaped)
 
     def _describe(self, tensor: torch.Tensor) -> TensorDesc:
         return describe(tensor.reshape(1) if self._subject.lifts and not tensor.dim() else tensor)
@@ -112,14 +113,3 @@ class Functions:
 
 def _numbers(sizes: Sequence[Extent]) -> tuple[int, ...]:
     return tuple(size for size in sizes if isinstance(size, int))
-
-
-def _solve(function: Function, given: Mapping[str, TensorDesc]) -> dict[str, int]:
-    """Symbols of a function and their values at the given sizes."""
-    shapes = {entry_name(name): described.sizes or () for name, described in given.items()}
-    sizes: dict[str, int] = {}
-    for parameter in function.parameters:
-        for extent, size in zip(parameter.extents, shapes[parameter.name], strict=True):
-            if isinstance(extent, str) and extent.isidentifier() and isinstance(size, int):
-                sizes.setdefault(extent, size)
-    return sizes

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 from dmlc import ir
-from dmlc.binding import Graph, Operator, TensorDesc, ir_name
+from dmlc.binding import Graph, Operator, TensorDesc
 from dmlc.binding.infer import same_rows
 from dmlc.binding.operator import Description
 from dmlc.building import gradient
@@ -291,7 +291,7 @@ class FunctionSubject:
     def infer(
         self, tensors: Mapping[str, Shaped], settings: Settings, asked: Mapping[str, Asked]
     ) -> tuple[Shaped, ...]:
-        values = _solve(self.function, tensors)
+        values = solve(self.function, tensors)
         return tuple(
             (dtype, tuple(evaluate_size(extent, values) for extent in extents))
             for dtype, extents in _results(self.function).values()
@@ -312,7 +312,7 @@ class FunctionSubject:
         if (taken, stored) == given:
             return self.function
         shaped = {n: (d.data_type, tuple(map(int, d.sizes or ()))) for n, d in tensors.items()}
-        fixed = specialize(self.function, _solve(self.function, shaped))
+        fixed = specialize(self.function, solve(self.function, shaped))
         extents = {p.name: p.extents for p in fixed.parameters}
         parameters = tuple(dataclasses.replace(p, extents=extents[p.name]) for p in taken)
         made = dataclasses.replace(fixed, parameters=parameters, results=stored)
@@ -400,9 +400,9 @@ def _results(function: ir.Function) -> dict[str, tuple[DataType, tuple[ir.Extent
     return {name: (stage.dtype, stage.extents) for name, stage in found}
 
 
-def _solve(function: ir.Function, tensors: Mapping[str, Shaped]) -> dict[str, int]:
-    """Symbols of a function, from the sizes of its parameters. Raises `DmlcError` for tensors that
-    do not fit."""
+def solve(function: ir.Function, tensors: Mapping[str, Shaped]) -> dict[str, int]:
+    """The symbols of a function, of the sizes of its parameters. Raises `DmlcError` for tensors
+    that do not fit."""
     values: dict[str, int] = {}
     for parameter in function.parameters:
         dtype, sizes = tensors[parameter.name]
@@ -428,11 +428,6 @@ def _unfit(
     wanted = f"{parameter.dtype.name}[{', '.join(map(str, parameter.extents))}]"
     given = f"{dtype.name}[{', '.join(map(str, sizes))}]"
     return DmlcError(f"'{parameter.name}' of {function.name} is {wanted}, and {given} is given")
-
-
-def entry_name(name: str) -> str:
-    """Name of an input or output as an argument in PyTorch."""
-    return ir_name(name)
 
 
 def default_name(subject: Subject) -> str:

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 import dmlc
+from dmlc.binding import ir_name
 from dmlc.binding.values import EnumValue
 from dmlc.testing.case import Case
 from dmlc.testing.examples import read_cases
 from dmlc.torch import registration
-from dmlc.torch.subjects import OperatorSubject, default_name, entry_name
+from dmlc.torch.subjects import OperatorSubject, default_name
 from dmlc.torch.tensors import TORCH_TYPES
 
 WITHOUT_TENSORS = (
@@ -65,9 +66,9 @@ def test_the_first_example(name: str) -> None:
     for row in subject.outputs:
         desc = case.call.outputs[row.name]
         if row.sizes:
-            settings[f"{entry_name(row.name)}_sizes"] = list(desc.sizes or ())
+            settings[f"{ir_name(row.name)}_sizes"] = list(desc.sizes or ())
         if row.types:
-            settings[f"{entry_name(row.name)}_dtype"] = TORCH_TYPES[desc.data_type]
+            settings[f"{ir_name(row.name)}_dtype"] = TORCH_TYPES[desc.data_type]
     op = registration.register_subject(subject, default_name(subject)).op
     found = op(*gather(case, tensors), **settings)
     results = [found] if isinstance(found, torch.Tensor) else list(found)

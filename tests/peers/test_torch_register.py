@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 import dmlc
-from dmlc.torch import functions, registration
+from dmlc.torch import functions, registered, registration
 from dmlc.torch.call import load
 from dmlc.torch.subjects import OperatorSubject
 
@@ -495,7 +495,7 @@ def test_sizes_that_change_are_compiled_a_few_times(
         return load(function)
 
     monkeypatch.setattr(functions, "FIXED", 2)
-    monkeypatch.setattr(registration, "load", watch)
+    monkeypatch.setattr(registered, "load", watch)
     first, *rest = case.make()
     for size in (11, 12, 13, 14, 9, 40):
         x = randn(size, *first.shape[1:])

@@ -6,21 +6,21 @@ import ctypes
 import uuid
 
 from dmlc.runtime import dxc
-from dmlc.runtime.dxc_library import Interface, Library, load_library
+from dmlc.runtime.dxc_library import load_library
 from dmlc.source import InternalError
 
 DISASSEMBLY = 5  # a kind of output
-VALIDATOR = Interface(
+VALIDATOR = (
     uuid.UUID("a6e82bd2-1fd7-4826-9811-2857e797f49a"),
     uuid.UUID("8ca3e215-f728-4cf3-8cdd-88af917587a1"),
 )
 
 
-def disassemble(dxil: bytes, *, library: Library | None = None) -> str:
+def disassemble(dxil: bytes) -> str:
     """Text form of a DXIL container."""
     buffer = dxc._Buffer(dxil, len(dxil), 0)
     with (
-        (library or load_library()).create(dxc._COMPILER) as compiler,
+        load_library().create(*dxc._COMPILER) as compiler,
         compiler.make(
             "disassemble a shader",
             4,
@@ -34,11 +34,11 @@ def disassemble(dxil: bytes, *, library: Library | None = None) -> str:
         return dxc._output(result, DISASSEMBLY, dxc._TEXT).decode(errors="replace")
 
 
-def validate(dxil: bytes, *, library: Library | None = None) -> tuple[str, ...]:
+def validate(dxil: bytes) -> tuple[str, ...]:
     """Errors of the validator for a DXIL container; empty if it is valid."""
-    library = library or load_library()
+    library = load_library()
     with (
-        library.create(dxc._UTILITIES) as utilities,
+        library.create(*dxc._UTILITIES) as utilities,
         utilities.make(
             "copy a shader",
             6,
@@ -46,7 +46,7 @@ def validate(dxil: bytes, *, library: Library | None = None) -> tuple[str, ...]:
             (ctypes.c_uint32, len(dxil)),
             (ctypes.c_uint32, 0),
         ) as blob,
-        library.create(VALIDATOR) as validator,
+        library.create(*VALIDATOR) as validator,
         validator.make(
             "validate a shader", 3, (ctypes.c_void_p, blob.address), (ctypes.c_uint32, 0)
         ) as result,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dmlc.processes import setting
 from dmlc.runtime import instructions
-from dmlc.runtime.environment import setting
 from dmlc.runtime.instructions import LAVAPIPE, POCL, Choice, Facts, Override, choose, find_flags
 
 ROOT = Path(__file__).parents[2]

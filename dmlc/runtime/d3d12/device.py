@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import importlib
 import sys
 import threading
@@ -18,9 +17,10 @@ from collections.abc import Generator, Sequence
 from typing import Any, ClassVar, cast
 
 from dmlc.program import FLOAT_WIDTHS
+from dmlc.runtime import interface
 from dmlc.runtime.d3d12.package import Abilities, Buffer, Compute, Handle, Package
 from dmlc.runtime.floats import CORRECT, LEAST, Division, FloatPromises
-from dmlc.runtime.interface import CompileOptions, ForeignError, find_matching, open_once
+from dmlc.runtime.interface import CompileOptions, DeviceType, ForeignError, open_once
 from dmlc.shader_model import NEEDS
 from dmlc.source import DmlcError, Note, UnavailableError
 
@@ -58,14 +58,6 @@ FLOAT32 may be flushed."""
 TRANSLATED = dataclasses.replace(LEAST, lost=FLOAT_WIDTHS)
 """Promises that remain if vkd3d translates DXIL to SPIR-V: those of Vulkan, without NaN, which no
 module requests, so that Mesa makes 0 of `x - x`."""
-
-
-class DeviceType(enum.Enum):
-    """Type of a device, in order of preference."""
-
-    DISCRETE_GPU = "discrete GPU"
-    INTEGRATED_GPU = "integrated GPU"
-    SOFTWARE = "software"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -189,7 +181,7 @@ def find_devices() -> tuple[D3D12Device, ...]:
 
 
 def _describe(index: int, handle: Handle) -> D3D12Device:
-    kind = DeviceType.SOFTWARE
+    kind = DeviceType.CPU
     if handle.is_hardware:
         kind = DeviceType.DISCRETE_GPU if handle.is_discrete else DeviceType.INTEGRATED_GPU
     device = D3D12Device(
@@ -209,17 +201,10 @@ def _describe(index: int, handle: Handle) -> D3D12Device:
 
 
 def choose_device(devices: Sequence[D3D12Device], selector: str | None) -> D3D12Device:
-    """Device of a selector.
-
-    `selector` is `d3d12`, `d3d12:<index or part of a name>`, the part after the colon alone, or
-    None. Without such a part: the discrete GPU with the most memory, else an integrated one, else a
-    software device. UnavailableError if no device matches; DmlcError for `d3d12:`.
-    """
-    if not devices:
-        raise UnavailableError("no Direct3D 12 device was found")
-    preference = list(DeviceType)
-    usual = min(devices, key=lambda d: (preference.index(d.type), -d.memory_bytes, d.index))
-    return find_matching("Direct3D 12", devices, selector, _BACKEND, lambda d: d.name) or usual
+    """Device of a selector: see `interface.choose_device`."""
+    return interface.choose_device(
+        "Direct3D 12", devices, selector, (), lambda d: d.name, lambda d: d.memory_bytes
+    )
 
 
 class Context:

@@ -14,8 +14,7 @@ from typing import Any
 
 from dmlc.program import Program, Role
 from dmlc.runtime.arrays import Bytes, as_bytes, constant_array, is_loaded, tensor_bytes
-from dmlc.runtime.constants import fill_constants
-from dmlc.runtime.copied import Window, groups_of
+from dmlc.runtime.copied import Window, list_launches
 from dmlc.runtime.d3d12.device import Context
 from dmlc.runtime.d3d12.plan import Shader, View, buffer_bytes
 
@@ -51,20 +50,15 @@ class Frame:
                 buffers[home] = context.make_buffer(package.HEAP_DEFAULT, size, home.stride)
             self._views[view] = buffers[home]
         self._launches: list[tuple[Shader, Any, tuple[int, int, int]]] = []
-        for number, step in program.order(sizes):
-            kernel, shader = program.kernels[number], shaders[number]
-            groups = groups_of(kernel, window)
-            if 0 in groups:
-                continue
-            constants = fill_constants(kernel, {**sizes, **step})
-            cbv: list[Any] = []
-            if constants:
-                cbv.append(context.make_buffer(package.HEAP_UPLOAD, len(constants)))
-                cbv[0].upload(constants)
+        for launch in list_launches(program, sizes):
+            shader, cbv = shaders[launch.kernel], list[Any]()
+            if launch.constants:
+                cbv.append(context.make_buffer(package.HEAP_UPLOAD, len(launch.constants)))
+                cbv[0].upload(launch.constants)
             srv = [self._views[v] for v in shader.read]
             uav = [self._views[v] for v in shader.written]
             pipeline = context.make_compute(shader.dxil, cbv, srv, uav)
-            self._launches.append((shader, pipeline, groups))
+            self._launches.append((shader, pipeline, launch.groups))
         self._tables = self._upload_tables(context, program, whole)
         parts = (*self._uploads.values(), *self._readbacks.values(), *buffers.values())
         self.bytes: int = sum(buffer.size for buffer in parts)

@@ -17,13 +17,13 @@ from dmlc.program import (
     TensorSpec,
     constant_buffer_bytes,
 )
+from dmlc.runtime import copied
 from dmlc.runtime.arrays import tensor_bytes
-from dmlc.runtime.copied import Window, groups_of, list_windows
+from dmlc.runtime.copied import Window, check_groups, refuse_excess
 from dmlc.runtime.d3d12 import device as limits
 from dmlc.runtime.d3d12.device import D3D12Device, Limit
 from dmlc.runtime.dxbc import sign
-from dmlc.runtime.dxc import Resource, ResourceKind, compile_dxil, reflect
-from dmlc.runtime.dxc_library import Library, load_library
+from dmlc.runtime.dxc import Resource, compile_dxil, reflect
 from dmlc.runtime.hlsl import check_reflection
 from dmlc.runtime.interface import check_target
 from dmlc.shader_model import list_needs
@@ -31,7 +31,6 @@ from dmlc.source import UnsupportedError, join_words
 
 _ALIGNMENT = 256
 """Granularity in bytes of buffers and views of constants."""
-_STRUCTURED = (ResourceKind.STRUCTURED_BUFFER, ResourceKind.READ_WRITE_STRUCTURED_BUFFER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,26 +85,20 @@ def _check_abilities(kernel: KernelSource, device: D3D12Device) -> None:
 
 
 def _refuse(have: int, limit: Limit, what: str) -> None:
-    if have > limit.value:
-        raise UnsupportedError(f"{what}, and Direct3D 12 allows {limit.value:,} ({limit.name})")
-
-
-def build_shader(kernel: KernelSource) -> Shader:
-    """Compiles a kernel, and finds its views of tensors. UnsupportedError for registers that cannot
-    be filled, InternalError if the compiler's registers are not the program's."""
-    return _build(kernel, load_library())
+    refuse_excess("Direct3D 12", what, have, limit.value, limit.name)
 
 
 @functools.lru_cache(maxsize=256)
-def _build(kernel: KernelSource, library: Library) -> Shader:
+def build_shader(kernel: KernelSource) -> Shader:
+    """Compiles a kernel, and finds its views of tensors. UnsupportedError for registers that cannot
+    be filled, InternalError if the compiler's registers are not the program's."""
     made = compile_dxil(
         kernel.source,
         kernel.entry_point,
         name=f"{kernel.name}.hlsl",
         shader_model=kernel.shader_model,
-        library=library,
     )
-    reflection = reflect(made.code, library=library)
+    reflection = reflect(made.code)
     check_reflection(kernel, reflection)
     used = {r.register: r for r in reflection.resources}
     read = [b for b in kernel.buffers if not b.written]
@@ -127,7 +120,7 @@ def _views(
                 "out; the host for Direct3D 12 fills registers without gaps, from 0 on"
             )
         resource = used.get(register)
-        if resource is not None and resource.kind not in _STRUCTURED:
+        if resource is not None and not resource.kind.is_structured:
             raise UnsupportedError(
                 f"the kernel {kernel.name} has a buffer of another kind than structured at "
                 f"{register}, which the host for Direct3D 12 cannot bind"
@@ -149,21 +142,18 @@ def plan_windows(
     An element-wise program on tensors larger than the promised buffer size runs in several windows.
     Any other program has one, and UnsupportedError names the limit it exceeds.
     """
-    windows = list_windows(program, sizes, device.promised_bytes, limits.VIEW_ELEMENTS.value)
-    for window in windows:
-        _check_window(program, shaders, window.sizes)
-    return tuple(w for w in windows if any(0 not in groups_of(k, w) for k in program.kernels))
 
+    def check(sizes: Mapping[str, int]) -> None:
+        bytes_of = {t.name: buffer_bytes(t, sizes) for t in program.tensors}
+        for name, size in bytes_of.items():
+            _refuse(size, limits.BUFFER_BYTES, f"the tensor {name} takes {size:,} bytes")
+        for kernel, shader in zip(program.kernels, shaders, strict=True):
+            for view in (*shader.read, *shader.written):
+                count = bytes_of[view.tensor] // view.stride
+                what = f"the kernel {kernel.name} sees {view.tensor} as {count:,} elements"
+                _refuse(count, limits.VIEW_ELEMENTS, what)
+        groups = limits.GROUPS
+        check_groups("Direct3D 12", program, sizes, (groups.value,) * 3, groups.name)
 
-def _check_window(program: Program, shaders: Sequence[Shader], sizes: Mapping[str, int]) -> None:
-    bytes_of = {t.name: buffer_bytes(t, sizes) for t in program.tensors}
-    for name, size in bytes_of.items():
-        _refuse(size, limits.BUFFER_BYTES, f"the tensor {name} takes {size:,} bytes")
-    for kernel, shader in zip(program.kernels, shaders, strict=True):
-        for view in (*shader.read, *shader.written):
-            count = bytes_of[view.tensor] // view.stride
-            what = f"the kernel {kernel.name} sees {view.tensor} as {count:,} elements"
-            _refuse(count, limits.VIEW_ELEMENTS, what)
-        for axis, have in zip("xyz", kernel.dispatch.groups(dict(sizes)), strict=True):
-            what = f"the kernel {kernel.name} needs {have:,} groups along {axis}"
-            _refuse(have, limits.GROUPS, what)
+    elements = limits.VIEW_ELEMENTS.value
+    return copied.plan_windows(program, sizes, device.promised_bytes, elements, check)

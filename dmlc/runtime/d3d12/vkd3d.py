@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import tempfile
 import weakref
 from collections.abc import Sequence
 from typing import Any, cast
@@ -21,7 +20,8 @@ from dmlc.runtime import lavapipe
 from dmlc.runtime.arrays import Bytes
 from dmlc.runtime.d3d12.library import INSTALL, load_library
 from dmlc.runtime.d3d12.package import Abilities
-from dmlc.runtime.environment import keeping_caches, setting
+from dmlc.runtime.environment import keeping_caches
+from dmlc.runtime.interface import refuse_fork
 from dmlc.source import UnavailableError, UnsupportedError
 
 HEAP_DEFAULT = 0
@@ -52,11 +52,11 @@ class Facts(ctypes.Structure):
 class Device:
     """Opened device."""
 
-    def __init__(self, handle: int, facts: Facts, note: str) -> None:
+    def __init__(self, handle: int, facts: Facts) -> None:
         self.handle = handle
         self.name: str = facts.name.decode(errors="replace")
         self.driver: str = facts.driver.decode(errors="replace")
-        self.note = note if self.name.startswith(lavapipe.NAME) else ""
+        self.note = lavapipe.find_note(self.name)
         self.vendor_id: int = facts.vendor_id
         self.is_hardware: bool = facts.kind != _CPU
         self.is_discrete: bool = facts.kind == _DISCRETE
@@ -69,31 +69,21 @@ class Device:
 def get_discovered_devices() -> Sequence[Device]:
     """List with the one device. Raises `UnavailableError`, with the cure, if there is none."""
     device, process = _open()
-    if process != os.getpid():
-        raise UnavailableError(
-            "Direct3D 12 was used before this process was forked, and serves the parent alone",
-            notes=["start worker processes by 'spawn', or use Direct3D 12 only after the fork"],
-        )
+    refuse_fork("Direct3D 12", process)
     return (device,)
 
 
 @functools.cache
 def _open() -> tuple[Device, int]:
     library = _library()
-    choice = lavapipe.choose_instructions()
     facts = Facts()
-    # Some drivers look for a display server and complain where there is no such folder.
-    with (
-        setting("XDG_RUNTIME_DIR", tempfile.gettempdir()),
-        setting(choice.variable, choice.value),
-        keeping_caches(),
-    ):
+    with lavapipe.starting(), keeping_caches():
         handle = library.dmlc_open(ctypes.byref(facts))
     if not handle:
         raise UnavailableError(
             f"vkd3d finds no Vulkan device that it can use: {_message()}", notes=INSTALL
         )
-    device = Device(handle, facts, choice.note)
+    device = Device(handle, facts)
     if not device.abilities.reaches("6.0"):
         raise UnavailableError(
             f"{device.driver} runs shaders up to model {device.abilities.shader_model} alone, and "

@@ -107,7 +107,7 @@ def choose(
     device, or none that matches."""
     if not devices:
         raise UnavailableError("there is no OpenCL device on this machine", notes=[INSTALL_NOTE])
-    chosen = find_matching("OpenCL", devices, selector, RUNTIME, lambda d: d.name)
+    chosen = find_matching("OpenCL", devices, selector, lambda d: d.name)
     context = environment.get("PYOPENCL_CTX", "")
     if chosen is None and context:
         return _choose_by_context(devices, context)

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dmlc.processes import setting
 from dmlc.program import STEP, KernelSource, Program, ScalarBinding
-from dmlc.runtime.environment import keeping_caches, setting
+from dmlc.runtime.environment import keeping_caches
 from dmlc.runtime.floats import CORRECT, Division, FloatPromises
 from dmlc.runtime.instructions import POCL, Choice, Facts, choose, read_flags, started_note
 from dmlc.runtime.opencl.builds import Builds, Built

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import dataclasses
 import enum
 import functools
 import os
-import tempfile
 import threading
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dmlc.processes import setting
 from dmlc.runtime import lavapipe
-from dmlc.runtime.environment import setting
-from dmlc.runtime.instructions import Choice
 from dmlc.runtime.vulkan.api import Vulkan, VulkanError, load_vulkan
 from dmlc.runtime.vulkan.device import (
     FLOAT_EXTENSION,
@@ -126,13 +123,8 @@ class Instance:
             enabledExtensionCount=len(extensions),
             ppEnabledExtensionNames=extensions,
         )
-        choice = lavapipe.choose_instructions()
-        # Some drivers look for a display server and complain where there is no such folder.
-        with (
-            setting("XDG_RUNTIME_DIR", tempfile.gettempdir()),
-            setting(choice.variable, choice.value),
-            setting(_WATCHES_KERNELS, None if validation is Validation.NONE else "true"),
-        ):
+        watches = None if validation is Validation.NONE else "true"
+        with lavapipe.starting(), setting(_WATCHES_KERNELS, watches):
             try:
                 self.handle = api.get("vkCreateInstance", "VkInstance", asked, api.null)
                 self.physical = api.list_all(
@@ -149,7 +141,7 @@ class Instance:
         if create(self.handle, messenger, api.null, self._messenger):
             raise InternalError("the Vulkan loader refuses to pass messages on")
         described = (describe_device(api, self.handle, p, k) for k, p in enumerate(self.physical))
-        self.devices = tuple(_with_note(d, choice) for d in described if d is not None)
+        self.devices = tuple(d for d in described if d is not None)
 
     def _unavailable(self, error: VulkanError) -> UnavailableError:
         notes = self.messages.take()
@@ -164,13 +156,6 @@ class Instance:
         destroy = self.api.extension_function(self.handle, "vkDestroyDebugUtilsMessengerEXT")
         destroy(self.handle, self._messenger[0], self.api.null)
         self.api.lib.vkDestroyInstance(self.handle, self.api.null)
-
-
-def _with_note(device: VulkanDevice, choice: Choice) -> VulkanDevice:
-    """Device with the note on the choice for its driver."""
-    if not choice.note or not device.name.startswith(lavapipe.NAME):
-        return device
-    return dataclasses.replace(device, note=choice.note)
 
 
 def _check_layers(api: Vulkan) -> None:

@@ -6,38 +6,28 @@ Properties are plain frozen data, so that the choice and the checks of limits ne
 from __future__ import annotations
 
 import dataclasses
-import enum
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from dmlc.matrices import NOTHING, Offer, Shape, find_denied
 from dmlc.program import FLOAT_WIDTHS
+from dmlc.runtime import interface, lavapipe
 from dmlc.runtime.floats import FloatPromises
-from dmlc.runtime.interface import CompileOptions, find_matching
+from dmlc.runtime.interface import CompileOptions, DeviceType
 from dmlc.runtime.vulkan.api import INSTALL_LOADER, Vulkan
 from dmlc.scalars import DataType
-from dmlc.source import UnavailableError, join_words
+from dmlc.source import join_words
 
 RUNTIME = "vulkan"
 
 
-class DeviceType(enum.Enum):
-    """Type of a device, in order of preference. The values are Vulkan's."""
-
-    DISCRETE_GPU = ("discrete GPU", 2)
-    INTEGRATED_GPU = ("integrated GPU", 1)
-    VIRTUAL_GPU = ("virtual GPU", 3)
-    CPU = ("CPU", 4)
-    OTHER = ("other", 0)
-
-    def __init__(self, label: str, number: int) -> None:
-        self.label = label
-        self.number = number
-
-    @property
-    def shares_memory(self) -> bool:
-        """Whether the device works in host memory, so that copies gain nothing."""
-        return self in (DeviceType.INTEGRATED_GPU, DeviceType.CPU)
+_TYPES = {
+    2: DeviceType.DISCRETE_GPU,
+    1: DeviceType.INTEGRATED_GPU,
+    3: DeviceType.VIRTUAL_GPU,
+    4: DeviceType.CPU,
+}
+"""Types of devices by Vulkan's numbers."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,7 +114,7 @@ class VulkanDevice:
     """The matrix instructions it lists: nothing, where it cannot take kernels with any."""
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.type.label}, {self.driver})"
+        return f"{self.name} ({self.type.value}, {self.driver})"
 
     @property
     def floats(self) -> FloatPromises:
@@ -138,7 +128,7 @@ class VulkanDevice:
     def facts(self) -> tuple[str, ...]:
         """Properties in words."""
         return (
-            f"Vulkan, {self.type.label}",
+            f"Vulkan, {self.type.value}",
             f"largest binding {self.limits.storage_range >> 20:,} MiB",
             f"{self.limits.group_threads:,} threads per group",
             *self.floats.facts,
@@ -244,7 +234,7 @@ def describe_device(api: Vulkan, instance: Any, physical: Any, index: int) -> Vu
     return VulkanDevice(
         index=index,
         name=name,
-        type=next((t for t in DeviceType if t.number == properties.deviceType), DeviceType.OTHER),
+        type=_TYPES.get(properties.deviceType, DeviceType.OTHER),
         driver=driver_name,
         limits=Limits(
             groups=_triple(limits.maxComputeWorkGroupCount),
@@ -264,6 +254,7 @@ def describe_device(api: Vulkan, instance: Any, physical: Any, index: int) -> Vu
         import_alignment=host_memory.minImportedHostPointerAlignment if can_import else None,
         timestamp_period=limits.timestampPeriod if has_clock else None,
         queue_family=family,
+        note=lavapipe.find_note(name),
         float_controls=float_controls,
         matrices=matrices,
     )
@@ -395,13 +386,5 @@ def enabled_features(api: Vulkan, extensions: frozenset[str], wanted: frozenset[
 
 
 def choose_device(devices: Sequence[VulkanDevice], selector: str | None) -> VulkanDevice:
-    """Device of a selector. `selector` is `vulkan`, `vulkan:<index or part of a name>`, the part
-    after the colon alone, or None.
-
-    Without such a part: a discrete GPU, else an integrated one, else a virtual one, else a CPU.
-    UnavailableError if no device matches; DmlcError for `vulkan:`."""
-    if not devices:
-        raise UnavailableError("no Vulkan device was found", notes=(INSTALL_LOADER,))
-    preference = list(DeviceType)
-    usual = min(devices, key=lambda d: (preference.index(d.type), d.index))
-    return find_matching("Vulkan", devices, selector, RUNTIME) or usual
+    """Device of a selector: see `interface.choose_device`."""
+    return interface.choose_device("Vulkan", devices, selector, [INSTALL_LOADER])

@@ -220,16 +220,16 @@ class Recording:
         )
         api.call("vkAllocateDescriptorSets", context.handle, asked, sets)
         writes: list[Any] = []
-        for launch, kernel, pipeline, block, target in zip(
-            launches, kernels, pipelines, constants, sets, strict=True
-        ):
+        for launch, kernel, block, target in zip(launches, kernels, constants, sets, strict=True):
+            shifts = kernel.shifts
             for buffer in kernel.buffers:
                 place = self._buffers[buffer.tensor]
                 if launch.window is not None:
                     place = _part(place, launch.window, self._program.tensor(buffer.tensor))
-                writes.append(_write(api, target, pipeline.binding(buffer), storage, place))
+                binding = shifts.find_binding(buffer.slot, buffer.written)
+                writes.append(_write(api, target, binding, storage, place))
             if block is not None:
-                writes.append(_write(api, target, pipeline.constant_binding, uniform, block))
+                writes.append(_write(api, target, shifts.b, uniform, block))
         api.lib.vkUpdateDescriptorSets(
             context.handle, len(writes), api.array("VkWriteDescriptorSet", writes), 0, api.null
         )

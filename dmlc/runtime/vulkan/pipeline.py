@@ -1,7 +1,8 @@
 """Kernels as Vulkan pipelines, each made once per device and kept while in use.
 
 A pipeline takes one descriptor set: the kernel's buffers and its constant buffer, at the bindings
-that the register shifts of `hlsl` give them."""
+that `KernelSource.shifts` gives them.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +13,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from dmlc.program import BufferBinding, KernelSource
+from dmlc.program import KernelSource
 from dmlc.runtime.hlsl import CompiledKernel
 from dmlc.runtime.vulkan.context import Context
-from dmlc.shader_model import RegisterShifts
 
 _FULL = 2
 """VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT, which the package `vulkan` lacks."""
@@ -34,13 +34,13 @@ class Pipeline:
 
     def __init__(self, context: Context, kernel: KernelSource, compiled: CompiledKernel) -> None:
         api = context.api
-        self.shifts: RegisterShifts = compiled.shifts
-        self.has_constants = bool(kernel.scalars)
+        shifts = kernel.shifts
         bindings = [
-            layout_binding(api, "STORAGE", self.binding(buffer)) for buffer in kernel.buffers
+            layout_binding(api, "STORAGE", shifts.find_binding(b.slot, b.written))
+            for b in kernel.buffers
         ]
-        if self.has_constants:
-            bindings.append(layout_binding(api, "UNIFORM", self.constant_binding))
+        if kernel.scalars:
+            bindings.append(layout_binding(api, "UNIFORM", shifts.b))
         stack = contextlib.ExitStack()
         self.close = weakref.finalize(self, close_in_process, context.process, stack)
         # At the end of the process everything goes at once.
@@ -53,14 +53,6 @@ class Pipeline:
             bindings,
             subgroup=0 if kernel.matrix is None else kernel.matrix.subgroup,
         )
-
-    def binding(self, buffer: BufferBinding) -> int:
-        """Number of a buffer's binding."""
-        return buffer.slot + (self.shifts.u if buffer.written else self.shifts.t)
-
-    @property
-    def constant_binding(self) -> int:
-        return self.shifts.b
 
 
 def build_pipeline(

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.program import KernelSource, Program, constant_buffer_bytes, list_sharing
+from dmlc.runtime import copied
 from dmlc.runtime.arrays import tensor_bytes
-from dmlc.runtime.constants import fill_constants
-from dmlc.runtime.copied import list_windows
+from dmlc.runtime.copied import check_groups, list_launches, list_windows, refuse_excess
 from dmlc.runtime.hlsl import CompiledKernel
 from dmlc.runtime.vulkan.device import VulkanDevice
 from dmlc.source import UnsupportedError
@@ -22,15 +22,11 @@ INDEX_LIMIT = 1 << 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(copied.Launch):
     """Dispatch of a kernel."""
 
-    kernel: int
-    groups: tuple[int, int, int]
     window: tuple[int, int] | None
     """The first element and the number of elements of every tensor that it works on; None: all."""
-    constants: bytes
-    """The content of constant buffer b0; empty where the kernel has none."""
     waits: bool
     """Whether a barrier stands before it: it touches what a launch since the last one stored, or
     stores what one read."""
@@ -52,36 +48,29 @@ def check_kernels(
     limits = device.limits
     for kernel, made in zip(program.kernels, compiled, strict=True):
         what = f"the kernel {kernel.name}"
-        size = made.facts.group_size
-        for axis, (have, most) in enumerate(zip(size, limits.group_size, strict=True)):
-            _refuse(have > most, device, f"{what} has {have:,} threads along {'xyz'[axis]}",
-                    "maxComputeWorkGroupSize", f"{most:,}")  # fmt: skip
-        threads = math.prod(size)
-        _refuse(threads > limits.group_threads, device, f"{what} has {threads:,} threads per group",
-                "maxComputeWorkGroupInvocations", f"{limits.group_threads:,}")  # fmt: skip
-        shared = made.facts.group_shared_bytes
-        _refuse(shared > limits.group_shared, device,
-                f"{what} has {shared:,} bytes of group-shared memory",
-                "maxComputeSharedMemorySize", f"{limits.group_shared:,}")  # fmt: skip
-        count = len(kernel.buffers)
-        for name, most in (
-            ("maxPerStageDescriptorStorageBuffers", limits.stage_storage_buffers),
-            ("maxDescriptorSetStorageBuffers", limits.set_storage_buffers),
-        ):
-            _refuse(count > most, device, f"{what} has {count} buffers", name, str(most))
+        size, shared = made.facts.group_size, made.facts.group_shared_bytes
+        for axis, have, most in zip("xyz", size, limits.group_size, strict=True):
+            refuse_excess(device.name, f"{what} has {have:,} threads along {axis}", have, most,
+                          "maxComputeWorkGroupSize")  # fmt: skip
+        threads, count = math.prod(size), len(kernel.buffers)
         block = constant_buffer_bytes(kernel.scalars)
-        _refuse(block > limits.uniform_range, device, f"{what} has {block:,} bytes of constants",
-                "maxUniformBufferRange", f"{limits.uniform_range:,}")  # fmt: skip
+        for has, have, most, limit in (
+            (f"{threads:,} threads per group", threads, limits.group_threads,
+             "maxComputeWorkGroupInvocations"),
+            (f"{shared:,} bytes of group-shared memory", shared, limits.group_shared,
+             "maxComputeSharedMemorySize"),
+            (f"{count} buffers", count, limits.stage_storage_buffers,
+             "maxPerStageDescriptorStorageBuffers"),
+            (f"{count} buffers", count, limits.set_storage_buffers,
+             "maxDescriptorSetStorageBuffers"),
+            (f"{block:,} bytes of constants", block, limits.uniform_range, "maxUniformBufferRange"),
+        ):  # fmt: skip
+            refuse_excess(device.name, f"{what} has {has}", have, most, limit)
         missing = [c for c in made.facts.capabilities if c not in device.capabilities]
         if missing:
             raise UnsupportedError(
                 f"{what} needs {', '.join(missing)}, which {device.name} does not have"
             )
-
-
-def _refuse(excess: bool, device: VulkanDevice, what: str, limit: str, most: str) -> None:
-    if excess:
-        raise UnsupportedError(f"{what}, and {device.name} allows {most} ({limit})")
 
 
 def make_plan(program: Program, sizes: Mapping[str, int], device: VulkanDevice) -> Plan:
@@ -96,48 +85,26 @@ def make_plan(program: Program, sizes: Mapping[str, int], device: VulkanDevice) 
         size = tensor_bytes(tensor, sizes)
         count = size // tensor.dtype.bytes
         what = f"the tensor {tensor.name} takes {size:,} bytes"
-        _refuse(size > limits.allocation, device, what,
-                "maxMemoryAllocationSize", f"{limits.allocation:,}")  # fmt: skip
+        refuse_excess(device.name, what, size, limits.allocation, "maxMemoryAllocationSize")
         if not program.elementwise:
-            _refuse(size > limits.storage_range, device, what,
-                    "maxStorageBufferRange", f"{limits.storage_range:,}")  # fmt: skip
-            _refuse(count > INDEX_LIMIT, device, f"the tensor {tensor.name} has {count:,} elements",
-                    "the width of an element index", f"{INDEX_LIMIT:,}")  # fmt: skip
+            refuse_excess(device.name, what, size, limits.storage_range, "maxStorageBufferRange")
+            refuse_excess(device.name, f"the tensor {tensor.name} has {count:,} elements", count,
+                          INDEX_LIMIT, "the width of an element index")  # fmt: skip
         bytes_of[tensor.name] = size
     whole = program.scratch_bytes
-    _refuse(whole > limits.allocation, device, f"all memory between kernels takes {whole:,} bytes",
-            "maxMemoryAllocationSize", f"{limits.allocation:,}")  # fmt: skip
+    refuse_excess(device.name, f"all memory between kernels takes {whole:,} bytes", whole,
+                  limits.allocation, "maxMemoryAllocationSize")  # fmt: skip
     launches: list[Launch] = []
     windows = list_windows(program, sizes, limits.storage_range, INDEX_LIMIT)
     for each in windows:
         window = None if len(windows) == 1 else (each.start, next(iter(each.sizes.values())))
+        check_groups(device.name, program, each.sizes, limits.groups, "maxComputeWorkGroupCount")
         # Windows have no element in common, so none waits for the one before it.
-        launches += _launch_all(program, each.sizes, device, window, _Touched(program))
+        touched = _Touched(program)
+        for launch in list_launches(program, each.sizes):
+            waits = touched.add(program.kernels[launch.kernel])
+            launches.append(Launch(launch.kernel, launch.groups, launch.constants, window, waits))
     return Plan(bytes_of, tuple(launches))
-
-
-def _launch_all(
-    program: Program,
-    sizes: Mapping[str, int],
-    device: VulkanDevice,
-    window: tuple[int, int] | None,
-    touched: _Touched,
-) -> tuple[Launch, ...]:
-    limits = device.limits
-    launches: list[Launch] = []
-    for number, step in program.order(sizes):
-        kernel = program.kernels[number]
-        groups = kernel.dispatch.groups(dict(sizes))
-        for axis, (have, most) in enumerate(zip(groups, limits.groups, strict=True)):
-            _refuse(have > most, device,
-                    f"the kernel {kernel.name} needs {have:,} groups along {'xyz'[axis]}",
-                    "maxComputeWorkGroupCount", f"{most:,}")  # fmt: skip
-        if 0 in groups:
-            continue
-        waits = touched.add(kernel)
-        constants = fill_constants(kernel, {**sizes, **step})
-        launches.append(Launch(number, groups, window, constants, waits))
-    return tuple(launches)
 
 
 class _Touched:

@@ -1,8 +1,9 @@
 """Driver's statistics of compiled kernels: registers, instructions, machine code.
 
-A process of its own, `python -m dmlc.runtime.vulkan.statistics`, which reads modules as JSON from
-standard input and writes its results to standard output, so that its caller can choose a driver by
-variables that the loader and the driver read when they start. Kernels are compiled, not run."""
+A program of its own, which reads modules from standard input and writes what it finds to
+standard output: `python -m dmlc.runtime.vulkan.statistics`. So its caller can choose a driver by
+variables that the loader and the driver read as they start. The kernels are compiled, and not run.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import base64
 import contextlib
 import dataclasses
 import json
+import pickle
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -34,23 +36,7 @@ class Module:
 
 def dump(modules: Sequence[Module]) -> str:
     """Modules as JSON text."""
-    fields = [
-        dataclasses.asdict(m) | {"spirv": base64.b64encode(m.spirv).decode()} for m in modules
-    ]
-    return json.dumps(fields)
-
-
-def _load(text: str) -> list[Module]:
-    return [
-        Module(
-            base64.b64decode(fields["spirv"]),
-            fields["entry_point"],
-            tuple(fields["storage"]),
-            tuple(fields["uniform"]),
-            tuple(fields["capabilities"]),
-        )
-        for fields in json.loads(text)
-    ]
+    return base64.b64encode(pickle.dumps(modules)).decode()
 
 
 def _report(modules: Sequence[Module]) -> dict[str, Any]:
@@ -129,7 +115,7 @@ def _read_texts(context: Context, asked: Any) -> dict[str, str]:
 
 
 def main() -> int:
-    modules = _load(sys.stdin.read())
+    modules: Sequence[Module] = pickle.loads(base64.b64decode(sys.stdin.read()))
     try:
         found = _report(modules)
     except VulkanError as error:

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import functools
 import importlib
 import os
-import tempfile
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from dmlc.runtime import lavapipe
-from dmlc.runtime.environment import setting
+from dmlc.runtime import interface, lavapipe
 from dmlc.runtime.floats import LEAST, FloatPromises
-from dmlc.runtime.interface import CompileOptions, find_matching, open_once
+from dmlc.runtime.interface import CompileOptions, DeviceType, open_once, refuse_fork
 from dmlc.source import DmlcError, Note, UnavailableError
 
 RUNTIME = "wgpu"
@@ -33,19 +30,12 @@ _BACKENDS = ("Vulkan", "Metal", "D3D12")
 _F16 = "shader-f16"
 
 
-class DeviceType(enum.Enum):
-    """Type of a device, in order of preference. The values are WebGPU's."""
-
-    DISCRETE_GPU = "DiscreteGPU"
-    INTEGRATED_GPU = "IntegratedGPU"
-    CPU = "CPU"
-    UNKNOWN = "Unknown"
-
-    @property
-    def label(self) -> str:
-        return {"DiscreteGPU": "discrete GPU", "IntegratedGPU": "integrated GPU"}.get(
-            self.value, self.value
-        )
+_TYPES = {
+    "DiscreteGPU": DeviceType.DISCRETE_GPU,
+    "IntegratedGPU": DeviceType.INTEGRATED_GPU,
+    "CPU": DeviceType.CPU,
+}
+"""Types of devices by WebGPU's names."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,7 +84,7 @@ class WgpuDevice:
     """Choice made before its driver started, with the reason; empty for none."""
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.type.label}, WebGPU on {self.backend}, {self.driver})"
+        return f"{self.name} ({self.type.value}, WebGPU on {self.backend}, {self.driver})"
 
     @property
     def floats(self) -> FloatPromises:
@@ -109,7 +99,7 @@ class WgpuDevice:
     def facts(self) -> tuple[str, ...]:
         """Properties in words."""
         return (
-            f"WebGPU on {self.backend}, {self.type.label}",
+            f"WebGPU on {self.backend}, {self.type.value}",
             f"largest binding {self.limits.storage_range >> 20:,} MiB",
             f"{self.limits.storage_buffers} buffers per kernel",
             "f16" if self.float16 else "no f16",
@@ -139,69 +129,49 @@ def reporting(what: str) -> Generator[None]:
 
 
 @functools.cache
-def _list_adapters() -> tuple[list[Any], int, str]:
-    """Adapters, the process that listed them, and the choice for lavapipe."""
+def _list_adapters() -> tuple[list[Any], int]:
+    """Adapters, and the process that listed them."""
     package = load_package()
     extras: Any = importlib.import_module("wgpu.backends.wgpu_native.extras")
-    choice = lavapipe.choose_instructions()
     # OpenGL, which it looks at too unless told otherwise, cannot run what is generated here. It
     # can be told once in a process, and somebody may have done so already.
     with contextlib.suppress(RuntimeError):
         extras.set_instance_extras(backends=("Vulkan", "Metal", "DX12"))
-    with (
-        setting("XDG_RUNTIME_DIR", tempfile.gettempdir()),
-        setting(choice.variable, choice.value),
-        reporting("WebGPU cannot list its devices"),
-    ):
+    with lavapipe.starting(), reporting("WebGPU cannot list its devices"):
         found: list[Any] = package.gpu.enumerate_adapters_sync()
-    return [a for a in found if a.info["backend_type"] in _BACKENDS], os.getpid(), choice.note
+    return [a for a in found if a.info["backend_type"] in _BACKENDS], os.getpid()
 
 
-def _adapters() -> tuple[list[Any], str]:
-    adapters, process, note = _list_adapters()
-    if process != os.getpid():
-        raise UnavailableError(
-            "WebGPU was used before this process was forked, and serves the parent alone",
-            notes=["start worker processes by 'spawn', or use WebGPU only after the fork"],
-        )
-    return adapters, note
+def _adapters() -> list[Any]:
+    adapters, process = _list_adapters()
+    refuse_fork("WebGPU", process)
+    return adapters
 
 
 def find_devices() -> tuple[WgpuDevice, ...]:
     """Every device, in WebGPU's order."""
-    adapters, note = _adapters()
-    return tuple(_describe(number, adapter, note) for number, adapter in enumerate(adapters))
+    return tuple(_describe(number, adapter) for number, adapter in enumerate(_adapters()))
 
 
-def _describe(index: int, adapter: Any, note: str) -> WgpuDevice:
+def _describe(index: int, adapter: Any) -> WgpuDevice:
     info: Any = adapter.info
     limits: Any = adapter.limits
     name = str(info["device"])
-    known = {t.value: t for t in DeviceType}
     return WgpuDevice(
         index=index,
         name=name,
-        type=known.get(info["adapter_type"], DeviceType.UNKNOWN),
+        type=_TYPES.get(info["adapter_type"], DeviceType.OTHER),
         backend=info["backend_type"],
         driver=str(info["description"]) or "unknown driver",
         limits=Limits(**{field: limits[said] for field, said in _LIMITS.items()}),
         float16=_F16 in adapter.features,
-        note=note if name.startswith(lavapipe.NAME) else "",
+        note=lavapipe.find_note(name),
     )
 
 
 def choose_device(devices: Sequence[WgpuDevice], selector: str | None) -> WgpuDevice:
-    """Device of a selector.
-
-    `selector` is `wgpu`, `wgpu:<index or part of a name>`, the part after the colon alone, or None.
-    Without such a part: a discrete GPU, else an integrated one, else a CPU. UnavailableError if no
-    device matches; DmlcError for `wgpu:`.
-    """
-    if not devices:
-        raise UnavailableError("WebGPU finds no device", notes=[INSTALL_DRIVER])
-    preference = list(DeviceType)
-    usual = min(devices, key=lambda d: (preference.index(d.type), d.index))
-    return find_matching("WebGPU", devices, selector, RUNTIME) or usual
+    """Device of a selector: see `interface.choose_device`."""
+    return interface.choose_device("WebGPU", devices, selector, [INSTALL_DRIVER])
 
 
 class Context:
@@ -211,7 +181,7 @@ class Context:
         self.device = device
         self.lock = threading.Lock()
         self.package = load_package()
-        adapter = _adapters()[0][device.index]
+        adapter = _adapters()[device.index]
         names = (*_LIMITS.values(), *_ALSO_ASKED)
         with reporting(f"{device.name} cannot be opened"):
             self.handle: Any = adapter.request_device_sync(

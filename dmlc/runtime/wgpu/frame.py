@@ -10,8 +10,7 @@ import numpy as np
 
 from dmlc.program import KernelSource, Program, Role
 from dmlc.runtime.arrays import Bytes, as_bytes, constant_array, is_loaded, tensor_bytes
-from dmlc.runtime.constants import fill_constants
-from dmlc.runtime.copied import Window, groups_of
+from dmlc.runtime.copied import Window, list_launches
 from dmlc.runtime.wgpu.device import Context, reporting
 from dmlc.runtime.wgpu.plan import buffer_bytes
 
@@ -71,16 +70,12 @@ class Frame:
             if tensor.role is Role.CONSTANT:
                 self._upload(tensor.name, as_bytes(constant_array(tensor)))
         self._launches: list[tuple[Any, Any, tuple[int, int, int]]] = []
-        for number, step in program.order(sizes):
-            kernel, pipeline = program.kernels[number], pipelines[number]
-            groups = groups_of(kernel, window)
-            if 0 in groups:
-                continue
+        for launch in list_launches(program, sizes):
+            kernel, pipeline = program.kernels[launch.kernel], pipelines[launch.kernel]
             bound = [self._buffers[homes.get(b.tensor, b.tensor)] for b in kernel.buffers]
-            constants = fill_constants(kernel, {**sizes, **step})
-            if constants:
+            if launch.constants:
                 bound.append(
-                    self._device.create_buffer_with_data(data=constants, usage=usage.UNIFORM)
+                    self._device.create_buffer_with_data(data=launch.constants, usage=usage.UNIFORM)
                 )
             entries = [
                 {
@@ -90,7 +85,7 @@ class Frame:
                 for number, buffer in enumerate(bound)
             ]
             group = self._device.create_bind_group(layout=pipeline.layout, entries=entries)
-            self._launches.append((pipeline.handle, group, groups))
+            self._launches.append((pipeline.handle, group, launch.groups))
 
     def _upload(self, name: str, memory: Bytes) -> None:
         """Uploads values to a tensor's buffer, as whole words."""

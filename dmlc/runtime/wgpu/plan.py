@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from dmlc.program import KernelSource, Program, constant_buffer_bytes
+from dmlc.program import Program, constant_buffer_bytes
+from dmlc.runtime import copied
 from dmlc.runtime.arrays import tensor_bytes
-from dmlc.runtime.copied import Window, groups_of, list_windows
+from dmlc.runtime.copied import Window, check_groups, refuse_excess
 from dmlc.runtime.interface import check_target
 from dmlc.runtime.wgpu.device import WgpuDevice
 from dmlc.source import UnsupportedError
@@ -26,25 +27,22 @@ def check_program(program: Program, device: WgpuDevice) -> None:
     for kernel in program.kernels:
         what = f"the kernel {kernel.name}"
         count = len(kernel.buffers)
-        _refuse(device, f"{what} has {count} buffers", count, limits.storage_buffers,
-                "maxStorageBuffersPerShaderStage")  # fmt: skip
         threads = kernel.dispatch.group_size
-        _refuse(device, f"{what} has {threads:,} invocations per group", threads,
-                limits.group_size, "maxComputeInvocationsPerWorkgroup")  # fmt: skip
         arrays = _SHARED.findall(kernel.source)
         shared = _WORD * sum(int(lanes or 1) * int(count) for lanes, count in arrays)
-        _refuse(device, f"{what} has {shared:,} bytes of shared memory", shared,
-                limits.group_shared, "maxComputeWorkgroupStorageSize")  # fmt: skip
         block = constant_buffer_bytes(kernel.scalars)
-        _refuse(device, f"{what} has {block:,} bytes of arguments", block,
-                limits.uniform_range, "maxUniformBufferBindingSize")  # fmt: skip
+        for has, have, most, limit in (
+            (f"{count} buffers", count, limits.storage_buffers, "maxStorageBuffersPerShaderStage"),
+            (f"{threads:,} invocations per group", threads, limits.group_size,
+             "maxComputeInvocationsPerWorkgroup"),
+            (f"{shared:,} bytes of shared memory", shared, limits.group_shared,
+             "maxComputeWorkgroupStorageSize"),
+            (f"{block:,} bytes of arguments", block, limits.uniform_range,
+             "maxUniformBufferBindingSize"),
+        ):  # fmt: skip
+            refuse_excess(device.name, f"{what} has {has}", have, most, limit)
         if not device.float16 and program.language.list_needs(kernel.source):
             raise UnsupportedError(f"{what} needs f16, which {device.name} does not have")
-
-
-def _refuse(device: WgpuDevice, what: str, have: int, most: int, limit: str) -> None:
-    if have > most:
-        raise UnsupportedError(f"{what}, and {device.name} allows {most:,} ({limit})")
 
 
 def buffer_bytes(size: int) -> int:
@@ -61,18 +59,13 @@ def plan_windows(
     program has one, and UnsupportedError names the limit it exceeds.
     """
     largest = min(device.limits.storage_range, device.limits.buffer)
-    windows = list_windows(program, sizes, largest, _ELEMENTS)
-    for window in windows:
+
+    def check(sizes: Mapping[str, int]) -> None:
         for tensor in program.tensors:
-            size = buffer_bytes(tensor_bytes(tensor, window.sizes))
-            _refuse(device, f"the tensor {tensor.name} takes {size:,} bytes", size, largest,
-                    "maxStorageBufferBindingSize")  # fmt: skip
-        for kernel in program.kernels:
-            _check_groups(kernel, window, device)
-    return tuple(w for w in windows if any(0 not in groups_of(k, w) for k in program.kernels))
+            size = buffer_bytes(tensor_bytes(tensor, sizes))
+            refuse_excess(device.name, f"the tensor {tensor.name} takes {size:,} bytes", size,
+                          largest, "maxStorageBufferBindingSize")  # fmt: skip
+        most = (device.limits.groups,) * 3
+        check_groups(device.name, program, sizes, most, "maxComputeWorkgroupsPerDimension")
 
-
-def _check_groups(kernel: KernelSource, window: Window, device: WgpuDevice) -> None:
-    for axis, have in zip("xyz", groups_of(kernel, window), strict=True):
-        _refuse(device, f"the kernel {kernel.name} needs {have:,} groups along {axis}", have,
-                device.limits.groups, "maxComputeWorkgroupsPerDimension")  # fmt: skip
+    return copied.plan_windows(program, sizes, largest, _ELEMENTS, check)

@@ -78,7 +78,7 @@ def test_a_context_is_made_once_per_device_and_validation() -> None:
 
 def run_with(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     code = (
-        "from dmlc.runtime import vulkan; print(vulkan.find_device('vulkan:llvmpipe').type.label)"
+        "from dmlc.runtime import vulkan; print(vulkan.find_device('vulkan:llvmpipe').type.value)"
     )
     root = pathlib.Path(__file__).parents[3]
     plain = {k: v for k, v in os.environ.items() if not k.startswith("VK_")}

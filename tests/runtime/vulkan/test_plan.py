@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from dmlc.program import Program, Role, ScalarBinding, TensorSpec
+from dmlc.runtime.constants import fill_constants
 from dmlc.runtime.copied import window_elements
 from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
 from dmlc.runtime.vulkan.device import DeviceType, Limits, VulkanDevice
@@ -14,7 +15,6 @@ from dmlc.runtime.vulkan.plan import (
     INDEX_LIMIT,
     Launch,
     check_kernels,
-    fill_constants,
     make_plan,
 )
 from dmlc.source import UnsupportedError
@@ -209,7 +209,7 @@ def test_an_element_wise_program_runs_window_by_window() -> None:
         (65535, 9, 1),
         (1, 1, 1),
     ]
-    assert plan.launches[2] == Launch(0, (1, 1, 1), (1 << 26, 3), b"\3" + b"\0" * 15, False)
+    assert plan.launches[2] == Launch(0, (1, 1, 1), b"\3" + b"\0" * 15, (1 << 26, 3), False)
     assert plan.bytes_of["X"] == 4 * count
     (whole,) = make_plan(relu_grad(), {"n": 1 << 25}, DEVICE).launches
     assert whole.window is None
