@@ -35,6 +35,7 @@ from dmlc.testing.candidate import (
 )
 from dmlc.testing.case import Call, Case, lay_out
 from dmlc.testing.case import judge as hold
+from dmlc.testing.compare import Verdict
 from dmlc.testing.draw import draw_calls
 from dmlc.testing.draw_values import Random, draw_strides, pick, shuffle
 from dmlc.testing.expressions import OutsideError
@@ -46,7 +47,6 @@ from dmlc.testing.outcome import Cause, CheckKind, Maker, Outcome, is_bindable
 from dmlc.testing.replay import Replay
 from dmlc.testing.report import Report
 from dmlc.testing.roofline import Roofline, measure_roofline
-from dmlc.testing.verify import Verdict
 
 _DRAWN_FOR_EACH = 16
 """Largest number of calls drawn for each one that the candidate takes."""

@@ -1,7 +1,7 @@
-"""Times of runs beside a copy of as many bytes on the same device.
+"""Times of runs, relative to a copy of as many bytes on the same device.
 
-The device's own clock counts where its runtime reads it; elsewhere the host's does, and with it the
-time that arrays take to the device and back.
+Times are those of the device's clock if its runtime reads it; else of the host's, which includes
+the transfers of arrays to the device and back.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dmlc.runtime.interface import AnyDevice, AnyExecutable
 from dmlc.scalars import Array
 
 SAMPLE_SECONDS = 0.02
-"""A sample repeats a run for about this long."""
+"""Approximate duration of a sample, which repeats a run."""
 _MOST_TURNS = 200
 
 
 class Timer:
-    """A run with its arrays on a device."""
+    """Timer of a run with its arrays on a device."""
 
     def __init__(
         self, executable: AnyExecutable, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
@@ -35,7 +35,7 @@ class Timer:
 
     @staticmethod
     def of(run: Callable[[], Any]) -> Timer:
-        """What times a function of the host."""
+        """Timer of a function on the host."""
         made = Timer.__new__(Timer)
         made._begin(run)
         return made
@@ -47,12 +47,12 @@ class Timer:
         self._seconds(2)
         once = max(self._seconds(2), 1e-7)
         self.turns = max(1, min(_MOST_TURNS, round(SAMPLE_SECONDS / once)))
-        """The runs of a sample."""
+        """Number of runs of a sample."""
 
     def sample(self, turns: int | None = None) -> float:
-        """The seconds of a run, on average over so many, or over as many as make a sample. Times to
-        be compared are of as many turns: where a device wakes up for a sample, that is a part of
-        few turns, and not of many."""
+        """Average seconds of a run over `turns` runs, or over those of a sample. Times that are
+        compared need equal numbers of runs if the start of a sample is slow, as on a device that
+        wakes up for it."""
         return self._seconds(turns or self.turns)
 
     def _seconds(self, turns: int) -> float:
@@ -96,7 +96,7 @@ def race(first: Timer, second: Timer, rounds: int, turns: int | None = None) -> 
 
 
 def make_copy(device: AnyDevice, count: int) -> Timer:
-    """A copy of so many elements of four bytes."""
+    """Timer of a copy of `count` elements of four bytes."""
     function = ir.parse(
         f"func @copy(%x: f32[{count}]) -> (%y) {{\n  %y: f32[i0 < {count}] = %x[i0]\n}}"
     )
@@ -105,7 +105,7 @@ def make_copy(device: AnyDevice, count: int) -> Timer:
 
 
 def fill_function(function: Function) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Arrays for what a function is given, and for its results. Integers are positions of rows."""
+    """Arrays for the parameters and for the results of a function. Integers are indices of rows."""
     random = np.random.default_rng(1)
     return (
         dict(_make_arrays(function, [p.name for p in function.parameters], random)),

@@ -1,4 +1,4 @@
-"""One candidate: its results are held to the reference's, and only then is it timed."""
+"""Judgement of one candidate: its results are compared with the reference, then it is timed."""
 
 from __future__ import annotations
 
@@ -9,45 +9,44 @@ from typing import Any
 
 from dmlc.runtime.interface import AnyExecutable
 from dmlc.scalars import Array
+from dmlc.testing.compare import Verdict
 from dmlc.testing.timing import Race, Timer, race
-from dmlc.testing.verify import Verdict
 
 SAMPLES = 9
 """Rounds of a race with the usual kernels."""
 WORTH = 1.03
-"""A candidate has to be so many times as fast, at least."""
+"""Least speedup of a candidate that replaces the usual kernels."""
 
 
 class Status(enum.StrEnum):
     TIMED = "timed"
     WRONG = "wrong"
-    """Results were not near enough: it has no time."""
+    """A result is outside its error bound; it was not timed."""
     FAILED = "failed"
-    """It could not be built or run."""
+    """It was not built, or did not run."""
     HUNG = "hung"
-    """It was not done in time: the device was left alone from there on."""
+    """It exceeded its time, and the device was not used any more."""
     UNFINISHED = "unfinished"
-    """The process that watched it ended before it did."""
+    """The tuning was ended during its trial."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What has come of a candidate."""
+    """Result of a candidate's trial."""
 
     status: Status
     said: str = ""
-    """Of one that has no time: why."""
+    """Reason that it was not timed."""
     own: float = 0.0
-    """Seconds of a run, the median."""
+    """Median seconds of a run."""
     usual: float = 0.0
-    """The same of the usual kernels, in turns with it."""
+    """Median seconds of the usual kernels, timed in turns with it."""
     gain: float = 0.0
-    """How many times as fast it was as they were in the same round, the median; 0 where it has no
-    time."""
+    """Median speedup over the usual kernels in the same round; 0 if it was not timed."""
     least: float = 0.0
-    """The same of which three quarters of the rounds had more."""
+    """Lower quartile of that speedup."""
     clock: str = ""
-    """The clock that was read: the `device`'s, or the `host`'s."""
+    """Clock: `device` or `host`."""
 
     @staticmethod
     def from_json(found: Mapping[str, Any]) -> Outcome:
@@ -59,18 +58,18 @@ class Outcome:
 
     @property
     def is_quicker(self) -> bool:
-        """Whether it was as fast again as pays, and quicker in three quarters of the rounds."""
+        """Whether it is faster by enough, and in three quarters of the rounds."""
         return self.gain >= WORTH and self.least > 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Expected:
-    """What a function is given, and what is expected of it, by the names of its tensors."""
+    """Inputs of a function and its expected results, by the names of its tensors."""
 
     inputs: Mapping[str, Array]
     results: Mapping[str, Array]
     allowed: Mapping[str, Array]
-    """What each element of a result may be off by."""
+    """Error bound of each element of a result."""
 
 
 Timing = Callable[[AnyExecutable, Mapping[str, Array], Mapping[str, Array]], Timer]

@@ -1,7 +1,7 @@
-"""A tuning of one function on one device: candidate by candidate, with a state to go on from.
+"""Tuning of one function on one device: a trial of each candidate, and a state to resume from.
 
-The state is written before each trial and after it. A trial that the state has begun and not ended
-was under way when its process was killed, or the machine fell: it is named, and left out.
+The state is written before and after each trial. If it has a trial that has begun and not ended,
+the process was killed or the machine crashed during that trial: it is named, and not repeated.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from dmlc.tuning.judge import Expected, Outcome, Status
 from dmlc.tuning.trial import Trial, run_trial, write_expected
 
 SECONDS = 60.0
-"""The time that a trial has."""
+"""Default time limit of a trial."""
 _FINALISTS = 3
-"""The quickest candidates that are timed again, at most."""
+"""Largest number of the fastest candidates that are timed again."""
 _MOST_BYTES = 1 << 24
-"""Of a state, or of a table."""
+"""Largest file of a state or a table that is read."""
 _VERSION = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tried:
-    """A candidate for kernels of a class, and what has come of it."""
+    """Candidate for kernels of a class, with the result of its trial."""
 
     kernel: str
-    """The kernels' class, type and size, as a row has them."""
+    """Class, type and size of the kernels, as in a row."""
     numbers: str
     outcome: Outcome
     modelled: float | None = None
@@ -64,20 +64,20 @@ class Tried:
 
 @dataclasses.dataclass(slots=True)
 class Record:
-    """What is known of a tuning."""
+    """Results of a tuning."""
 
     title: str
-    """The function, with its tensors."""
+    """Function with its tensors."""
     device: str
-    """In words."""
+    """Name and driver of the device."""
     device_class: str
     tried: list[Tried] = dataclasses.field(default_factory=list[Tried])
     confirmed: dict[str, Tried] = dataclasses.field(default_factory=dict[str, Tried])
-    """The candidate that was chosen for the kernels of a class, as it was timed again."""
+    """Chosen candidate of each class of kernels, with the result of its second trial."""
     begun: str = ""
-    """The trial that is under way: its kernel and numbers."""
+    """Kernel and numbers of the trial that is running."""
     hung: str = ""
-    """The trial that did not end."""
+    """Kernel and numbers of the trial that did not end."""
 
     def find(self, kernel: str, numbers: str) -> Tried | None:
         return next((t for t in self.tried if (t.kernel, t.numbers) == (kernel, numbers)), None)
@@ -91,7 +91,7 @@ class Record:
 
 
 class State:
-    """The records of all tunings whose rows are in one file."""
+    """Records of all tunings whose rows are in one file, by a hash of function and device."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -110,7 +110,7 @@ class State:
             ) from None
 
     def write(self) -> None:
-        """Writes it, whole or not at all."""
+        """Writes the file as a whole or not at all."""
         records = {key: dataclasses.asdict(record) for key, record in self.records.items()}
         text = json.dumps({"version": _VERSION, "records": records}, indent=1)
         write_files(self._path.parent, {self._path.name: text.encode()})
@@ -118,13 +118,13 @@ class State:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TrialStep:
-    """A trial before it begins, or what has come of it."""
+    """Trial before it begins, or with its outcome."""
 
     kernel: str
     numbers: str
     number: int
     count: int
-    """Trials of this kernel."""
+    """Number of trials of this kernel."""
     outcome: Outcome | None = None
 
 
@@ -132,7 +132,7 @@ Try = Callable[[Path, Trial, float], Outcome]
 
 
 class Session:
-    """The tuning of a function on a device, whose rows go into a file."""
+    """Tuning of a function on a device, which adds rows to a file."""
 
     def __init__(
         self,
@@ -200,8 +200,7 @@ class Session:
         self._state.write()
 
     def list_subjects(self) -> list[Subject]:
-        """The kernels to tune, those of the same class, type and size once, but those that the file
-        has rows for."""
+        """Kernels without a row in the file, one of each class, type and size."""
         table = parse_table(Source(str(self._rows), self._text))
         there = [row for row in table.rows if row.device == self.device_class]
         found = list_subjects(self._function, self._target, self._profile)
@@ -209,8 +208,7 @@ class Session:
         return [each for each in named.values() if not any(row.suits(each) for row in there)]
 
     def steps(self, subjects: Sequence[Subject]) -> Iterator[TrialStep]:
-        """Goes through all trials. The rows, the page and the state are in their files at the end,
-        and what has been found out, at any time."""
+        """Runs all trials. The files of rows and of the state are current after each."""
         with tempfile.TemporaryDirectory(prefix="dmlc-tune-") as name:
             folder = Path(name)
             write_expected(folder, self._find_expected())
@@ -259,7 +257,7 @@ class Session:
             with _ending_by_exception():
                 outcome = self._run(folder, trial, self._seconds)
         finally:
-            # Also where a person has stopped it: that is no reason to leave it out.
+            # A trial that a person stops may be repeated.
             record.begun = ""
             self._state.write()
         if outcome.status is Status.HUNG:
@@ -267,8 +265,8 @@ class Session:
         return outcome
 
     def _confirm(self, kernel: str, candidates: Sequence[Candidate], folder: Path) -> None:
-        """Chooses the quickest candidate that is quicker than the usual kernels when it is timed
-        again, too, and writes its row."""
+        """Writes the row of the fastest candidate that is faster than the usual kernels in a second
+        trial as well."""
         record = self.record
         if kernel in record.confirmed:
             return
@@ -304,7 +302,7 @@ class Session:
 
     @property
     def records(self) -> list[Record]:
-        """Those of all tunings whose rows are in the file."""
+        """Records of all tunings whose rows are in the file."""
         return list(self._state.records.values())
 
 
@@ -331,6 +329,6 @@ def _spread(allowed: Array, result: Array) -> Array:
 
 
 def name_kernel(subject: Subject) -> str:
-    """Kernels such as one, as a row has them: `product FLOAT32 2^20`."""
+    """Class, type and size of a kernel, as in a row: `product FLOAT32 2^20`."""
     bits = None if subject.size is None else max(0, subject.size.bit_length() - 1)
     return f"{subject.kind} {name_type(subject.dtype)} {'any' if bits is None else f'2^{bits}'}"

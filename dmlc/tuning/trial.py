@@ -1,7 +1,8 @@
-"""The process that tries one candidate on a device: `python -m dmlc.tuning.trial FOLDER`.
+"""Process that tries one candidate on a device: `python -m dmlc.tuning.trial FOLDER`.
 
-The folder has `trial.json`, which says what to try, and the arrays. The outcome is one line of
-JSON on standard output. A kernel that never ends, or a driver that falls, ends this process alone.
+The folder has the description of the trial, `trial.json`, and the arrays. The outcome is one line
+of JSON on standard output. A kernel that never ends, or a driver that crashes, ends this process
+alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dmlc.tuning.judge import Expected, Outcome, Status, judge
 
 _TRIAL, _EXPECTED = "trial.json", "expected.pickle"
 _LONGEST = 400
-"""Characters of what is said of a failure, at most."""
+"""Largest number of characters of a failure's message."""
 
 
 def write_expected(folder: Path, expected: Expected) -> None:
@@ -36,20 +37,20 @@ def write_expected(folder: Path, expected: Expected) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trial:
-    """What to try."""
+    """Description of a trial."""
 
     function: str
     device: str
     gpu_class: str | None
     profile: str | None
     usual: str
-    """The table that the usual kernels are compiled with; empty: none."""
+    """Schedule table of the usual kernels; empty for none."""
     table: str
-    """The table with the candidate."""
+    """Schedule table with the candidate."""
 
 
 def run_trial(folder: Path, trial: Trial, seconds: float) -> Outcome:
-    """The outcome of a trial in a process of its own, which has so many seconds."""
+    """Outcome of a trial in a process of its own, with a limit in seconds."""
     write_files(folder, {_TRIAL: json.dumps(dataclasses.asdict(trial)).encode()})
     process = subprocess.Popen(
         python_command(__name__, str(folder)),
@@ -76,7 +77,7 @@ def run_trial(folder: Path, trial: Trial, seconds: float) -> Outcome:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a trial's process, and those that its driver may have started."""
+    """Kills a trial's process, and those that its driver may have started."""
     if os.name == "posix":
         os.killpg(process.pid, signal.SIGKILL)
     else:
@@ -85,7 +86,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def try_candidate(folder: Path) -> Outcome:
-    """Tries what a folder says, in this process."""
+    """Outcome of the trial in a folder, in this process."""
     trial = Trial(**json.loads((folder / _TRIAL).read_text(encoding="utf-8")))
     function = ir.parse(trial.function)
     try:
