@@ -18,7 +18,7 @@ WORTH = 1.03
 """Least speedup of a candidate that replaces the usual kernels."""
 
 
-class Status(enum.StrEnum):
+class TrialStatus(enum.StrEnum):
     TIMED = "timed"
     WRONG = "wrong"
     """A result is outside its error bound; it was not timed."""
@@ -31,10 +31,10 @@ class Status(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialOutcome:
     """Result of a candidate's trial."""
 
-    status: Status
+    status: TrialStatus
     said: str = ""
     """Reason that it was not timed."""
     own: float = 0.0
@@ -49,11 +49,11 @@ class Outcome:
     """Clock: `device` or `host`."""
 
     @staticmethod
-    def from_json(found: Mapping[str, Any]) -> Outcome:
+    def from_json(found: Mapping[str, Any]) -> TrialOutcome:
         """Outcome from its fields. Raises `KeyError`, `TypeError` or `ValueError` for others."""
         numbers = (float(found[name]) for name in ("own", "usual", "gain", "least"))
-        return Outcome(
-            Status(found["status"]), str(found["said"]), *numbers, clock=str(found["clock"])
+        return TrialOutcome(
+            TrialStatus(found["status"]), str(found["said"]), *numbers, clock=str(found["clock"])
         )
 
     @property
@@ -81,7 +81,7 @@ def judge(
     expected: Expected,
     samples: int = SAMPLES,
     timing: Timing = Timer,
-) -> Outcome:
+) -> TrialOutcome:
     """Runs a candidate, compares each of its results with what is expected, and times it beside the
     usual kernels if all of them are near enough."""
     given = expected.inputs
@@ -89,11 +89,13 @@ def judge(
     for name, array in found.items():
         verdict = Verdict.of(array, expected.results[name], expected.allowed[name])
         if not verdict.holds:
-            return Outcome(Status.WRONG, f"{name}: {verdict}")
+            return TrialOutcome(TrialStatus.WRONG, f"{name}: {verdict}")
     own, other = (timing(each, given, dict(found)) for each in (candidate, usual))
     return summarize(race(other, own, samples, max(own.turns, other.turns)), own.clock)
 
 
-def summarize(times: Race, clock: str) -> Outcome:
+def summarize(times: Race, clock: str) -> TrialOutcome:
     """Outcome of a race of the usual kernels and a candidate."""
-    return Outcome(Status.TIMED, "", times.second, times.first, times.ratio, times.low, clock)
+    return TrialOutcome(
+        TrialStatus.TIMED, "", times.second, times.first, times.ratio, times.low, clock
+    )

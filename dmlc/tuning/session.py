@@ -34,7 +34,7 @@ from dmlc.source import DmlcError, Source, UnsupportedError
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.timing import fill_function
 from dmlc.tuning.candidates import Candidate, choose_candidates
-from dmlc.tuning.judge import Expected, Outcome, Status
+from dmlc.tuning.judge import Expected, TrialOutcome, TrialStatus
 from dmlc.tuning.trial import Trial, run_trial, write_expected
 
 SECONDS = 60.0
@@ -53,12 +53,12 @@ class Tried:
     kernel: str
     """Class, type and size of the kernels, as in a row."""
     numbers: str
-    outcome: Outcome
+    outcome: TrialOutcome
     modelled: float | None = None
 
     @staticmethod
     def from_json(found: dict[str, Any]) -> Tried:
-        outcome = Outcome.from_json(found["outcome"])
+        outcome = TrialOutcome.from_json(found["outcome"])
         return Tried(found["kernel"], found["numbers"], outcome, found["modelled"])
 
 
@@ -125,10 +125,10 @@ class TrialStep:
     number: int
     count: int
     """Number of trials of this kernel."""
-    outcome: Outcome | None = None
+    outcome: TrialOutcome | None = None
 
 
-Try = Callable[[Path, Trial, float], Outcome]
+Try = Callable[[Path, Trial, float], TrialOutcome]
 
 
 class Session:
@@ -195,7 +195,7 @@ class Session:
     def _leave_out(self, begun: str) -> None:
         kernel, _, numbers = begun.partition(": ")
         why = "it was under way when its process was ended: it is not tried again"
-        self.record.tried.append(Tried(kernel, numbers, Outcome(Status.UNFINISHED, why)))
+        self.record.tried.append(Tried(kernel, numbers, TrialOutcome(TrialStatus.UNFINISHED, why)))
         self.record.begun = ""
         self._state.write()
 
@@ -246,7 +246,7 @@ class Session:
                 return
         self._confirm(kernel, candidates, folder)
 
-    def _try(self, kernel: str, each: Candidate, folder: Path) -> Outcome:
+    def _try(self, kernel: str, each: Candidate, folder: Path) -> TrialOutcome:
         record, name = self.record, f"{kernel}: {each.numbers}"
         record.begun = name
         self._state.write()
@@ -260,7 +260,7 @@ class Session:
             # A trial that a person stops may be repeated.
             record.begun = ""
             self._state.write()
-        if outcome.status is Status.HUNG:
+        if outcome.status is TrialStatus.HUNG:
             record.hung = name
         return outcome
 
@@ -282,7 +282,7 @@ class Session:
                 self._write_row(each, outcome)
                 return
 
-    def _write_row(self, each: Candidate, outcome: Outcome) -> None:
+    def _write_row(self, each: Candidate, outcome: TrialOutcome) -> None:
         (row,) = parse_table(Source("<row>", each.table)).rows
         times = f"{outcome.own * 1e6:,.1f} us in place of {outcome.usual * 1e6:,.1f}"
         said = f"// {self.record.title} on {self.record.device}: {times}"

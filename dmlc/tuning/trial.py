@@ -23,7 +23,7 @@ from dmlc.known_answers import find_trusted
 from dmlc.pipeline import Steps
 from dmlc.processes import python_command, python_environment
 from dmlc.source import DmlcError, Source
-from dmlc.tuning.judge import Expected, Outcome, Status, judge
+from dmlc.tuning.judge import Expected, TrialOutcome, TrialStatus, judge
 
 _TRIAL, _EXPECTED = "trial.json", "expected.pickle"
 _LONGEST = 400
@@ -49,7 +49,7 @@ class Trial:
     """Schedule table with the candidate."""
 
 
-def run_trial(folder: Path, trial: Trial, seconds: float) -> Outcome:
+def run_trial(folder: Path, trial: Trial, seconds: float) -> TrialOutcome:
     """Outcome of a trial in a process of its own, with a limit in seconds."""
     write_files(folder, {_TRIAL: json.dumps(dataclasses.asdict(trial)).encode()})
     process = subprocess.Popen(
@@ -64,16 +64,16 @@ def run_trial(folder: Path, trial: Trial, seconds: float) -> Outcome:
         said, complaint = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         _end(process)
-        return Outcome(Status.HUNG, f"it was not done after {seconds:g} seconds")
+        return TrialOutcome(TrialStatus.HUNG, f"it was not done after {seconds:g} seconds")
     except BaseException:
         _end(process)
         raise
     try:
-        return Outcome.from_json(json.loads(said.decode().strip().rpartition("\n")[2]))
+        return TrialOutcome.from_json(json.loads(said.decode().strip().rpartition("\n")[2]))
     except (ValueError, KeyError, TypeError):
         last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
         why = f"its process ended with status {process.returncode}: {last}"
-        return Outcome(Status.FAILED, why[:_LONGEST])
+        return TrialOutcome(TrialStatus.FAILED, why[:_LONGEST])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -85,21 +85,21 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
-def try_candidate(folder: Path) -> Outcome:
+def try_candidate(folder: Path) -> TrialOutcome:
     """Outcome of the trial in a folder, in this process."""
     trial = Trial(**json.loads((folder / _TRIAL).read_text(encoding="utf-8")))
     function = ir.parse(trial.function)
     try:
         device = find_trusted(trial.device)
         if device is None:
-            return Outcome(Status.FAILED, "the reference has no kernels")
+            return TrialOutcome(TrialStatus.FAILED, "the reference has no kernels")
         usual, candidate = (
             load_on(compile_for(function, device, _take(trial, table), trial.profile), device)
             for table in (trial.usual, trial.table)
         )
         return judge(candidate, usual, pickle.loads((folder / _EXPECTED).read_bytes()))
     except DmlcError as error:
-        return Outcome(Status.FAILED, str(error)[:_LONGEST])
+        return TrialOutcome(TrialStatus.FAILED, str(error)[:_LONGEST])
 
 
 def _take(trial: Trial, table: str) -> Steps:
