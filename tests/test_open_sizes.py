@@ -28,7 +28,7 @@ from dmlc.scalars import Array
 from dmlc.sizes import evaluate_size
 from dmlc.source import DmlcError, UnsupportedError
 from dmlc.testing.bounds import bound_errors
-from dmlc.testing.verify import Verdict
+from dmlc.testing.compare import Verdict
 from tests.open_sizes import (
     SUBJECTS,
     Subject,

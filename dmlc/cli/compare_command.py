@@ -11,8 +11,7 @@ import numpy as np
 from dmlc.cli.arrays import read_array
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError
-from dmlc.testing.compare import Tolerance
-from dmlc.testing.verify import Verdict
+from dmlc.testing.compare import Tolerance, Verdict
 
 
 @click.command(
@@ -63,24 +62,23 @@ def command(
     for path in bounds:
         allowed = allowed + _read_bound(path, right)
     verdict = Verdict.of(left.reshape(right.shape), right, allowed)
-    found = verdict.comparison
     if as_json:
         described = {
-            "within": found.within,
-            "elements": found.elements,
-            "different": found.different,
-            "largest_difference": found.largest,
-            "largest_relative": found.largest_relative,
-            "out_of_place": found.misplaced,
-            "worst": None if found.worst is None else list(found.worst),
+            "within": verdict.holds,
+            "elements": verdict.elements,
+            "different": verdict.different,
+            "largest_difference": verdict.largest,
+            "largest_relative": verdict.largest_relative,
+            "out_of_place": verdict.misplaced,
+            "worst": None if verdict.worst is None else list(verdict.worst),
             "worst_actual": _spell(verdict.found),
             "worst_expected": _spell(verdict.wanted),
             "worst_allowed": _spell(verdict.most),
         }
         click.echo(json.dumps(described, indent=2))
     else:
-        click.echo(f"{'PASS' if found.within else 'FAIL'}: {verdict}")
-    return 0 if found.within else 1
+        click.echo(f"{'PASS' if verdict.holds else 'FAIL'}: {verdict}")
+    return 0 if verdict.holds else 1
 
 
 def _cut(array: Array, count: int) -> Array:

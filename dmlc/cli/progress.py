@@ -27,7 +27,7 @@ class Shown:
         self._clock = clock
         self._phase = ""
         self._start = self._said = 0.0
-        self._tenths = 0
+        self._tenths = -1
         self._on_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._interval = 0.1 if self._on_terminal else 1.0
         self._is_written = False
@@ -36,7 +36,7 @@ class Shown:
         now = self._clock()
         if phase != self._phase or not done:
             self.clear()
-            self._phase, self._start, self._said, self._tenths = phase, now, 0.0, 0
+            self._phase, self._start, self._said, self._tenths = phase, now, 0.0, -1
         if done == count:
             self.clear()
         elif (

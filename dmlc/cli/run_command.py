@@ -17,8 +17,9 @@ from dmlc.files import name_file, write_files
 from dmlc.known_answers import explain_failure
 from dmlc.runtime.floats import LEAST
 from dmlc.source import counted
+from dmlc.testing.compare import Verdict
 from dmlc.testing.memory import check_run, name_tool
-from dmlc.testing.verify import Verdict, verify
+from dmlc.testing.verify import verify
 
 
 @click.command(
@@ -97,13 +98,13 @@ def _describe(results: dmlc.Results, verdicts: dict[str, Verdict]) -> dict[str, 
     for name, array in results.items():
         outputs[name] = {"dtype": str(array.dtype), "sizes": list(array.shape)}
         if name in verdicts:
-            comparison = verdicts[name].comparison
+            verdict = verdicts[name]
             outputs[name]["verified"] = {
-                "holds": verdicts[name].holds,
-                "different": comparison.different,
-                "largest_difference": comparison.largest,
-                "largest_relative": comparison.largest_relative,
-                "largest_ulp": comparison.largest_ulp,
-                "out_of_place": comparison.misplaced,
+                "holds": verdict.holds,
+                "different": verdict.different,
+                "largest_difference": verdict.largest,
+                "largest_relative": verdict.largest_relative,
+                "largest_ulp": verdict.largest_ulp,
+                "out_of_place": verdict.misplaced,
             }
     return {"outputs": outputs, "report": str(results.report)}

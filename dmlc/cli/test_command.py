@@ -23,7 +23,7 @@ from dmlc.interop.export import FORMATS, export_case
 from dmlc.known_answers import explain_failure, find_trusted
 from dmlc.source import Diagnostic, DmlcError, list_names
 from dmlc.testing.candidate import Options
-from dmlc.testing.harness import CASES, VARIANTS, Export, Settings
+from dmlc.testing.harness import CASES, VARIANTS, CaseExport, Settings
 from dmlc.testing.jobs import Target, run_targets
 from dmlc.testing.judging import replay as judge_again
 from dmlc.testing.memory import name_tool
@@ -147,7 +147,7 @@ def command(
     if to is not None and folder is None:
         raise click.UsageError("--export needs a folder to write into: -o DIR")
     kept = Path(folder or FAILURES)
-    export = None if to is None else Export(kept, functools.partial(export_case, to=to))
+    export = None if to is None else CaseExport(kept, functools.partial(export_case, to=to))
     chosen = devices or (DEFAULT,)
     targets = list_targets(subjects, folders)
     for device in chosen:

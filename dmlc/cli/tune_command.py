@@ -15,7 +15,7 @@ from dmlc.cli.messages import show
 from dmlc.devices import DEFAULT, RUNTIMES
 from dmlc.files import write_files
 from dmlc.source import DmlcError
-from dmlc.tuning.judge import Outcome, Status
+from dmlc.tuning.judge import TrialOutcome, TrialStatus
 from dmlc.tuning.page import write_page
 from dmlc.tuning.session import SECONDS, Session, name_kernel
 
@@ -95,10 +95,10 @@ def command(
     if record.hung:
         show(f"error: {record.device} hung on {record.hung}: it is left alone")
         return 1
-    return 1 if any(each.outcome.status is Status.WRONG for each in record.tried) else 0
+    return 1 if any(each.outcome.status is TrialStatus.WRONG for each in record.tried) else 0
 
 
-def _describe(numbers: str, outcome: Outcome) -> str:
-    if outcome.status is Status.TIMED:
+def _describe(numbers: str, outcome: TrialOutcome) -> str:
+    if outcome.status is TrialStatus.TIMED:
         return f"{numbers}: {outcome.gain:.2f} times as fast"
     return f"{numbers}: {outcome.status}, {outcome.said}"

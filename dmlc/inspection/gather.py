@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from dmlc import ir
 from dmlc.binding import Graph, Operator
@@ -169,15 +171,9 @@ def _describe(launch: LaunchFacts, machine: MachineKernel, caches: Sequence[Cach
     everything = None if run is None else run * steps.threads
     flights = _find_flights(whole, times, min(machine.wave, steps.group_size))
     demand = launch.make_demand(machine.registers, machine.shared_bytes, everything, flights)
+    own: dict[str, Any] = {f.name: getattr(machine, f.name) for f in dataclasses.fields(machine)}
     return Compiled(
-        gpu=machine.gpu,
-        registers=machine.registers,
-        uniform_registers=machine.uniform_registers,
-        spilled_registers=machine.spilled,
-        scratch_bytes=machine.scratch_bytes,
-        shared_bytes=machine.shared_bytes,
-        waves=machine.waves,
-        wave=machine.wave,
+        **own,
         instructions=len(listing.instructions),
         instructions_per_thread=run,
         instructions_per_output=None if everything is None else everything / launch.outputs,
@@ -193,7 +189,6 @@ def _describe(launch: LaunchFacts, machine: MachineKernel, caches: Sequence[Cach
         devices=tuple(
             _model(demand, device, cache) for device, cache in zip(DEVICES, caches, strict=True)
         ),
-        isa=machine.isa,
     )
 
 

@@ -18,7 +18,7 @@ class MachineKernel:
     """Number of 32-bit registers of each lane."""
     uniform_registers: int | None
     """Number of registers of a wave; None if the GPU has none, or they are not counted."""
-    spilled: int
+    spilled_registers: int
     """Number of spilled registers."""
     scratch_bytes: int
     """Private memory of a lane in bytes, for spills and for arrays."""

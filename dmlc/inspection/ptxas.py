@@ -144,7 +144,7 @@ def read_kernel(said: str, listing: str, gpu: str) -> MachineKernel:
         listing=read_listing(listing),
         registers=int(used[1]),
         uniform_registers=None,
-        spilled=0 if stack is None else int(stack[2]) // 4,
+        spilled_registers=0 if stack is None else int(stack[2]) // 4,
         scratch_bytes=0 if stack is None else int(stack[1]),
         shared_bytes=0 if shared is None else int(shared[1]),
         waves=None,

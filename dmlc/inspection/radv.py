@@ -171,7 +171,7 @@ def read_kernel(found: Mapping[str, Any], gpu: str) -> MachineKernel:
         listing=listing,
         registers=numbers["VGPRs"],
         uniform_registers=numbers["SGPRs"],
-        spilled=numbers["Spilled VGPRs"] + numbers["Spilled SGPRs"],
+        spilled_registers=numbers["Spilled VGPRs"] + numbers["Spilled SGPRs"],
         scratch_bytes=numbers["Scratch size"],
         shared_bytes=numbers["LDS size"],
         waves=numbers["Subgroups per SIMD"],

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from dmlc.inspection.machine import MachineKernel
 from dmlc.source import Diagnostic, list_names
 
 VERSION = 1
@@ -25,17 +26,9 @@ class Modelled:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Compiled:
-    """Kernel compiled for one GPU."""
+class Compiled(MachineKernel):
+    """Kernel compiled for one GPU, with the counts of its machine code."""
 
-    gpu: str
-    registers: int
-    uniform_registers: int | None
-    spilled_registers: int
-    scratch_bytes: int
-    shared_bytes: int
-    waves: int | None
-    wave: int
     instructions: int
     """Number of instructions in the machine code."""
     instructions_per_thread: float | None
@@ -57,7 +50,6 @@ class Compiled:
     bytes_in_flight: float
     """Bytes in flight of a thread: equivalent to those of its loops, each weighted by its part."""
     devices: tuple[Modelled, ...]
-    isa: str = dataclasses.field(repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -196,15 +188,20 @@ def _without_title(record: Modelled | Roofline) -> dict[str, Any]:
     return {k: v for k, v in dataclasses.asdict(record).items() if k != "title"}
 
 
+def _list_fields(record: InspectedKernel | Compiled) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+
+
 def _describe_kernel(kernel: InspectedKernel, isa: bool) -> dict[str, Any]:
-    fields = dataclasses.asdict(kernel)
+    fields = _list_fields(kernel)
     fields |= {"stages": list(kernel.stages), "assumed": list(kernel.assumed)}
     fields["compiled"] = [_describe_compiled(c, isa) for c in kernel.compiled]
     return fields
 
 
 def _describe_compiled(compiled: Compiled, isa: bool) -> dict[str, Any]:
-    fields = dataclasses.asdict(compiled)
+    fields = _list_fields(compiled)
+    del fields["listing"]
     for name in ("loads", "uniform_loads", "stores"):
         # JSON has no numbers for names.
         fields[name] = {str(width): count for width, count in fields[name].items()}

@@ -33,7 +33,7 @@ _MOST_WORK = 1 << 27
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Subject:
+class TimedFunction:
     """Kernel to time, or several that compute one function."""
 
     name: str
@@ -41,7 +41,7 @@ class Subject:
     make: Callable[[], Function]
 
 
-def list_subjects(side: int = SIDE) -> list[Subject]:
+def list_subjects(side: int = SIDE) -> list[TimedFunction]:
     """Ten subjects: elementwise, reductions, data movement, and products. `side` is a multiple of
     32, and determines all sizes."""
     half, channels = side // 2, 32
@@ -61,13 +61,15 @@ def list_subjects(side: int = SIDE) -> list[Subject]:
 
     def subject(
         name: str, called: str, attributes: Mapping[str, object], **sizes: tuple[int, ...]
-    ) -> Subject:
+    ) -> TimedFunction:
         described = {
             tensor: TensorDesc("INT32" if tensor == "IndicesTensor" else "FLOAT32", extents)
             for tensor, extents in sizes.items()
         }
         shown = " x ".join(map(str, next(iter(sizes.values()))))
-        return Subject(name, shown, lambda: operator(called).bind(described, attributes=attributes))
+        return TimedFunction(
+            name, shown, lambda: operator(called).bind(described, attributes=attributes)
+        )
 
     return [
         subject("ReLU gradient", "directml.ACTIVATION_RELU_GRAD", {},
@@ -96,7 +98,7 @@ def list_subjects(side: int = SIDE) -> list[Subject]:
 
 def time_subjects(
     device: AnyDevice,
-    subjects: list[Subject],
+    subjects: list[TimedFunction],
     rounds: int = ROUNDS,
     watch: Callable[[str], object] = lambda _: None,
 ) -> Speeds:
@@ -120,13 +122,13 @@ def time_subjects(
     return Speeds("host" if "host" in clocks else "device", rounds, tuple(found))
 
 
-def _not_timed(subject: Subject, problem: str, *, unsupported: bool = False) -> Speed:
+def _not_timed(subject: TimedFunction, problem: str, *, unsupported: bool = False) -> Speed:
     return Speed(
         subject.name, subject.sizes, 0, 0.0, 0.0, 0.0, 0.0, 0.0, problem or "?", unsupported
     )
 
 
-def _time(device: AnyDevice, subject: Subject, rounds: int, clocks: set[str]) -> Speed:
+def _time(device: AnyDevice, subject: TimedFunction, rounds: int, clocks: set[str]) -> Speed:
     function = subject.make()
     inputs, outputs = fill_function(function)
     moved = sum(array.nbytes for array in (*inputs.values(), *outputs.values()))

@@ -26,6 +26,7 @@ from dmlc.scalars.types import (
     data_type_of,
     find_data_type,
     find_same,
+    float_limits,
     held_type,
     integer_limits,
     is_float32,
@@ -37,8 +38,8 @@ __all__ = [
     "TENSOR_TYPES", "AdjointRule", "Array", "Combiner", "DataType", "Domain", "Error", "Keeps",
     "Kind", "Operands", "Operation", "OperatorMethods", "Record", "Reverse", "Routine", "Share",
     "Value", "Writer", "as_data_type", "combiner_identity", "convert", "data_type_names",
-    "data_type_of", "find_data_type", "find_same", "held_type", "integer_limits", "is_float32",
-    "is_positional",
+    "data_type_of", "find_data_type", "find_same", "float_limits", "held_type", "integer_limits",
+    "is_float32", "is_positional",
 ]  # fmt: skip
 
 OPERATIONS: Mapping[str, Record] = MappingProxyType(REGISTRY.records)

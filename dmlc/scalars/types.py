@@ -6,6 +6,7 @@ but a position saturates too, so that what lies beyond all ends stays there.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 import math
@@ -195,6 +196,37 @@ def integer_limits(dtype: DataType) -> tuple[int, int]:
     """Smallest and largest whole number of a type."""
     found = np.iinfo(dtype.dtype)
     return int(found.min), int(found.max)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FloatLimits:
+    """Limits of a floating type."""
+
+    epsilon: float
+    """Distance of 1 from the next number."""
+    smallest: float
+    """Smallest normal number."""
+    step: float
+    """Smallest denormal."""
+    largest: float
+    exponents: tuple[int, int]
+    """Exponents of the smallest normal number and of the largest, as powers of 2."""
+
+
+_DIGITS = {
+    DataType.FLOAT64: 53, DataType.FLOAT32: 24, DataType.FLOAT16: 11, DataType.BFLOAT16: 8,
+}  # fmt: skip
+"""Binary digits of the significands of floating types; the other bits are those of exponents."""
+
+
+@functools.cache
+def float_limits(dtype: DataType) -> FloatLimits:
+    """Limits of a floating type."""
+    digits = _DIGITS[dtype]
+    most = (1 << (8 * dtype.bytes - digits - 1)) - 1
+    least, epsilon = 1 - most, 2.0 ** (1 - digits)
+    largest = (2 - epsilon) * 2.0**most
+    return FloatLimits(epsilon, 2.0**least, epsilon * 2.0**least, largest, (least, most))
 
 
 def is_float32(value: float) -> bool:

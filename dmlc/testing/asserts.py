@@ -21,9 +21,9 @@ from dmlc.parameters import expect, expect_mapping, expect_text, wrong_kind
 from dmlc.scalars import Array, held_type
 from dmlc.source import ArgumentError, DmlcError
 from dmlc.testing.case import Call, Case, judge, run_case
+from dmlc.testing.compare import Verdict
 from dmlc.testing.pairs import check_derived, check_differences, check_pair, find_forward
 from dmlc.testing.power import find_loose
-from dmlc.testing.verify import Verdict
 
 _Value = bool | int | float
 
@@ -112,13 +112,13 @@ def assert_gradient(
 
 def _describe(verdict: Verdict) -> str:
     """Text of an output's error."""
-    worst, most, comparison = verdict.comparison.worst, verdict.most, verdict.comparison
+    worst, most = verdict.worst, verdict.most
     got, expected = cast(_Value, verdict.found), cast(_Value, verdict.wanted)
     place = f" at {list(worst)}" if worst else ""
     error = abs(float(got) - float(expected))
     used = f"the error is {error:.3g}" if np.isfinite(error) else "they are infinitely far apart"
     allowed = f"{most:.3g} is allowed" if most else "none is allowed"
-    count = f"{comparison.different:,} of {comparison.elements:,} elements differ"
+    count = f"{verdict.different:,} of {verdict.elements:,} elements differ"
     return f"{place}: got {got:.9g}, expected {expected:.9g}; {used}, and {allowed} ({count})"
 
 

@@ -20,7 +20,7 @@ from dmlc.runtime.floats import LEAST, FloatPromises
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError, Span
 from dmlc.testing.bounds import bound_errors
-from dmlc.testing.verify import Verdict
+from dmlc.testing.compare import Verdict
 from dmlc.transform.simplify import drop_marks
 
 _UNWRITTEN = 0xA5
@@ -95,6 +95,11 @@ class Call:
                 found = {n: _resize(d, bound[n].shape, strides) for n, d in kept.items()}
                 return Call(self.operator, found, given)
         return None
+
+    def cut(self, most: int) -> Call | None:
+        """Packed call whose axes have at most `most` elements; None if the operator refuses it."""
+        sizes = {n: tuple(min(size, most) for size in shape) for n, shape in self.sizes.items()}
+        return self.resize(sizes, strides=False)
 
     def make_outputs(self) -> dict[str, Array]:
         """Memory for the outputs, filled with an unlikely pattern."""

@@ -28,7 +28,7 @@ from dmlc.testing.case import Call, Case
 from dmlc.testing.edges import is_at_edge, list_comparisons, turn
 from dmlc.testing.exchange import list_called, list_formula
 from dmlc.testing.settled import find_settled
-from dmlc.testing.trace import Log, Outcome, Role, trace_formula, trace_tables
+from dmlc.testing.trace import Decision, Log, Role, trace_formula, trace_tables
 
 KINDS = (
     "types row", "data type", "dimension count", "optional tensor", "attribute", "broadcasting",
@@ -75,7 +75,7 @@ class Coverage:
         self.operator = operator
         self._rows: dict[object, CoverageItem] = {}
         self._edges: list[_Edge] = []
-        self._known: dict[Outcome, None] = {}
+        self._known: dict[Decision, None] = {}
         self._visited: dict[Span, int] = {}
         """Number of calls that evaluated each span."""
         definition = operator.definition
@@ -189,7 +189,7 @@ class Coverage:
     def _put_decision(
         self, condition: syntax.Expression, role: Role, holds: bool, what: str, place: Span
     ) -> None:
-        self._put(Outcome(condition.span, role, holds), "decision", what, place)
+        self._put(Decision(condition.span, role, holds), "decision", what, place)
 
     # Cases --------------------------------------------------------------------------------
 
@@ -250,12 +250,12 @@ class Coverage:
     def rows(self) -> tuple[CoverageItem, ...]:
         """Coverage items, in the order of `KINDS`."""
         for key, row in self._rows.items():
-            if isinstance(key, Outcome) and not row.hits:
+            if isinstance(key, Decision) and not row.hits:
                 row.reason = self._explain(key)
         order = {kind: number for number, kind in enumerate(KINDS)}
         return tuple(sorted(self._rows.values(), key=lambda row: order[row.kind]))
 
-    def _explain(self, outcome: Outcome) -> str:
+    def _explain(self, outcome: Decision) -> str:
         visits = self._visited.get(outcome.place, 0)
         settled, function = self._settled.get(outcome.place, (outcome.holds, ""))
         if settled is not outcome.holds:

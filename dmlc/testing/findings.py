@@ -152,19 +152,11 @@ class _Finder:
             asked = bool(count) or (wish.attribute is None and not self.definition.attributes)
             if isinstance(found, Binding):
                 call = Call(self.operator, drawer.drafter.describe(draft), draft.attributes)
-                yield call
-                yield from self.list_small(call)
+                yield from filter(None, (call, call.cut(1)))
             elif asked and all(map(self.is_of_formula, found)):
                 yield Call(self.operator, drawer.drafter.describe(draft), draft.attributes)
             elif (call := drawer.draw(wish)) is not None:
                 yield call
-
-    def list_small(self, call: Call) -> Iterator[Call]:
-        """Permitted variants of a call with sizes of 1."""
-        tensors = {name: _cut(desc, 1) for name, desc in call.tensors.items()}
-        with contextlib.suppress(DmlcError):
-            self.operator.resolve(tensors, call.attributes)
-            yield dataclasses.replace(call, tensors=tensors)
 
     def is_of_formula(self, diagnostic: Diagnostic) -> bool:
         """Whether a diagnostic is about the formula: not about a table, a constraint, or output

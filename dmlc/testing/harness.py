@@ -85,12 +85,12 @@ class Settings:
     check_memory: bool = False
     """Whether memory accesses are checked for the first example and the first random call on each
     device."""
-    export: Export | None = None
+    export: CaseExport | None = None
     """Export of every example, every random call, and every shrunk failure to other tools."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Export:
+class CaseExport:
     """Function that exports cases, and its folder."""
 
     folder: Path

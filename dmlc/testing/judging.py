@@ -35,6 +35,7 @@ from dmlc.testing.candidate import (
 )
 from dmlc.testing.case import Call, Case, lay_out
 from dmlc.testing.case import judge as hold
+from dmlc.testing.compare import Verdict
 from dmlc.testing.draw import draw_calls
 from dmlc.testing.draw_values import Random, draw_strides, pick, shuffle
 from dmlc.testing.expressions import OutsideError
@@ -45,8 +46,7 @@ from dmlc.testing.mistakes import explain
 from dmlc.testing.outcome import Cause, CheckKind, Maker, Outcome, is_bindable
 from dmlc.testing.replay import Replay
 from dmlc.testing.report import Report
-from dmlc.testing.roofline import Roofline, measure_roofline
-from dmlc.testing.verify import Verdict
+from dmlc.testing.roofline import MeasuredSpeed, measure_roofline
 
 _DRAWN_FOR_EACH = 16
 """Largest number of calls drawn for each one that the candidate takes."""
@@ -71,7 +71,7 @@ class Judgement:
     report: Report = dataclasses.field(repr=False)
     outside: Mapping[str, int] = dataclasses.field(default_factory=dict[str, int])
     """Reasons that the candidate does not take permitted calls, with the number of calls drawn."""
-    roofline: Roofline | None = None
+    roofline: MeasuredSpeed | None = None
     """Speed, if all cases pass and the candidate can be timed."""
     untimed: str = ""
     """Reason for a missing roofline."""

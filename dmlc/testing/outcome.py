@@ -20,12 +20,12 @@ from dmlc.devices import find_promises
 from dmlc.scalars import Array
 from dmlc.source import DmlcError, InternalError, Span, UnavailableError, UnsupportedError
 from dmlc.testing.case import Call, Case, judge, run_case
+from dmlc.testing.compare import Verdict
 from dmlc.testing.differences import find_faults
 from dmlc.testing.loose import Looseness, add_up
 from dmlc.testing.memory import check_memory
 from dmlc.testing.pairs import check_pair
 from dmlc.testing.variants import try_variants
-from dmlc.testing.verify import Verdict
 
 _T = TypeVar("_T")
 _MOST_SHOWN = 16
@@ -97,10 +97,6 @@ class Outcome:
     """Wrong results that the case would let pass."""
     data: str = ""
     """Inputs of a failure, one per line, if they are small."""
-    share: float = 0.0
-    """Largest error of an element relative to its bound."""
-    looseness: Looseness = dataclasses.field(default_factory=Looseness)
-    """Number of elements with bounds that exceed their results, if it ran."""
     folder: Path | None = None
     """Folder of a kept failure, for `dmlc test --replay`."""
     seconds: float = 0.0
@@ -112,7 +108,17 @@ class Outcome:
 
     def without_arrays(self) -> Outcome:
         """Outcome without arrays, as a report needs it."""
-        return dataclasses.replace(self, case=None, verdicts={})
+        return dataclasses.replace(self, case=None)
+
+    @property
+    def share(self) -> float:
+        """Largest error of an element relative to its bound."""
+        return max((verdict.share for verdict in self.verdicts.values()), default=0.0)
+
+    @property
+    def looseness(self) -> Looseness:
+        """Number of elements with bounds that exceed their results."""
+        return add_up(verdict.looseness for verdict in self.verdicts.values())
 
 
 class Maker:
@@ -126,12 +132,7 @@ class Maker:
     def passed(
         self, device: str | None = None, verdicts: Mapping[str, Verdict] | None = None
     ) -> Outcome:
-        found = verdicts or {}
-        share = max((verdict.share for verdict in found.values()), default=0.0)
-        looseness = add_up(verdict.looseness for verdict in found.values())
-        return dataclasses.replace(
-            self.plain, device=device, verdicts=found, share=share, looseness=looseness
-        )
+        return dataclasses.replace(self.plain, device=device, verdicts=verdicts or {})
 
     def unsupported(self, device: str | None, reason: DmlcError) -> Outcome:
         return dataclasses.replace(
@@ -243,7 +244,7 @@ def check_gradient(case: Case, device: str) -> Outcome:
     if isinstance(found, Outcome):
         return found
     verdicts = {name: pair.verdict for name, pair in found.items()}
-    elements = sum(verdict.comparison.elements for verdict in verdicts.values())
+    elements = sum(verdict.elements for verdict in verdicts.values())
     if elements and not any(pair.judged for pair in found.values()):
         said = "nothing of the gradient can be compared: all elements are at kinks, or not finite"
         return make.unsupported(None, UnsupportedError(said))

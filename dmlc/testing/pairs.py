@@ -29,8 +29,8 @@ from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError, UnsupportedError, counted, unknown_name
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.case import Case
+from dmlc.testing.compare import Verdict
 from dmlc.testing.gradients import measure_gradient, widen_floats
-from dmlc.testing.verify import Verdict
 from dmlc.transform.differentiate import differentiate
 from dmlc.transform.simplify import drop_marks, rename_loop, rename_stage
 
@@ -61,7 +61,7 @@ class PairVerdict:
 
     def __str__(self) -> str:
         text = f"the gradient with respect to '{self.of}'"
-        worst, most = self.verdict.comparison.worst, self.verdict.most
+        worst, most = self.verdict.worst, self.verdict.most
         found, wanted = self.verdict.found, self.verdict.wanted
         if self.holds or worst is None or most is None or found is None or wanted is None:
             return f"{text} agrees at {counted(self.judged, 'element')}"

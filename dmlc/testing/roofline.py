@@ -30,8 +30,8 @@ _STEPS = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Roofline:
-    """Speed of a candidate on one call."""
+class MeasuredSpeed:
+    """Measured speed of a candidate on one call."""
 
     call: str
     bytes: int
@@ -64,7 +64,7 @@ class Roofline:
         )
 
 
-def measure_roofline(candidate: Candidate, call: Call) -> Roofline:
+def measure_roofline(candidate: Candidate, call: Call) -> MeasuredSpeed:
     """Speed of a candidate on a call that is enlarged until a run is long enough. Raises
     `DmlcError` as running it does."""
     grown = grow(candidate, call)
@@ -83,7 +83,7 @@ def measure_roofline(candidate: Candidate, call: Call) -> Roofline:
         raise DmlcError(f"{candidate.name} cannot be timed")
     found = race(kernel, copy, _ROUNDS)
     taken = (found.first, found.second, kernel.clock)
-    return Roofline(str(grown), work.bytes, work.operations, *taken)
+    return MeasuredSpeed(str(grown), work.bytes, work.operations, *taken)
 
 
 def grow(candidate: Candidate, call: Call) -> Call:

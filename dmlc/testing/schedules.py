@@ -1,4 +1,5 @@
-"""Random legal schedules: random primitives, applied to a naive nest."""
+"""Random legal schedules: random calls of primitives, applied to an unscheduled nest where they are
+legal."""
 
 from __future__ import annotations
 
@@ -23,12 +24,13 @@ from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse
 
 Step: TypeAlias = tuple[str, int, int]
-"""A way to draw a call, the loop from which on one is looked for that it suits, and its number."""
+"""Random call: its form in `DRAWN`, the index of the first loop that is tried, and a number that
+chooses its arguments."""
 
 AXES = "row", "column"
 VALUES = "left", "right", "%0", "%1"
 TILE = "(tile)"
-"""Stands for the name of any tile."""
+"""Placeholder for the name of any tile."""
 
 DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
     "split": lambda number: ("split", (2, 3, 4, 8)[number]),
@@ -69,14 +71,13 @@ DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
     },
     "interleave": lambda number: ("interleave",),
 }
-"""By a name the primitive and what it takes beside a loop, of one of four numbers. All of them go
-through the door, as rules do."""
+"""Forms of calls: the primitive and its arguments but the loop, by a number below four."""
 SCALAR: tuple[str, ...] = tuple(
     name
     for name in DRAWN
     if name == "vectorize whole" or not name.startswith(("vec", "pack", "expand"))
 )
-"""What languages have whose vectors are no longer than four, in private arrays too."""
+"""Forms for languages whose vectors have at most four lanes."""
 
 
 _BLOCKED = ("hoist", "split", *["reorder"] * 4, "unroll", "partial", "resume", *["vectorize"] * 2,
@@ -84,13 +85,13 @@ _BLOCKED = ("hoist", "split", *["reorder"] * 4, "unroll", "partial", "resume", *
 
 
 _ALL = ("vectorize all", "tile all", "unroll all")
-"""What is done with all loops that it suits."""
+"""Forms that are applied to every loop that permits them."""
 
 
 def draw_steps(random: Random, names: Sequence[str] = tuple(DRAWN)) -> list[Step]:
-    """Random steps. One of five includes the primitives that interleave loops if there are vectors,
-    one those that make a block of outputs and exchange its loops, and one those that stage values,
-    sometimes one step ahead."""
+    """Random steps of the forms `names`. Some schedules need several calls in order, which chance
+    rarely draws: a fifth of the results interleave vectorized loops, a fifth make a block of
+    outputs and reorder its loops, and a fifth stage values, some of them pipelined."""
 
     def draw(name: str) -> Step:
         return name, random.randrange(8), random.randrange(4)
@@ -124,9 +125,9 @@ def follow(
     most_items: int | None = None,
     refused: Counter[str] | None = None,
 ) -> tuple[Nest, list[str]]:
-    """Nest after the steps that are legal for one of its loops and exceed no limit on work items
-    per group, and the names of these steps. Illegal steps are counted in `refused`, by primitive
-    and reason."""
+    """Nest after the legal ones of some steps, and the forms of these. A step is applied to the
+    first loop that permits it, unless a group would then have more than `most_items` work items.
+    `refused` counts illegal calls, by primitive and reason."""
     done: list[str] = []
     for name, which, number in steps:
         verb, *arguments = DRAWN[name](number)
@@ -146,7 +147,7 @@ def follow(
 
 
 def _name_tiles(nest: Nest, given: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
-    """Arguments of a call, once with the name of each tile if any tile suits."""
+    """Arguments of a call, once for each tile if they have its placeholder."""
     if TILE not in given:
         return [given]
     dims = dict.fromkeys(n.dim for n in walk(nest.body) if isinstance(n, Loop))
@@ -162,7 +163,7 @@ def _try(
     most_items: int | None,
     refused: Counter[str] | None,
 ) -> Nest | None:
-    """Nest after the first legal call; None if none is."""
+    """Nest after the first legal one of some calls; None if none is legal."""
     for call in calls:
         try:
             made = apply(nest, function, limits, call)
@@ -177,18 +178,18 @@ def _try(
 
 
 def fuse_plainly(function: ir.Function, longest_row: int, budget: Budget) -> Fusion:
-    """Fusion whose groups any schedule can lower: kernels keep no rows in registers."""
+    """Fusion without groups that keep rows in shared memory, which need schedules of their own."""
     return fuse(function, 0, dataclasses.replace(budget, held=0))
 
 
 _MOST_STEPS = 1 << 14
-"""Of one work item: lavapipe ends loops, wherever they are, after 65,535 steps of a kernel."""
+"""Largest number of steps of a work item: lavapipe ends loops after 65,535 steps of a kernel."""
 _SHARED_OUT: tuple[Step, ...] = (*[("fuse", 0, 0)] * 3, ("groups", 0, 0))
-"""What gives work groups as many points as there are."""
+"""Steps that distribute the points over work groups."""
 
 
 def _count_steps(nest: Nest) -> int:
-    """Maximum number of points per work item, if its group has no other."""
+    """Largest number of points of a work group, and so of one work item."""
     points = sum(math.prod(phase.space.sizes) for phase in nest.phases)
     groups = (n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP)
     return points // max(1, math.prod(loop.dim.count_steps(loop.step) for loop in groups))
@@ -196,8 +197,8 @@ def _count_steps(nest: Nest) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class DrawnSchedule:
-    """Lowers each group of stages to one kernel, by a schedule that a random number determines.
-    `done` takes the nests, as text, in the order of the kernels."""
+    """Lowering of each group of stages to one kernel by a random schedule. `done` receives the
+    nests as text, in the order of the kernels."""
 
     seed: int
     done: list[str] = dataclasses.field(default_factory=list[str])
@@ -224,5 +225,5 @@ class DrawnSchedule:
                 f"one work item would take {count:,} steps, and drivers end loops after some 65,000"
             )
         self.done.append(str(nest))
-        # A script settles what a profile would: the lanes of its vectors alone are taken from here.
+        # The nest decides all that a profile does, but the lanes of vectors.
         return (make_kernel(function, phases, group.stages, passes, CPU, limits, nest=nest),)

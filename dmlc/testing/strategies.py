@@ -62,20 +62,15 @@ class _Calls:
     def find(self, number: int, most: int | None) -> Call | None:
         """Call of a number, with no axis longer than `most` if the operator permits that; None if
         no call is found."""
-        if (number, None) not in self._found:
-            random = np.random.default_rng(number)
-            self._found[number, None] = next(draw_calls(self.operator, random, 1), None)
         if (number, most) not in self._found:
-            call = self._found[number, None]
-            self._found[number, most] = None if call is None or most is None else _cut(call, most)
+            if most is None:
+                random = np.random.default_rng(number)
+                call = next(draw_calls(self.operator, random, 1), None)
+            else:
+                call = self.find(number, None)
+                call = call and (call.cut(most) or call)
+            self._found[number, most] = call
         return self._found[number, most]
-
-
-def _cut(call: Call, most: int) -> Call:
-    """Packed call with axes of at most `most` elements, or the call itself if the operator refuses
-    that."""
-    cut = {name: tuple(min(size, most) for size in shape) for name, shape in call.sizes.items()}
-    return call.resize(cut, strides=False) or call
 
 
 @st.composite

@@ -1,7 +1,8 @@
-"""Times of runs beside a copy of as many bytes on the same device.
+"""Times of runs, relative to a copy of as many bytes on the same device.
 
-The device's own clock is used if its runtime reads it; otherwise the host's, whose time includes
-the transfers of arrays."""
+Times are those of the device's clock if its runtime reads it; else of the host's, which includes
+the transfers of arrays to the device and back.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from dmlc.runtime.interface import AnyDevice, AnyExecutable
 from dmlc.scalars import Array
 
 SAMPLE_SECONDS = 0.02
-"""A sample repeats a run for about this long."""
+"""Approximate duration of a sample, which repeats a run."""
 _MOST_TURNS = 200
 
 
 class Timer:
-    """Run bound to arrays on a device."""
+    """Timer of a run with its arrays on a device."""
 
     def __init__(
         self, executable: AnyExecutable, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
@@ -46,12 +47,12 @@ class Timer:
         self._seconds(2)
         once = max(self._seconds(2), 1e-7)
         self.turns = max(1, min(_MOST_TURNS, round(SAMPLE_SECONDS / once)))
-        """The runs of a sample."""
+        """Number of runs of a sample."""
 
     def sample(self, turns: int | None = None) -> float:
-        """Mean seconds per run, over `turns` runs, or over as many as make a sample. Times to be
-        compared need equal numbers of runs, since a device that wakes up first spends a larger part
-        of few runs on it."""
+        """Average seconds of a run over `turns` runs, or over those of a sample. Times that are
+        compared need equal numbers of runs if the start of a sample is slow, as on a device that
+        wakes up for it."""
         return self._seconds(turns or self.turns)
 
     def _seconds(self, turns: int) -> float:
@@ -95,7 +96,7 @@ def race(first: Timer, second: Timer, rounds: int, turns: int | None = None) -> 
 
 
 def make_copy(device: AnyDevice, count: int) -> Timer:
-    """Copy of `count` elements of four bytes."""
+    """Timer of a copy of `count` elements of four bytes."""
     function = ir.parse(
         f"func @copy(%x: f32[{count}]) -> (%y) {{\n  %y: f32[i0 < {count}] = %x[i0]\n}}"
     )
@@ -104,7 +105,7 @@ def make_copy(device: AnyDevice, count: int) -> Timer:
 
 
 def fill_function(function: Function) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Arrays for the inputs and results of a function. Integers are indices of rows."""
+    """Arrays for the parameters and for the results of a function. Integers are indices of rows."""
     random = np.random.default_rng(1)
     return (
         dict(_make_arrays(function, [p.name for p in function.parameters], random)),

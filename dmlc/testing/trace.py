@@ -47,8 +47,8 @@ class Role(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
-    """Outcome, true or false, of a decision."""
+class Decision:
+    """Decision in a formula or a constraint, with its outcome."""
 
     place: Span
     role: Role
@@ -81,7 +81,7 @@ class Log:
     def __init__(self) -> None:
         self.visited: dict[Span, None] = {}
         """Spans of the expressions that were evaluated."""
-        self.outcomes: dict[Outcome, None] = {}
+        self.outcomes: dict[Decision, None] = {}
         """Decisions at bind time."""
         self.seen: dict[tuple[_Seen, bool], None] = {}
         """Conditions on elements, each with a possible outcome."""
@@ -161,7 +161,7 @@ class _Watcher(Evaluator):
         elif isinstance(value, bool) and self._path:
             self._log.seen[_Seen(place, role, None, tuple(self._path)), value] = None
         elif isinstance(value, bool):
-            self._log.outcomes[Outcome(place, role, value)] = None
+            self._log.outcomes[Decision(place, role, value)] = None
 
     def combine(
         self, name: str, values: Sequence[Value], spans: Sequence[Span], span: Span
@@ -221,14 +221,14 @@ class FormulaTrace(Lowering):
         return _Watcher(self.binding, self.builder, self.log)
 
     def find_outcomes(
-        self, inputs: Mapping[str, Array], known: Container[Outcome]
-    ) -> dict[Outcome, None]:
+        self, inputs: Mapping[str, Array], known: Container[Decision]
+    ) -> dict[Decision, None]:
         """Decisions in the formula with these inputs, without the known ones, and those that take
         too long to find."""
         found = {outcome: None for outcome in self.log.outcomes if outcome not in known}
-        flags: dict[str, Outcome] = {}
+        flags: dict[str, Decision] = {}
         for seen, holds in self.log.seen:
-            outcome = Outcome(seen.place, seen.role, holds)
+            outcome = Decision(seen.place, seen.role, holds)
             if outcome not in known and outcome not in found:
                 if (seen, holds) not in self._flags:
                     self._flags[seen, holds] = self._add_flag(seen, holds)
@@ -279,7 +279,9 @@ class FormulaTrace(Lowering):
     def _settle(self, node: Node, wanted: bool, place: Span) -> Node:
         return node if wanted else self.builder.operations.apply("not", [node], place)
 
-    def _choose_stages(self, flags: dict[str, Outcome], inputs: Mapping[str, Array]) -> ir.Function:
+    def _choose_stages(
+        self, flags: dict[str, Decision], inputs: Mapping[str, Array]
+    ) -> ir.Function:
         """Function of the flags whose inputs are given."""
         known = {
             name: None for name, spelt in self._spelt.items() if self._given.get(spelt) in inputs

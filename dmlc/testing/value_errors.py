@@ -12,9 +12,8 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import ml_dtypes
 import numpy as np
 
 from dmlc.ir import (
@@ -31,7 +30,7 @@ from dmlc.ir import (
 from dmlc.ir.index import find_index_only
 from dmlc.ir.nodes import IR_OPERATIONS
 from dmlc.runtime.floats import CORRECT, FloatPromises
-from dmlc.scalars import DataType, Error, Keeps, Operation, Value
+from dmlc.scalars import DataType, Error, Keeps, Operation, Value, float_limits
 from dmlc.testing.plain import EMPTY, PlainBuilder
 
 _FEW_UNITS = 4.0
@@ -43,15 +42,14 @@ _EARLIER = 0.9
 """Part of the operand at which a function must be saturated already, since devices saturate a
 little later than exact rounding does."""
 DOUBLE = DataType.FLOAT64
-_finfo: Any = ml_dtypes.finfo
-_FLOATS = {dtype: _finfo(dtype.dtype) for dtype in DataType if dtype.is_float}
-EPSILON = {dtype: float(found.eps) for dtype, found in _FLOATS.items()}
-_STEP = {dtype: float(found.smallest_subnormal) for dtype, found in _FLOATS.items()}
+_FLOATS = {dtype: float_limits(dtype) for dtype in DataType if dtype.is_float}
+EPSILON = {dtype: limits.epsilon for dtype, limits in _FLOATS.items()}
+_STEP = {dtype: limits.step for dtype, limits in _FLOATS.items()}
 """Smallest denormal: the error of rounding to a denormal."""
-SMALLEST = {dtype: float(found.smallest_normal) for dtype, found in _FLOATS.items()}
+SMALLEST = {dtype: limits.smallest for dtype, limits in _FLOATS.items()}
 SMALLEST[DataType.FLOAT16] = _STEP[DataType.FLOAT16]
 """Error of a result that is flushed to zero, or of a FLOAT16 rounded to a denormal."""
-LARGEST = {dtype: float(found.max) for dtype, found in _FLOATS.items()}
+LARGEST = {dtype: limits.largest for dtype, limits in _FLOATS.items()}
 """Bound above which a result may be infinite, since the reference computes in a wider type."""
 
 

@@ -34,10 +34,10 @@ from dmlc.scalars import Array
 from dmlc.sizes import Shapes, evaluate_size, refuse_sizes
 from dmlc.source import DmlcError, InternalError, UnavailableError, UnsupportedError
 from dmlc.testing.case import Call, Case, lay_out, make_output, run_case
+from dmlc.testing.compare import Verdict
 from dmlc.testing.permute import draw_orders, invert, permute_axes
 from dmlc.testing.schedules import DrawnSchedule, fuse_plainly
 from dmlc.testing.value_errors import rounds_alike
-from dmlc.testing.verify import Verdict
 from dmlc.transform.fuse import Group, keep_apart
 from dmlc.transform.open_sizes import check_open
 

@@ -1,4 +1,4 @@
-"""Candidates for a kernel's schedule: other numbers for its rule, in tables of one row."""
+"""Candidates for a kernel: schedule tables of one row, with other numbers than the usual ones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dmlc.schedules.table import NUMBERS, name_type
 from dmlc.source import DmlcError, Source
 
 MOST = 10
-"""Configurations of a kernel that are measured, at most."""
+"""Largest number of candidates of a kernel that are measured."""
 _POOL = 40
-"""Those that are compiled to choose them from, at most."""
+"""Largest number of candidates that are compiled, to choose those from."""
 _VALUES = {
     "tile": (
         "128 128 8 8 ahead", "64 64 8 16", "64 64 4 16 ahead", "64 64 4 16", "128 64 8 8 ahead",
@@ -47,7 +47,7 @@ _OF_PROFILE = {
         "groups": ("2", "4", "8", "32", "64"),
     },
 }
-"""The same of numbers whose values differ by profile."""
+"""Values to try of each number that depend on the profile."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,18 +56,18 @@ class Candidate:
 
     table: str
     numbers: str
-    """The row's numbers, on one line."""
+    """Numbers of the row, on one line."""
     modelled: float | None
-    """The seconds of all kernels on a typical device of the class; None for CPUs."""
+    """Seconds of all kernels on a typical device of the class; None for CPUs."""
 
 
 Compile = Callable[[Source], tuple[Program, Function, Sequence[Kernel]]]
-"""Compiles with a table of rows: the program, the function as fusion leaves it, and its kernels.
-Raises `DmlcError` where a row has what is not legal."""
+"""Compiler with a schedule table: the program, the fused function, and its kernels. Raises
+`DmlcError` for a row whose numbers are not legal."""
 
 
 def write_table(subject: Subject, device: str, numbers: Sequence[str]) -> str:
-    """Table of one row for a class of kernels, on a class of devices."""
+    """Schedule table with one row, for kernels like `subject` on a class of devices."""
     names = [each.partition(" ")[0] for each in numbers]
     changes = any(subject.kind in NUMBERS[name].reorders for name in names)
     bits = None if subject.size is None else max(0, subject.size.bit_length() - 1)
@@ -77,7 +77,7 @@ def write_table(subject: Subject, device: str, numbers: Sequence[str]) -> str:
 
 
 def list_numbers(subject: Subject, profile: str) -> Iterator[tuple[str, ...]]:
-    """Numbers to try for a class of kernels: each number alone, then pairs."""
+    """Rows to try for kernels like `subject`: those with one number, then those with two."""
     single = [
         [f"{n.name} {value}" for value in (_VALUES | _OF_PROFILE[profile])[n.name]]
         for n in NUMBERS.values()
@@ -93,9 +93,8 @@ def list_numbers(subject: Subject, profile: str) -> Iterator[tuple[str, ...]]:
 def choose_candidates(
     subject: Subject, device: str, profile: str, compile: Compile, usual: Program
 ) -> list[Candidate]:
-    """Candidates for a class of kernels: those that change the kernels, each distinct program once.
-    For a GPU, the fastest by the model first; for a CPU, which has no model, in the order of
-    `list_numbers`."""
+    """Candidates for kernels like `subject` whose code differs from that of the usual kernels and
+    of each other: for a GPU ordered by modelled time, for a CPU, which has no model, as listed."""
     seen = {_read_sources(usual)}
     found: list[Candidate] = []
     typical = find_class(device)
@@ -104,7 +103,7 @@ def choose_candidates(
         try:
             program, function, kernels = compile(Source("<candidate>", table))
         except DmlcError:
-            # Rules do not make these numbers into kernels that are legal here.
+            # These numbers give no legal kernel.
             continue
         sources = _read_sources(program)
         if sources in seen:
@@ -122,7 +121,7 @@ def choose_candidates(
 
 
 def _read_sources(program: Program) -> tuple[tuple[str, int, str | int], ...]:
-    """Code of a program without comments, and its launch parameters."""
+    """Code of a program's kernels without comments, and their launches."""
     return tuple(
         (
             "\n".join(line for line in k.source.splitlines() if not line.startswith("//")),

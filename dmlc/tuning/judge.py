@@ -1,4 +1,4 @@
-"""Checks a candidate against the reference, and times it only if its results are right."""
+"""Judgement of one candidate: its results are compared with the reference, then it is timed."""
 
 from __future__ import annotations
 
@@ -9,68 +9,67 @@ from typing import Any
 
 from dmlc.runtime.interface import AnyExecutable
 from dmlc.scalars import Array
+from dmlc.testing.compare import Verdict
 from dmlc.testing.timing import Race, Timer, race
-from dmlc.testing.verify import Verdict
 
 SAMPLES = 9
 """Rounds of a race with the usual kernels."""
 WORTH = 1.03
-"""A candidate has to be so many times as fast, at least."""
+"""Least speedup of a candidate that replaces the usual kernels."""
 
 
-class Status(enum.StrEnum):
+class TrialStatus(enum.StrEnum):
     TIMED = "timed"
     WRONG = "wrong"
-    """Results were not near enough: it has no time."""
+    """A result is outside its error bound; it was not timed."""
     FAILED = "failed"
-    """It could not be built or run."""
+    """It was not built, or did not run."""
     HUNG = "hung"
-    """It was not done in time: the device was left alone from there on."""
+    """It exceeded its time, and the device was not used any more."""
     UNFINISHED = "unfinished"
-    """The process that watched it ended before it did."""
+    """The tuning was ended during its trial."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
-    """Outcome of a candidate."""
+class TrialOutcome:
+    """Result of a candidate's trial."""
 
-    status: Status
+    status: TrialStatus
     said: str = ""
-    """Of one that has no time: why."""
+    """Reason that it was not timed."""
     own: float = 0.0
-    """Seconds of a run, the median."""
+    """Median seconds of a run."""
     usual: float = 0.0
-    """The same of the usual kernels, in turns with it."""
+    """Median seconds of the usual kernels, timed in turns with it."""
     gain: float = 0.0
-    """How many times as fast it was as they were in the same round, the median; 0 where it has no
-    time."""
+    """Median speedup over the usual kernels in the same round; 0 if it was not timed."""
     least: float = 0.0
-    """The same of which three quarters of the rounds had more."""
+    """Lower quartile of that speedup."""
     clock: str = ""
-    """The clock that was read: the `device`'s, or the `host`'s."""
+    """Clock: `device` or `host`."""
 
     @staticmethod
-    def from_json(found: Mapping[str, Any]) -> Outcome:
+    def from_json(found: Mapping[str, Any]) -> TrialOutcome:
         """Outcome from its fields. Raises `KeyError`, `TypeError` or `ValueError` for others."""
         numbers = (float(found[name]) for name in ("own", "usual", "gain", "least"))
-        return Outcome(
-            Status(found["status"]), str(found["said"]), *numbers, clock=str(found["clock"])
+        return TrialOutcome(
+            TrialStatus(found["status"]), str(found["said"]), *numbers, clock=str(found["clock"])
         )
 
     @property
     def is_quicker(self) -> bool:
-        """Whether the gain is large enough, and the candidate won three quarters of the rounds."""
+        """Whether it is faster by enough, and in three quarters of the rounds."""
         return self.gain >= WORTH and self.least > 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Expected:
-    """Inputs and expected results of a function, by the names of its tensors."""
+    """Inputs of a function and its expected results, by the names of its tensors."""
 
     inputs: Mapping[str, Array]
     results: Mapping[str, Array]
     allowed: Mapping[str, Array]
-    """What each element of a result may be off by."""
+    """Error bound of each element of a result."""
 
 
 Timing = Callable[[AnyExecutable, Mapping[str, Array], Mapping[str, Array]], Timer]
@@ -82,7 +81,7 @@ def judge(
     expected: Expected,
     samples: int = SAMPLES,
     timing: Timing = Timer,
-) -> Outcome:
+) -> TrialOutcome:
     """Runs a candidate, compares each of its results with the expected one, and times it beside the
     usual kernels if all agree."""
     given = expected.inputs
@@ -90,11 +89,13 @@ def judge(
     for name, array in found.items():
         verdict = Verdict.of(array, expected.results[name], expected.allowed[name])
         if not verdict.holds:
-            return Outcome(Status.WRONG, f"{name}: {verdict}")
+            return TrialOutcome(TrialStatus.WRONG, f"{name}: {verdict}")
     own, other = (timing(each, given, dict(found)) for each in (candidate, usual))
     return summarize(race(other, own, samples, max(own.turns, other.turns)), own.clock)
 
 
-def summarize(times: Race, clock: str) -> Outcome:
+def summarize(times: Race, clock: str) -> TrialOutcome:
     """Outcome of a race of the usual kernels and a candidate."""
-    return Outcome(Status.TIMED, "", times.second, times.first, times.ratio, times.low, clock)
+    return TrialOutcome(
+        TrialStatus.TIMED, "", times.second, times.first, times.ratio, times.low, clock
+    )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmlc.tuning.judge import Status
+from dmlc.tuning.judge import TrialStatus
 from dmlc.tuning.session import Record, Tried
 
 _SAID = {
-    Status.WRONG: "wrong results",
-    Status.FAILED: "did not run",
-    Status.HUNG: "the device hung",
-    Status.UNFINISHED: "not finished",
+    TrialStatus.WRONG: "wrong results",
+    TrialStatus.FAILED: "did not run",
+    TrialStatus.HUNG: "the device hung",
+    TrialStatus.UNFINISHED: "not finished",
 }
 
 
@@ -54,7 +54,7 @@ def _list_kernel(record: Record, kernel: str) -> list[str]:
 def _write_line(each: Tried, note: str) -> str:
     outcome = each.outcome
     modelled = "" if each.modelled is None else _show(each.modelled)
-    if outcome.status is Status.TIMED:
+    if outcome.status is TrialStatus.TIMED:
         cells = [_show(outcome.usual), _show(outcome.own), f"{outcome.gain:.2f}", note]
     else:
         why = " ".join(outcome.said.split()).replace("|", "\\|")

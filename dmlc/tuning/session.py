@@ -1,8 +1,8 @@
-"""Tuning of one function on one device, candidate by candidate, with a state from which it can
-resume.
+"""Tuning of one function on one device: a trial of each candidate, and a state to resume from.
 
-The state is written before and after each trial. A trial that has begun and not ended in the state
-was running when its process was killed or the machine crashed: it is reported, and skipped."""
+The state is written before and after each trial. If it has a trial that has begun and not ended,
+the process was killed or the machine crashed during that trial: it is named, and not repeated.
+"""
 
 from __future__ import annotations
 
@@ -34,50 +34,50 @@ from dmlc.source import DmlcError, Source, UnsupportedError
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.timing import fill_function
 from dmlc.tuning.candidates import Candidate, choose_candidates
-from dmlc.tuning.judge import Expected, Outcome, Status
+from dmlc.tuning.judge import Expected, TrialOutcome, TrialStatus
 from dmlc.tuning.trial import Trial, run_trial, write_expected
 
 SECONDS = 60.0
-"""The time that a trial has."""
+"""Default time limit of a trial."""
 _FINALISTS = 3
-"""The quickest candidates that are timed again, at most."""
+"""Largest number of the fastest candidates that are timed again."""
 _MOST_BYTES = 1 << 24
-"""Of a state, or of a table."""
+"""Largest file of a state or a table that is read."""
 _VERSION = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tried:
-    """Candidate for a class of kernels, with its outcome."""
+    """Candidate for kernels of a class, with the result of its trial."""
 
     kernel: str
-    """The kernels' class, type and size, as a row has them."""
+    """Class, type and size of the kernels, as in a row."""
     numbers: str
-    outcome: Outcome
+    outcome: TrialOutcome
     modelled: float | None = None
 
     @staticmethod
     def from_json(found: dict[str, Any]) -> Tried:
-        outcome = Outcome.from_json(found["outcome"])
+        outcome = TrialOutcome.from_json(found["outcome"])
         return Tried(found["kernel"], found["numbers"], outcome, found["modelled"])
 
 
 @dataclasses.dataclass(slots=True)
 class Record:
-    """Record of a tuning."""
+    """Results of a tuning."""
 
     title: str
-    """The function, with its tensors."""
+    """Function with its tensors."""
     device: str
-    """In words."""
+    """Name and driver of the device."""
     device_class: str
     tried: list[Tried] = dataclasses.field(default_factory=list[Tried])
     confirmed: dict[str, Tried] = dataclasses.field(default_factory=dict[str, Tried])
-    """The candidate that was chosen for the kernels of a class, as it was timed again."""
+    """Chosen candidate of each class of kernels, with the result of its second trial."""
     begun: str = ""
-    """The trial that is under way: its kernel and numbers."""
+    """Kernel and numbers of the trial that is running."""
     hung: str = ""
-    """The trial that did not end."""
+    """Kernel and numbers of the trial that did not end."""
 
     def find(self, kernel: str, numbers: str) -> Tried | None:
         return next((t for t in self.tried if (t.kernel, t.numbers) == (kernel, numbers)), None)
@@ -91,7 +91,7 @@ class Record:
 
 
 class State:
-    """Records of all tunings whose rows are in one file."""
+    """Records of all tunings whose rows are in one file, by a hash of function and device."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -110,7 +110,7 @@ class State:
             ) from None
 
     def write(self) -> None:
-        """Writes the file atomically."""
+        """Writes the file as a whole or not at all."""
         records = {key: dataclasses.asdict(record) for key, record in self.records.items()}
         text = json.dumps({"version": _VERSION, "records": records}, indent=1)
         write_files(self._path.parent, {self._path.name: text.encode()})
@@ -124,15 +124,15 @@ class TrialStep:
     numbers: str
     number: int
     count: int
-    """Trials of this kernel."""
-    outcome: Outcome | None = None
+    """Number of trials of this kernel."""
+    outcome: TrialOutcome | None = None
 
 
-Try = Callable[[Path, Trial, float], Outcome]
+Try = Callable[[Path, Trial, float], TrialOutcome]
 
 
 class Session:
-    """Tuning of a function on a device, with a file for the rows."""
+    """Tuning of a function on a device, which adds rows to a file."""
 
     def __init__(
         self,
@@ -195,13 +195,12 @@ class Session:
     def _leave_out(self, begun: str) -> None:
         kernel, _, numbers = begun.partition(": ")
         why = "it was under way when its process was ended: it is not tried again"
-        self.record.tried.append(Tried(kernel, numbers, Outcome(Status.UNFINISHED, why)))
+        self.record.tried.append(Tried(kernel, numbers, TrialOutcome(TrialStatus.UNFINISHED, why)))
         self.record.begun = ""
         self._state.write()
 
     def list_subjects(self) -> list[Subject]:
-        """Kernels to tune: one for each class, type and size, except those that have a row in the
-        file."""
+        """Kernels without a row in the file, one of each class, type and size."""
         table = parse_table(Source(str(self._rows), self._text))
         there = [row for row in table.rows if row.device == self.device_class]
         found = list_subjects(self._function, self._target, self._profile)
@@ -209,8 +208,7 @@ class Session:
         return [each for each in named.values() if not any(row.suits(each) for row in there)]
 
     def steps(self, subjects: Sequence[Subject]) -> Iterator[TrialStep]:
-        """Goes through all trials. At the end the rows, the page and the state are in their files;
-        at any time, the results so far are."""
+        """Runs all trials. The files of rows and of the state are current after each."""
         with tempfile.TemporaryDirectory(prefix="dmlc-tune-") as name:
             folder = Path(name)
             write_expected(folder, self._find_expected())
@@ -248,7 +246,7 @@ class Session:
                 return
         self._confirm(kernel, candidates, folder)
 
-    def _try(self, kernel: str, each: Candidate, folder: Path) -> Outcome:
+    def _try(self, kernel: str, each: Candidate, folder: Path) -> TrialOutcome:
         record, name = self.record, f"{kernel}: {each.numbers}"
         record.begun = name
         self._state.write()
@@ -259,15 +257,16 @@ class Session:
             with _ending_by_exception():
                 outcome = self._run(folder, trial, self._seconds)
         finally:
-            # Also where a person has stopped it: that is no reason to leave it out.
+            # A trial that a person stops may be repeated.
             record.begun = ""
             self._state.write()
-        if outcome.status is Status.HUNG:
+        if outcome.status is TrialStatus.HUNG:
             record.hung = name
         return outcome
 
     def _confirm(self, kernel: str, candidates: Sequence[Candidate], folder: Path) -> None:
-        """Chooses the fastest candidate that wins a second measurement too, and writes its row."""
+        """Writes the row of the fastest candidate that is faster than the usual kernels in a second
+        trial as well."""
         record = self.record
         if kernel in record.confirmed:
             return
@@ -283,7 +282,7 @@ class Session:
                 self._write_row(each, outcome)
                 return
 
-    def _write_row(self, each: Candidate, outcome: Outcome) -> None:
+    def _write_row(self, each: Candidate, outcome: TrialOutcome) -> None:
         (row,) = parse_table(Source("<row>", each.table)).rows
         times = f"{outcome.own * 1e6:,.1f} us in place of {outcome.usual * 1e6:,.1f}"
         said = f"// {self.record.title} on {self.record.device}: {times}"
@@ -330,6 +329,6 @@ def _spread(allowed: Array, result: Array) -> Array:
 
 
 def name_kernel(subject: Subject) -> str:
-    """Class of a kernel in a row of the table: `product FLOAT32 2^20`."""
+    """Class, type and size of a kernel, as in a row: `product FLOAT32 2^20`."""
     bits = None if subject.size is None else max(0, subject.size.bit_length() - 1)
     return f"{subject.kind} {name_type(subject.dtype)} {'any' if bits is None else f'2^{bits}'}"

@@ -1,8 +1,9 @@
-"""The process that tries one candidate on a device: `python -m dmlc.tuning.trial FOLDER`.
+"""Process that tries one candidate on a device: `python -m dmlc.tuning.trial FOLDER`.
 
-The folder has `trial.json`, which describes the trial, and the arrays. The outcome is one line of
-JSON on standard output. A kernel that never ends, or a driver that crashes, ends this process
-alone."""
+The folder has the description of the trial, `trial.json`, and the arrays. The outcome is one line
+of JSON on standard output. A kernel that never ends, or a driver that crashes, ends this process
+alone.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ from dmlc.known_answers import find_trusted
 from dmlc.pipeline import Steps
 from dmlc.processes import python_command, python_environment
 from dmlc.source import DmlcError, Source
-from dmlc.tuning.judge import Expected, Outcome, Status, judge
+from dmlc.tuning.judge import Expected, TrialOutcome, TrialStatus, judge
 
 _TRIAL, _EXPECTED = "trial.json", "expected.pickle"
 _LONGEST = 400
-"""Characters of what is said of a failure, at most."""
+"""Largest number of characters of a failure's message."""
 
 
 def write_expected(folder: Path, expected: Expected) -> None:
@@ -43,13 +44,13 @@ class Trial:
     gpu_class: str | None
     profile: str | None
     usual: str
-    """The table that the usual kernels are compiled with; empty: none."""
+    """Schedule table of the usual kernels; empty for none."""
     table: str
-    """The table with the candidate."""
+    """Schedule table with the candidate."""
 
 
-def run_trial(folder: Path, trial: Trial, seconds: float) -> Outcome:
-    """Outcome of a trial in a process of its own, which is ended after `seconds`."""
+def run_trial(folder: Path, trial: Trial, seconds: float) -> TrialOutcome:
+    """Outcome of a trial in a process of its own, with a limit in seconds."""
     write_files(folder, {_TRIAL: json.dumps(dataclasses.asdict(trial)).encode()})
     process = subprocess.Popen(
         python_command(__name__, str(folder)),
@@ -63,20 +64,20 @@ def run_trial(folder: Path, trial: Trial, seconds: float) -> Outcome:
         said, complaint = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         _end(process)
-        return Outcome(Status.HUNG, f"it was not done after {seconds:g} seconds")
+        return TrialOutcome(TrialStatus.HUNG, f"it was not done after {seconds:g} seconds")
     except BaseException:
         _end(process)
         raise
     try:
-        return Outcome.from_json(json.loads(said.decode().strip().rpartition("\n")[2]))
+        return TrialOutcome.from_json(json.loads(said.decode().strip().rpartition("\n")[2]))
     except (ValueError, KeyError, TypeError):
         last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
         why = f"its process ended with status {process.returncode}: {last}"
-        return Outcome(Status.FAILED, why[:_LONGEST])
+        return TrialOutcome(TrialStatus.FAILED, why[:_LONGEST])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a trial's process, with child processes that its driver may have started."""
+    """Kills a trial's process, and those that its driver may have started."""
     if os.name == "posix":
         os.killpg(process.pid, signal.SIGKILL)
     else:
@@ -84,21 +85,21 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
-def try_candidate(folder: Path) -> Outcome:
-    """Runs the trial that a folder describes, in this process."""
+def try_candidate(folder: Path) -> TrialOutcome:
+    """Outcome of the trial in a folder, in this process."""
     trial = Trial(**json.loads((folder / _TRIAL).read_text(encoding="utf-8")))
     function = ir.parse(trial.function)
     try:
         device = find_trusted(trial.device)
         if device is None:
-            return Outcome(Status.FAILED, "the reference has no kernels")
+            return TrialOutcome(TrialStatus.FAILED, "the reference has no kernels")
         usual, candidate = (
             load_on(compile_for(function, device, _take(trial, table), trial.profile), device)
             for table in (trial.usual, trial.table)
         )
         return judge(candidate, usual, pickle.loads((folder / _EXPECTED).read_bytes()))
     except DmlcError as error:
-        return Outcome(Status.FAILED, str(error)[:_LONGEST])
+        return TrialOutcome(TrialStatus.FAILED, str(error)[:_LONGEST])
 
 
 def _take(trial: Trial, table: str) -> Steps:

@@ -51,7 +51,7 @@ from dmlc.shader_model import SHADER_MODELS
 from dmlc.sizes import evaluate_size
 from dmlc.source import Diagnostic, DmlcError, Span, UnsupportedError
 from dmlc.testing.bounds import bound_errors
-from dmlc.testing.compare import compare
+from dmlc.testing.compare import Verdict
 from dmlc.testing.fill import draw_values
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -412,15 +412,15 @@ def _refuse_long(function: Function) -> None:
 
 
 def _judge_result(name: str, actual: Array, expected: Array, allowed: Array) -> Answer:
-    verdict = compare(actual, expected, allowed)
+    verdict = Verdict.of(actual, expected, allowed)
     first = 0
-    if verdict.worst is not None and not verdict.within:
+    if verdict.worst is not None and not verdict.holds:
         first = int(np.ravel_multi_index(verdict.worst, actual.shape))
     stretch = slice(first, first + _SHOWN)
     return {
         "name": name,
         "sizes": list(actual.shape),
-        "within": verdict.within,
+        "within": verdict.holds,
         "said": str(verdict),
         "first": first,
         "actual": [str(v) for v in actual.ravel()[stretch]],

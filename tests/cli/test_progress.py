@@ -8,6 +8,8 @@ from dmlc import cli
 from dmlc.cli import progress
 from dmlc.progress import listening, track
 from dmlc.runtime.threads import map_threads
+from dmlc.testing.harness import Settings
+from dmlc.testing.jobs import Target, run_targets
 
 
 class Clock:
@@ -33,6 +35,23 @@ def test_a_log_has_a_line_a_second(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err.splitlines() == [
         "doing: 4 of 10", "doing: 6 of 10", "doing: 8 of 10"
     ]  # fmt: skip
+
+
+def test_a_log_of_much_work_has_a_line_for_each_tenth(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with listening(progress.Shown(Clock(1.5))):
+        list(track("doing", range(200)))
+    said = capfd.readouterr().err.splitlines()
+    assert said == ["doing: 2 of 200", *(f"doing: {20 * k} of 200" for k in range(1, 10))]
+
+
+def test_tests_of_operators_are_told_of() -> None:
+    told: list[tuple[str, int, int]] = []
+    target, settings = Target("onednn.ReLU"), Settings(("reference",), 0, 0, None, 0)
+    with listening(lambda *said: told.append(said)):
+        list(run_targets([target], settings, 1))
+    assert told == [("testing operators", 0, 1), ("testing operators", 1, 1)]
 
 
 def test_a_terminal_has_one_line(

@@ -14,8 +14,8 @@ import pytest
 import dmlc as package
 from dmlc.cli import run_command
 from dmlc.cli.arrays import read_array
+from dmlc.testing.compare import Verdict
 from dmlc.testing.memory import name_tool
-from dmlc.testing.verify import Verdict
 from tests.cli.conftest import Dmlc
 
 Array = npt.NDArray[Any]

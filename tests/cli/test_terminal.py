@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator, Sequence
 
 import ml_dtypes
 import numpy as np
 import pytest
 from click.shell_completion import BashComplete
 
-import dmlc
 from dmlc import cli
 from dmlc.cli import completion, messages, qualify_command
 from dmlc.cli.values import describe_values
 from dmlc.scalars import Array
 from dmlc.source import Diagnostic, Note, Source, Span
-from dmlc.testing.harness import OperatorTest, Settings
-from dmlc.testing.jobs import Done, Target
-from dmlc.testing.outcome import CheckKind, Outcome, Status
 from tests.cli.conftest import Dmlc
 
 WRONG = Diagnostic(
@@ -202,27 +197,3 @@ def test_each_command_takes_the_options_that_it_is_said_to() -> None:
 def test_a_script_for_each_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["completion", shell]) == 0
     assert f"_DMLC_COMPLETE={shell}_complete" in capsys.readouterr().out
-
-
-# Progress --------------------------------------------------------------------------------------
-
-
-def test_a_log_is_told_how_far_many_operators_are(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = Settings(("reference",), 0, 0, None, 0)
-    summary = OperatorTest(dmlc.operator("onednn.ReLU"), settings).summarize()
-    wrong = Outcome("ReLU", CheckKind.EXAMPLE, "example", Status.FAILED, "reference")
-
-    def run_targets(targets: Sequence[Target], settings: Settings, jobs: int) -> Iterator[Done]:
-        for number, target in enumerate(targets):
-            yield Done(target.name, (wrong,) if number == 2 else (), summary)
-
-    monkeypatch.setattr("dmlc.cli.test_command.run_targets", run_targets)
-    with pytest.raises(SystemExit):
-        cli.main(["test", "directml.ACTIVATION_*", "--device", "reference"])
-    count = sum(name.startswith("directml.ACTIVATION_") for name in dmlc.operators())
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 10
-    assert said[0] == f"tested {-(-count // 10)} of {count} operators, 1 failed"
-    assert said[-1] == f"tested {count} of {count} operators, 1 failed"

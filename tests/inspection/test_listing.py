@@ -31,7 +31,7 @@ def classify(line: str, gpu: str = "gfx1100") -> Instruction:
 
 def test_a_recorded_kernel_of_rdna() -> None:
     kernel = read("batch_norm.gfx1100", "gfx1100")
-    assert (kernel.registers, kernel.uniform_registers, kernel.spilled) == (12, 128, 0)
+    assert (kernel.registers, kernel.uniform_registers, kernel.spilled_registers) == (12, 128, 0)
     assert (kernel.shared_bytes, kernel.scratch_bytes) == (2048, 0)
     assert (kernel.waves, kernel.wave) == (32, 64)
     # As many as the driver counts.

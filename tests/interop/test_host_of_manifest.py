@@ -16,7 +16,7 @@ import dmlc
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
 from dmlc.testing.bounds import bound_errors
-from dmlc.testing.verify import Verdict
+from dmlc.testing.compare import Verdict
 from tests.open_sizes import SUBJECTS, evaluate_formula
 from tests.opencl_launch import build, open_queue
 

@@ -20,8 +20,8 @@ from dmlc.reference import evaluate
 from dmlc.scalars import TENSOR_TYPES, Array
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.case import Case, judge
+from dmlc.testing.compare import Verdict
 from dmlc.testing.examples import read_cases
-from dmlc.testing.verify import Verdict
 from tests.goldens import CASES, find_wrong, make_inputs, read_case
 from tests.open_sizes import SUBJECTS
 from tests.peers import mlir_operations

@@ -12,7 +12,7 @@ from dmlc import ir
 from dmlc.devices import find_device
 from dmlc.oracle import find_expected
 from dmlc.qualify import speed
-from dmlc.qualify.speed import Subject, list_subjects, time_subjects
+from dmlc.qualify.speed import TimedFunction, list_subjects, time_subjects
 from dmlc.source import DmlcError, UnsupportedError
 from dmlc.testing import timing
 from dmlc.testing.timing import fill_function
@@ -30,7 +30,7 @@ def test_there_are_ten_of_every_size() -> None:
 
 
 @pytest.mark.parametrize("subject", list_subjects(SMALL), ids=lambda subject: subject.name)
-def test_what_they_compute_is_finite(subject: Subject) -> None:
+def test_what_they_compute_is_finite(subject: TimedFunction) -> None:
     function = subject.make()
     inputs, outputs = fill_function(function)
     found = find_expected(function, inputs)
@@ -80,7 +80,7 @@ class _Call:
         return self.left.pop(0)
 
 
-NOTHING = Subject("nothing", "4", lambda: ir.parse(
+NOTHING = TimedFunction("nothing", "4", lambda: ir.parse(
     "func @nothing(%x: f32[4]) -> (%y) {\n  %y: f32[i0 < 4] = sub(%x[i0], %x[i0])\n}"
 ))  # fmt: skip
 

@@ -19,7 +19,7 @@ from dmlc.testing import harness
 from dmlc.testing import outcome as outcomes
 from dmlc.testing.case import Case
 from dmlc.testing.fill import KINDS, MILD
-from dmlc.testing.harness import Export, OperatorTest, Settings, run_tests
+from dmlc.testing.harness import CaseExport, OperatorTest, Settings, run_tests
 from dmlc.testing.outcome import Cause, CheckKind, Outcome, Status
 from dmlc.testing.power import Power, Weakness
 from dmlc.testing.replay import read_failure
@@ -374,7 +374,7 @@ def test_cases_are_exported_once_whatever_they_ran_on(tmp_path: Path) -> None:
         written.append((case, folder))
 
     settings = Settings(
-        ("opencl", "reference"), cases=3, failures=tmp_path, export=Export(tmp_path, write)
+        ("opencl", "reference"), cases=3, failures=tmp_path, export=CaseExport(tmp_path, write)
     )
     done = list(OperatorTest(operator, settings).run())
     exported = [o.status for o in done if o.kind is CheckKind.EXPORT]
@@ -399,7 +399,7 @@ def test_an_error_of_an_export_is_an_outcome(tmp_path: Path) -> None:
         raise errors[0]
 
     operator = dmlc.load(WRONG).operators["CUBE"]
-    settings = Settings(("reference",), cases=1, variants=0, export=Export(tmp_path, write))
+    settings = Settings(("reference",), cases=1, variants=0, export=CaseExport(tmp_path, write))
     failures = [o for o in OperatorTest(operator, settings).run() if o.status is Status.FAILED]
     assert {(o.kind, o.cause, o.message) for o in failures} == {
         (CheckKind.EXPORT, Cause.EXPORT, "ZeroDivisionError: by zero")

@@ -87,7 +87,7 @@ def test_a_wrong_factor_is_found(check: Check, dtype: DataType, factor: float) -
     verdict = find(check, case)
     assert not verdict.holds
     assert verdict.of == "src"
-    assert verdict.verdict.comparison.worst in [(0,), (8,)]
+    assert verdict.verdict.worst in [(0,), (8,)]
 
 
 def test_the_verdict_says_where_and_by_how_much() -> None:
@@ -114,7 +114,7 @@ def test_at_a_kink_no_other_slope_will_do(slope: str) -> None:
     case = make_case("max(src, 0)", f"(src == 0 ? {slope} : (src > 0 ? 1 : 0)) * d_dst")
     verdict = find(check_pair, case)
     assert not verdict.holds
-    assert verdict.verdict.comparison.worst == (4,)
+    assert verdict.verdict.worst == (4,)
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -122,7 +122,7 @@ def test_a_gradient_that_is_wrong_at_one_smooth_point_is_found(check: Check) -> 
     gradient = "src > 0 ? d_dst : (src < 0 ? exp(src) * d_dst : 0)"
     verdict = find(check, make_case("src > 0 ? src : exp(src) - 1", gradient))
     assert not verdict.holds
-    assert verdict.verdict.comparison.worst == (4,)
+    assert verdict.verdict.worst == (4,)
 
 
 def test_where_there_is_no_gradient_nothing_is_judged() -> None:

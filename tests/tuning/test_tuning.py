@@ -22,7 +22,7 @@ from dmlc.source import Source
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.timing import Race, Timer, fill_function
 from dmlc.tuning import candidates
-from dmlc.tuning.judge import Expected, Outcome, Status, judge, summarize
+from dmlc.tuning.judge import Expected, TrialOutcome, TrialStatus, judge, summarize
 from dmlc.tuning.page import write_page
 from dmlc.tuning.session import Session, Try
 from dmlc.tuning.trial import Trial, run_trial, write_expected
@@ -58,13 +58,13 @@ def fake(
     """Trials without a device: how many times as fast each is; one of them is stopped by a signal,
     or hangs."""
 
-    def run(_: Path, trial: Trial, __: float) -> Outcome:
+    def run(_: Path, trial: Trial, __: float) -> TrialOutcome:
         numbers = " ".join(trial.table.split("\n")[2].split())
         if numbers == stop:
             os.kill(os.getpid(), by)
         seen.append(numbers)
         if numbers == hang:
-            return Outcome(Status.HUNG, "it was not done")
+            return TrialOutcome(TrialStatus.HUNG, "it was not done")
         return summarize(Race.of([1e-3 * gains.get(numbers, 1.0)], [1e-3]), "host")
 
     return run
@@ -94,12 +94,12 @@ def test_a_wrong_candidate_is_never_timed() -> None:
         raise AssertionError("it was timed")
 
     found = judge(load(wrong), load(right), expect(function), 1, refuse)
-    assert found.status is Status.WRONG
+    assert found.status is TrialStatus.WRONG
     assert found.gain == 0
     assert "Y: 300,000 of 300,000" in found.said or "is expected" in found.said
     with pytest.raises(AssertionError, match="it was timed"):
         judge(load(right), load(right), expect(function), 1, refuse)
-    assert judge(load(right), load(right), expect(function), 1).status is Status.TIMED
+    assert judge(load(right), load(right), expect(function), 1).status is TrialStatus.TIMED
 
 
 def test_both_are_timed_over_as_many_runs() -> None:
@@ -118,7 +118,7 @@ def test_both_are_timed_over_as_many_runs() -> None:
             counts.append(turns or self.turns)
             return super().sample(turns)
 
-    assert judge(first, second, expect(ir.parse(PLAIN)), 2, Counted).status is Status.TIMED
+    assert judge(first, second, expect(ir.parse(PLAIN)), 2, Counted).status is TrialStatus.TIMED
     assert counts[2:] == [7] * 4
 
 
@@ -163,7 +163,7 @@ def test_what_was_under_way_when_the_process_was_killed_is_left_out(tmp_path: Pa
     rows, seen = tmp_path / "rows.txt", list[str]()
     path = rows.with_name("rows.txt.state.json")
 
-    def die(folder: Path, trial: Trial, seconds: float) -> Outcome:
+    def die(folder: Path, trial: Trial, seconds: float) -> TrialOutcome:
         # What is on disk now is what a process that is killed leaves.
         kept.append(path.read_text())
         return fake({}, seen)(folder, trial, seconds)
@@ -178,7 +178,7 @@ def test_what_was_under_way_when_the_process_was_killed_is_left_out(tmp_path: Pa
     assert first not in seen
     assert second not in seen
     assert seen
-    (left,) = [t for t in session.record.tried if t.outcome.status is Status.UNFINISHED]
+    (left,) = [t for t in session.record.tried if t.outcome.status is TrialStatus.UNFINISHED]
     assert left.numbers == second
     assert f"| `{second}` |  |  |  |  | not finished: " in write_page(session.records, "rows.txt")
 
@@ -223,7 +223,7 @@ def test_a_trial_has_a_limit(tmp_path: Path) -> None:
         PLAIN, "opencl", None, None, "", "device cpu\nrow elementwise any any; per_item 1"
     )
     outcome = run_trial(tmp_path, trial, 0.01)
-    assert outcome.status is Status.HUNG
+    assert outcome.status is TrialStatus.HUNG
 
 
 @pytest.mark.parametrize(

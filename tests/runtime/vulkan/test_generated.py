@@ -19,7 +19,7 @@ from dmlc.runtime.hlsl import compile_kernel
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, Array, DataType, Operation
 from dmlc.scalars.operation import Unsupported
 from dmlc.testing.bounds import bound_errors
-from dmlc.testing.compare import compare
+from dmlc.testing.compare import Verdict
 from tests.runtime import dxil
 
 SPECIAL = [
@@ -89,8 +89,8 @@ def test_operations(dtype: DataType, start: int, tmp_path: pathlib.Path) -> None
     inputs = {p.name: make_values(dtype, k) for k, p in enumerate(function.parameters)}
     actual, bounds = vulkan.load(program)(inputs), bound_errors(function, inputs)
     for name, expected in evaluate(function, inputs).items():
-        nearness = compare(actual[name], expected, bounds[name])
-        assert nearness.within, f"{name}: {nearness}"
+        nearness = Verdict.of(actual[name], expected, bounds[name])
+        assert nearness.holds, f"{name}: {nearness}"
     for kernel in program.kernels:
         made = compile_kernel(kernel)
         assert made.warnings == ()
