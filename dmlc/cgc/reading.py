@@ -57,7 +57,7 @@ def load(path: Path) -> ImportedModel:
 def read_model(text: str, filename: str = "<text>") -> onnx.ModelProto:
     """The model of a CGC graph; `filename` is its name in messages."""
     program = parse(expect_text("text", text), expect_text("filename", filename))
-    model = _Model(program).build()
+    model = _ModelBuilder(program).build()
     found = open_model(model)
     for statement in program.statements:
         for name, kind in zip(statement.results, statement.result_types, strict=True):
@@ -71,7 +71,7 @@ def read_model(text: str, filename: str = "<text>") -> onnx.ModelProto:
     return model
 
 
-class _Model:
+class _ModelBuilder:
     """A program, and the nodes that its statements are."""
 
     def __init__(self, program: Program) -> None:

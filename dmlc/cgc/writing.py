@@ -44,7 +44,7 @@ def write_program(model: onnx.ModelProto) -> Program:
     opened = open_model(model)
     fuse_biases(opened)
     narrow(opened)
-    return _Writer(opened).write()
+    return _ProgramWriter(opened).write()
 
 
 @dataclasses.dataclass(slots=True)
@@ -57,7 +57,7 @@ class _Made:
     attributes: dict[str, Attribute]
 
 
-class _Writer:
+class _ProgramWriter:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.made: list[_Made] = []

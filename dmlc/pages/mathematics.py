@@ -104,7 +104,7 @@ def _parser() -> lark.Lark:
         "factors": match_any("*", "/"),
         "comparisons": match_any("<", ">", "<=", ">=", "!=", "&&", "||"),
     }
-    return lark.Lark(grammar, parser="lalr", transformer=_Writer())
+    return lark.Lark(grammar, parser="lalr", transformer=_CodeWriter())
 
 
 def _apply(function: str) -> Callable[[object, Sequence[str]], str]:
@@ -112,7 +112,7 @@ def _apply(function: str) -> Callable[[object, Sequence[str]], str]:
     return lambda _, parts: f"{function}({parts[0]})"
 
 
-class _Writer(lark.Transformer[lark.Token, Any]):
+class _CodeWriter(lark.Transformer[lark.Token, Any]):
     """Writer of the code of each rule's match, from that of its parts."""
 
     parentheses, bars, floor, ceil = map(_apply, ("", "abs", "floor", "ceil"))
