@@ -57,7 +57,7 @@ def load(path: Path) -> ImportedModel:
 def read_model(text: str, filename: str = "<text>") -> onnx.ModelProto:
     """The model of a CGC graph; `filename` is its name in messages."""
     program = parse(expect_text("text", text), expect_text("filename", filename))
-    model = _Model(program).build()
+    model = _ModelBuilder(program).build()
     found = open_model(model)
     for statement in program.statements:
         for name, kind in zip(statement.results, statement.result_types, strict=True):
@@ -71,7 +71,7 @@ def read_model(text: str, filename: str = "<text>") -> onnx.ModelProto:
     return model
 
 
-class _Model:
+class _ModelBuilder:
     """A program, and the nodes that its statements are."""
 
     def __init__(self, program: Program) -> None:
@@ -135,7 +135,8 @@ class _Model:
                 f"'{operator.name}' takes {operator.operands} operands, found {given}",
                 statement.span,
             )
-        special: dict[str, Callable[[Statement], None]] = {
+        attributes = dict(statement.attributes)
+        special: dict[str, Callable[[Statement, dict[str, Attribute]], None]] = {
             "cast": self._cast,
             "convolution": self._convolve,
             "group_query_attention": self._attend,
@@ -145,9 +146,14 @@ class _Model:
             "slice": self._slice,
         }
         if operator.name in special:
-            special[operator.name](statement)
+            special[operator.name](statement, attributes)
         else:
-            self._plain(operator, statement)
+            self._plain(operator, statement, attributes)
+        if attributes:
+            name = next(iter(attributes))
+            raise UnsupportedError(
+                f"the attribute '{name}' of '{statement.operation}' is not read", statement.span
+            )
 
     def _read_constant(self, statement: Statement) -> None:
         (name,), value = statement.results, statement.value
@@ -166,9 +172,12 @@ class _Model:
             else:
                 self.constants[name] = list_elements(held, value.type)
 
-    def _plain(self, operator: Operator, statement: Statement) -> None:
+    # Each takes the attributes that it reads out of those given.
+
+    def _plain(
+        self, operator: Operator, statement: Statement, attributes: dict[str, Attribute]
+    ) -> None:
         """An operation whose operands are the inputs."""
-        attributes = dict(statement.attributes)
         settings: dict[str, object] = {}
         for setting in operator.settings:
             value = attributes.pop(setting.name, setting.default)
@@ -180,17 +189,14 @@ class _Model:
         if operator.name == "quantize_linear" and statement.operands[2:] in ((), (None,)):
             kind = statement.result_types[0]
             settings["output_dtype"] = ELEMENTS[kind.dtype] if kind is not None else 0
-        self._refuse(statement, attributes)
         self._node(operator.onnx, statement, statement.operands, settings)
 
-    def _cast(self, statement: Statement) -> None:
+    def _cast(self, statement: Statement, attributes: dict[str, Attribute]) -> None:
         kind = statement.result_types[0]
-        self._refuse(statement, statement.attributes)
         to = ELEMENTS[kind.dtype] if kind is not None else 0
         self._node("Cast", statement, statement.operands, {"to": to})
 
-    def _convolve(self, statement: Statement) -> None:
-        attributes = dict(statement.attributes)
+    def _convolve(self, statement: Statement, attributes: dict[str, Attribute]) -> None:
         kind = statement.types[0]
         axes = len(kind.sizes) - 2 if kind is not None else 0
         starts, ends = (attributes.pop(f"{end}_padding", (0,) * axes) for end in ("start", "end"))
@@ -207,22 +213,19 @@ class _Model:
             "pads": (*_integers(starts), *_integers(ends)),
             "group": attributes.pop("group_count", 1),
         }
-        self._refuse(statement, attributes)
         self._node("Conv", statement, statement.operands, settings)
 
-    def _reshape(self, statement: Statement) -> None:
+    def _reshape(self, statement: Statement, attributes: dict[str, Attribute]) -> None:
         """The sizes are an operand; where it is left out, those of the result."""
         kind = statement.result_types[0]
-        self._refuse(statement, statement.attributes)
         name, shape = statement.operands[0], (*statement.operands, None)[1]
         if shape is None:
             shape = f"{statement.results[0]}_sizes"
             self.constants[shape] = np.array(kind.sizes if kind is not None else (), np.int64)
         self._node("Reshape", statement, (name, shape), {})
 
-    def _slice(self, statement: Statement) -> None:
+    def _slice(self, statement: Statement, attributes: dict[str, Attribute]) -> None:
         """ONNX's bounds are inputs."""
-        attributes = dict(statement.attributes)
         bounds = [attributes.pop(name, None) for name in ("starts", "ends", "axes")]
         known = [_integers(value) for value in bounds]
         if not known[0] or not known[1]:
@@ -230,7 +233,6 @@ class _Model:
         count = len(known[0])
         axes = known[2] or tuple(range(count))
         steps = _integers(attributes.pop("steps", attributes.pop("step", None))) or (1,) * count
-        self._refuse(statement, attributes)
         given: list[str | None] = [statement.operands[0]]
         for name, numbers in zip(("starts", "ends", "axes", "steps"),
                                  (known[0], known[1], axes, steps), strict=True):  # fmt: skip
@@ -238,12 +240,10 @@ class _Model:
             self.constants[given[-1] or ""] = np.array(numbers, np.int64)
         self._node("Slice", statement, given, {})
 
-    def _normalize(self, statement: Statement) -> None:
+    def _normalize(self, statement: Statement, attributes: dict[str, Attribute]) -> None:
         """With an `epsilon`, the square root of it and the sum of squares divides."""
-        attributes = dict(statement.attributes)
         axis, p = attributes.pop("axis", -1), attributes.pop("p", 2)
         epsilon = attributes.pop("epsilon", 1e-12)
-        self._refuse(statement, attributes)
         if p == 1 or epsilon == 0:
             self._node("LpNormalization", statement, statement.operands, {"axis": axis, "p": p})
             return
@@ -263,7 +263,7 @@ class _Model:
             helper.make_node("Div", [value, norm], [name]),
         ]
 
-    def _rotate(self, statement: Statement) -> None:
+    def _rotate(self, statement: Statement, attributes: dict[str, Attribute]) -> None:
         operator = operators_by_name()["rotary_embedding"]
         given = (*statement.operands, None, None)
         if None in given[1:4] or given[4] is not None:
@@ -272,18 +272,15 @@ class _Model:
                 ", not with seqlens_k",
                 statement.span,
             )
-        settings = {s.onnx: statement.attributes.get(s.name, s.default) for s in operator.settings}
-        known = {setting.name for setting in operator.settings}
-        left = {n: v for n, v in statement.attributes.items() if n not in known}
-        self._refuse(statement, left)
+        settings = {s.onnx: attributes.pop(s.name, s.default) for s in operator.settings}
         if settings["num_heads"] == 0:
             del settings["num_heads"]
         self._node("RotaryEmbedding", statement, given[:4], settings)
 
-    def _attend(self, statement: Statement) -> None:
+    def _attend(self, statement: Statement, attributes: dict[str, Attribute]) -> None:
         """Attention of a whole sequence, where nothing is past and every length is the whole."""
         given = (*statement.operands, *[None] * 11)[:14]
-        kind, attributes = statement.types[1], dict(statement.attributes)
+        kind = statement.types[1]
         rotated = attributes.pop("do_rotary", 0) or attributes.pop("rotary_interleaved", 0)
         lengths, total = (self.constants.get(name or "") for name in given[5:7])
         read = any(self.uses.get(name, 0) for name in statement.results[1:])
@@ -305,7 +302,6 @@ class _Model:
         if attributes.get("scale"):
             settings["scale"] = attributes["scale"]
         attributes.pop("scale", None)
-        self._refuse(statement, attributes)
         self._node("Attention", statement, given[:3], settings)
 
     # Nodes ------------------------------------------------------------------------------------
@@ -324,14 +320,6 @@ class _Model:
         for name, value in settings.items():
             node.attribute.append(helper.make_attribute(name, value))
         self.nodes.append(node)
-
-    def _refuse(self, statement: Statement, attributes: Mapping[str, Attribute]) -> None:
-        """Raises `UnsupportedError` for attributes that are not read."""
-        if attributes:
-            name = next(iter(attributes))
-            raise UnsupportedError(
-                f"the attribute '{name}' of '{statement.operation}' is not read", statement.span
-            )
 
 
 def _describe(name: str, kind: TensorType) -> onnx.ValueInfoProto:

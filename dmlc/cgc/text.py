@@ -157,10 +157,10 @@ def list_elements(held: bytes, kind: TensorType) -> Array:
 
 def parse(text: str, filename: str = "<text>") -> Program:
     """The graph in a text. Raises `DmlcError`, with the place of the mistake."""
-    return _Reader(Source(filename, text)).program()
+    return _TextReader(Source(filename, text)).program()
 
 
-class _Reader(Tokens):
+class _TextReader(Tokens):
     """Parser of the text form. A type, an attribute's kind, and a name with its sigil are one
     token."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ def write_program(model: onnx.ModelProto) -> Program:
     opened = open_model(model)
     fuse_biases(opened)
     narrow(opened)
-    return _Writer(opened).write()
+    return _ProgramWriter(opened).write()
 
 
 @dataclasses.dataclass(slots=True)
@@ -57,7 +57,7 @@ class _Made:
     attributes: dict[str, Attribute]
 
 
-class _Writer:
+class _ProgramWriter:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.made: list[_Made] = []
@@ -95,7 +95,8 @@ class _Writer:
         operator = operators.get(node.op_type) if node.domain in ("", "ai.onnx") else None
         if operator is None:
             raise UnsupportedError("public texts of CGC name no operation that computes it")
-        special: dict[str, Callable[[onnx.NodeProto], None]] = {
+        attributes = read_attributes(node)
+        special: dict[str, Callable[[onnx.NodeProto, dict[str, Any]], None]] = {
             "Attention": self._attend,
             "Conv": self._convolve,
             "Gemm": self._multiply,
@@ -104,17 +105,21 @@ class _Writer:
             "Slice": self._slice,
         }
         if node.op_type in special:
-            special[node.op_type](node)
+            special[node.op_type](node, attributes)
         else:
-            self._plain(operator, node)
+            self._plain(operator, node, attributes)
+        left = [name for name, value in attributes.items() if value not in (0, 0.0, -1, b"")]
+        if left:
+            raise UnsupportedError(f"CGC's has no attribute for '{left[0]}'")
 
-    def _plain(self, operator: Operator, node: onnx.NodeProto) -> None:
+    # Each takes the attributes that it writes out of those of the node.
+
+    def _plain(self, operator: Operator, node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
         """A node whose inputs are the operands."""
         given: list[str | None] = [name or None for name in node.input]
         if len(given) > operator.operands:
             raise UnsupportedError(f"it has {len(given)} inputs, and CGC's has {operator.operands}")
         given += [None] * (operator.operands - len(given))
-        attributes = read_attributes(node)
         settings: dict[str, Attribute] = {}
         for setting in operator.settings:
             value = attributes.pop(setting.onnx, setting.default)
@@ -124,11 +129,9 @@ class _Writer:
         for name in ("to", "saturate", "output_dtype", "precision", "round_mode"):
             # The type of the result says it, and the others are of types that are refused.
             attributes.pop(name, None)
-        self._refuse(attributes)
         self._add(operator.name, [node.output[0]], given, settings)
 
-    def _convolve(self, node: onnx.NodeProto) -> None:
-        attributes = read_attributes(node)
+    def _convolve(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
         axes = len(self.model.types[node.input[0]].sizes) - 2
         pads = _integers(attributes.pop("pads", [0] * (2 * axes)))
         automatic = attributes.pop("auto_pad", b"NOTSET")
@@ -142,13 +145,11 @@ class _Writer:
             "end_padding": pads[axes:],
             "group_count": _as_attribute(attributes.pop("group", 1)),
         }
-        self._refuse(attributes)
         given = [name or None for name in node.input]
         self._add("convolution", [node.output[0]], [*given, *[None] * (3 - len(given))], settings)
 
-    def _multiply(self, node: onnx.NodeProto) -> None:
+    def _multiply(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
         """A product of matrices; CGC's is neither transposed nor scaled."""
-        attributes = read_attributes(node)
         given: list[str | None] = [name or None for name in node.input]
         result = node.output[0]
         for at, name in enumerate(("transA", "transB")):
@@ -159,7 +160,6 @@ class _Writer:
                 self._add("transpose", [moved], [source], {"permutation": (1, 0)})
                 given[at] = moved
         scales = [attributes.pop(name, 1.0) for name in ("alpha", "beta")]
-        self._refuse(attributes)
         added = given[2] if len(given) > 2 else None
         if scales[0] == 1 and (added is None or scales[1] == 1):
             self._add("gemm", [result], [given[0], given[1], added], {})
@@ -184,18 +184,18 @@ class _Writer:
             "multiply", [result], [value, self.model.add_constant(f"{result}_factor", number)], {}
         )
 
-    def _normalize(self, node: onnx.NodeProto) -> None:
+    def _normalize(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
         """ONNX's adds nothing to the sum of squares. CGC's adds `epsilon`."""
-        attributes = read_attributes(node)
         settings: dict[str, Attribute] = {
-            "axis": _as_attribute(attributes.get("axis", -1)),
-            "p": _as_attribute(attributes.get("p", 2)),
+            "axis": _as_attribute(attributes.pop("axis", -1)),
+            "p": _as_attribute(attributes.pop("p", 2)),
             "epsilon": 0.0,
         }
         self._add("lp_normalization", [node.output[0]], [node.input[0]], settings)
 
-    def _reshape_to(self, node: onnx.NodeProto) -> None:
-        """A reshape to sizes that the model has; others, such as -1, are the result's."""
+    def _reshape_to(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
+        """A reshape to sizes that the model has; others, such as -1 and 0, are the result's."""
+        attributes.pop("allowzero", 0)
         result, sizes = node.output[0], self.model.constants.get(node.input[1])
         if sizes is not None and tuple(sizes.tolist()) == self.model.types[result].sizes:
             self._add("reshape", [result], [node.input[0], node.input[1]], {})
@@ -207,7 +207,7 @@ class _Writer:
         shape = self.model.add_constant(f"{result}_sizes", sizes)
         self._add("reshape", [result], [value, shape], {})
 
-    def _slice(self, node: onnx.NodeProto) -> None:
+    def _slice(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
         """The bounds of a slice are attributes, and so have to be known."""
         known = [self.model.constants.get(name) for name in node.input[1:] if name]
         if any(array is None for array in known):
@@ -223,9 +223,8 @@ class _Writer:
         }  # fmt: skip
         self._add("slice", [node.output[0]], [node.input[0]], settings)
 
-    def _attend(self, node: onnx.NodeProto) -> None:
+    def _attend(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
         """Causal attention of a whole sequence: nothing is past, and every length is the whole."""
-        attributes = read_attributes(node)
         query, key = (self.model.types[name] for name in node.input[:2])
         plain = attributes.pop("is_causal", 0) == 1 and len(query.sizes) == 3
         plain &= not any(node.input[3:]) and not any(node.output[1:])
@@ -242,7 +241,6 @@ class _Writer:
         scale = attributes.pop("scale", None)
         if isinstance(scale, float):
             settings["scale"] = scale
-        self._refuse(attributes)
         result = node.output[0]
         batch, length, width = key.sizes
         lengths = np.full(batch, length - 1, np.int32)
@@ -259,12 +257,6 @@ class _Writer:
         results = [result, *(self._name(f"{result}_{part}", key.dtype, present)
                              for part in ("present_key", "present_value"))]  # fmt: skip
         self._add("group_query_attention", [*results, f"{result}_qk"], given, settings)
-
-    def _refuse(self, attributes: Mapping[str, Any]) -> None:
-        """Raises `UnsupportedError` for attributes that CGC's operation does not have."""
-        left = [name for name, value in attributes.items() if value not in (0, 0.0, -1, b"")]
-        if left:
-            raise UnsupportedError(f"CGC's has no attribute for '{left[0]}'")
 
     # Names ------------------------------------------------------------------------------------
 

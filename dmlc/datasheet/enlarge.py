@@ -32,7 +32,7 @@ def enlarge(call: Call) -> Call | None:
     tensors and stages take at most 64 MiB. None if no size can grow, or a tensor has strides."""
     if any(desc.strides is not None for desc in call.tensors.values()):
         return None
-    trial = _Trial.make(call)
+    trial = _SizeTrial.make(call)
     axes = [axis for group in trial.list_groups() for axis in group]
     best: Call | None = None
     factor = 2
@@ -58,7 +58,7 @@ def _count_bytes(call: Call) -> int:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Trial:
+class _SizeTrial:
     """Call with its independent sizes: those of its inputs, and of the outputs whose sizes do not
     follow."""
 
@@ -68,10 +68,10 @@ class _Trial:
     """Sizes of all tensors."""
 
     @staticmethod
-    def make(call: Call) -> _Trial:
+    def make(call: Call) -> _SizeTrial:
         whole = {name: _keep_numbers(desc.sizes) for name, desc in call.tensors.items()}
-        inputs = _Trial(call, {name: whole[name] for name in call.inputs}, whole)
-        return inputs if inputs.resolve(inputs.sizes) else _Trial(call, whole, whole)
+        inputs = _SizeTrial(call, {name: whole[name] for name in call.inputs}, whole)
+        return inputs if inputs.resolve(inputs.sizes) else _SizeTrial(call, whole, whole)
 
     def resolve(self, sizes: _Sizes) -> _Sizes | None:
         """Sizes of all tensors from the given ones. None if the operator refuses them."""

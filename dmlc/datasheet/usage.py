@@ -26,7 +26,7 @@ def write_python(case: Case) -> list[str]:
     """Python session that runs a case, with its results."""
     call = case.call
     lines = ["import numpy as np, dmlc"]
-    if any(_is_foreign(desc.data_type) for desc in call.tensors.values()):
+    if any(_is_foreign(desc.data_type.dtype) for desc in call.tensors.values()):
         lines[0] += ", ml_dtypes"
     lines += [f"{_variable(n)} = {_spell_array(a)}" for n, a in case.inputs.items()]
     arguments = [[f'"{call.operator.name}"'], _spell_dict("", _list_inputs(case))]
@@ -71,13 +71,13 @@ def _variable(name: str) -> str:
     return name.replace("[", "_").replace("]", "")
 
 
-def _is_foreign(dtype: DataType) -> bool:
+def _is_foreign(dtype: np.dtype[Any]) -> bool:
     """Whether NumPy has the type from another package."""
-    return dtype.dtype.type.__module__ == "ml_dtypes"
+    return dtype.type.__module__ == "ml_dtypes"
 
 
 def _spell_array(array: Array) -> str:
-    package = "ml_dtypes" if array.dtype.type.__module__ == "ml_dtypes" else "np"
+    package = "ml_dtypes" if _is_foreign(array.dtype) else "np"
     kind = "bool_" if array.dtype == np.bool_ else array.dtype.name
     if array.size == 0:
         return f"np.zeros({array.shape}, {package}.{kind})"

@@ -44,6 +44,7 @@ from dmlc.language.tables import ATTRIBUTE_COLUMNS, KINDS, TENSOR_COLUMNS, plain
 from dmlc.scalars import data_type_names, find_data_type
 
 _CONSTANTS = ("true", "false", "inf", "nan")
+_COLUMNS = {"attributes": ATTRIBUTE_COLUMNS, "tensors": TENSOR_COLUMNS}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -217,8 +218,7 @@ class _Completer:
 
     def headers(self) -> Iterator[_Item]:
         """Header of a table."""
-        columns = {"attributes": ATTRIBUTE_COLUMNS, "tensors": TENSOR_COLUMNS}
-        known = columns.get(self.context.section)
+        known = _COLUMNS.get(self.context.section)
         if known is not None:
             yield f"| {' | '.join(known)} |", "column", "the header of the table"
 
@@ -290,8 +290,7 @@ class _Completer:
         elif title is not None:
             yield from self.in_column(row, title)
         else:
-            columns = {"attributes": ATTRIBUTE_COLUMNS, "tensors": TENSOR_COLUMNS}.get(section, ())
-            yield from ((name, "column", "") for name in columns)
+            yield from ((name, "column", "") for name in _COLUMNS.get(section, ()))
 
     def in_column(self, row: Token, title: str) -> Iterator[_Item]:
         match title:

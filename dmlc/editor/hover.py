@@ -61,12 +61,12 @@ def hover(document: Document, offset: int) -> Hover | None:
     found = resolve_word(document, offset)
     if found is None:
         return None
-    writer = _Writer(document, found)
+    writer = _Describer(document, found)
     title, facts, code = writer.write()
     return Hover(title, tuple(filter(None, facts)), tuple(code), found.start, found.end)
 
 
-class _Writer:
+class _Describer:
     """Writer of a symbol's description."""
 
     def __init__(self, document: Document, found: Resolved) -> None:

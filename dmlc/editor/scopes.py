@@ -328,15 +328,18 @@ def _find_variables(document: Document, context: Context) -> Symbols:
     tokens = statement_tokens(document.tokens, context)
     found: Symbols = {}
     ends = "where" if tokens and tokens[0].text == "differs" else "="
-    heads = [n for n, t in enumerate(tokens) if t.text == ends and t.kind is not TokenKind.STRING]
-    end = heads[0] if heads else 0
+    end = next((n for n, token in enumerate(tokens) if token.text == ends), 0)
+    opened: list[int] = []
     for number, token in enumerate(tokens):
-        if token.kind is not TokenKind.WORD or token.text in found:
+        if token.text in ("(", "["):
+            opened.append(number)
+        elif token.text in (")", "]") and opened:
+            opened.pop()
+        if token.kind is not TokenKind.WORD or token.text in found or not opened:
             continue
-        before = tokens[number - 1] if number else None
-        if before is None or before.text not in ("[", "(", ","):
+        if tokens[number - 1].text not in ("[", "(", ","):
             continue
-        opening = _opening(tokens, number)
+        opening = opened[-1]
         after = number + 1
         after += after < len(tokens) and tokens[after].text == "..."
         follows = tokens[after].text if after < len(tokens) else ""
@@ -359,20 +362,6 @@ def _declares(tokens: Sequence[Token], opening: int, in_head: bool, follows: str
             return What.INDEX if mark == "[" else What.PARAMETER
         return None
     return What.INDEX if mark == "[" and name in REDUCTIONS and follows == ":" else None
-
-
-def _opening(tokens: Sequence[Token], number: int) -> int:
-    """Innermost bracket that is open before a token; -1 if there is none."""
-    depth = 0
-    for place in range(number - 1, -1, -1):
-        text = tokens[place].text
-        if text in (")", "]"):
-            depth += 1
-        elif text in ("(", "["):
-            if depth == 0:
-                return place
-            depth -= 1
-    return -1
 
 
 def _extent(text: str, tokens: Sequence[Token], colon: int, opening: int) -> str:

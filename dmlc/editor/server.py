@@ -114,7 +114,7 @@ def _refusing(answer: Callable[P, T]) -> Callable[P, T | types.ResponseError]:
     return asked
 
 
-class _Placed(Protocol):
+class _PositionParams(Protocol):
     """Parameters of a request about a position in a text."""
 
     @property
@@ -162,7 +162,7 @@ class Server:
             raise JsonRpcInvalidParams(f"'{uri}' is not open")
         return found
 
-    def place(self, params: _Placed) -> tuple[Document, int]:
+    def place(self, params: _PositionParams) -> tuple[Document, int]:
         """Document and offset of a request."""
         document = self.document(params.text_document.uri)
         return document, document.offset(from_position(params.position))

@@ -149,7 +149,7 @@ _said: dict[AnyDevice, None] = {}
 """Devices that the user was warned of."""
 
 
-class _Process:
+class _ForkLock:
     """Lock of this process: in a child, a lock held by its parent's threads is never released."""
 
     def __init__(self) -> None:
@@ -159,7 +159,7 @@ class _Process:
         self.lock = threading.RLock()
 
 
-_process = _Process()
+_process = _ForkLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_process.after_fork)
 

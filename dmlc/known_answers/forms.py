@@ -67,7 +67,7 @@ class _Form:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Words:
+class _TypeWords:
     """Text of types and numbers in a kernel."""
 
     dtype: DataType
@@ -99,7 +99,7 @@ def list_questions(
         if not is_held or dtype in dialect.limits.word_types:
             continue
         for lanes in list_widths(dialect):
-            words = _Words(dtype.compute, lanes)
+            words = _TypeWords(dtype.compute, lanes)
             forms = [
                 # Those of a type of 16 bits are those of the type that it is computed in.
                 *(() if dtype.is_storage_only else _list_operations(words, dialect, floats)),
@@ -154,7 +154,7 @@ def list_widths(dialect: Dialect) -> tuple[int, ...]:
 # Forms -----------------------------------------------------------------------------------------
 
 
-def _list_operations(words: _Words, dialect: Dialect, floats: FloatPromises) -> Iterator[_Form]:
+def _list_operations(words: _TypeWords, dialect: Dialect, floats: FloatPromises) -> Iterator[_Form]:
     """Every operation by itself, and in a choice."""
     dtype = words.dtype
     for operation in OPERATIONS.values():
@@ -187,7 +187,7 @@ def _find_ulps(operation: str, dtype: DataType, floats: FloatPromises) -> float:
     return promised + CORRECT if promised > CORRECT else 0.0
 
 
-def _list_choices(words: _Words) -> Iterator[_Form]:
+def _list_choices(words: _TypeWords) -> Iterator[_Form]:
     if words.dtype is DataType.BOOL:
         yield _Form("A ? B : !A", "select(a, b, not(a))")
         return
@@ -206,7 +206,7 @@ def _list_choices(words: _Words) -> Iterator[_Form]:
         yield _Form("A < B ? A & 15 ^ B : B", f"select(lt(a, b), {mixed}, b)")
 
 
-def _list_conversions(words: _Words, dialect: Dialect) -> Iterator[_Form]:
+def _list_conversions(words: _TypeWords, dialect: Dialect) -> Iterator[_Form]:
     """Conversions to each type and back."""
     dtype = words.dtype
     for other in TENSOR_TYPES:
@@ -221,7 +221,7 @@ def _list_conversions(words: _Words, dialect: Dialect) -> Iterator[_Form]:
         yield _Form("A as bits and back", f"bits({there}, {words.type()})")
 
 
-def _list_statements(words: _Words, dialect: Dialect) -> Iterator[_Form]:
+def _list_statements(words: _TypeWords, dialect: Dialect) -> Iterator[_Form]:
     """Loops, conditions, arrays and lanes."""
     whole, short, lanes = words.type(), words.dtype.short, words.lanes
     if words.dtype is DataType.BOOL and lanes > 1:
@@ -336,7 +336,7 @@ def _describe(name: str, dtype: DataType, results: int) -> ir.Function:
 
 
 def _write_kernel(
-    name: str, dtype: DataType, words: _Words, forms: Sequence[_Form], dialect: Dialect
+    name: str, dtype: DataType, words: _TypeWords, forms: Sequence[_Form], dialect: Dialect
 ) -> str:
     lanes = words.lanes
     # Where vectors do not lie anywhere, buffers and arrays are made of them.

@@ -82,7 +82,7 @@ class Findings:
 
 def examine(loaded: Loaded, library: Library | None) -> Findings:
     """Checks a parsed file with its imports. Does not raise for errors in the file."""
-    checker = _Checker(library)
+    checker = _FileChecker(library)
     try:
         for file in (*loaded.imports, loaded.file):
             checker.check(file)
@@ -105,7 +105,7 @@ def _check(loaded: Loaded, library: Library | None) -> ModuleDefinition:
     return ModuleDefinition(loaded.file.source, found.operators, found.graphs, found.warnings)
 
 
-class _Checker:
+class _FileChecker:
     """Checker of the declarations of a file and its imports, the imports first."""
 
     def __init__(self, library: Library | None) -> None:

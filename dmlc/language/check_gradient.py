@@ -62,7 +62,7 @@ def check_gradients(
             if target is not None:
                 forward = found.get(target.name, target)
                 section = sections[operator.name]
-                checker = _Checker(operator, section, forward, diagnostics, warnings)
+                checker = _GradientMatcher(operator, section, forward, diagnostics, warnings)
                 found[operator.name] = checker.run()
     return found
 
@@ -74,7 +74,7 @@ def check_forward(
     declared = operator.syntax.forward
     if declared is not None and declared.lines:
         section = syntax.GradientOf(declared.operator, (), (), span=declared.span)
-        _Checker(operator, section, forward, diagnostics, []).check_lines()
+        _GradientMatcher(operator, section, forward, diagnostics, []).check_lines()
 
 
 def _fail_cycle(
@@ -102,7 +102,7 @@ def spell_gradient(tensor: TensorDefinition) -> list[str]:
     return spelt
 
 
-class _Checker(Reporter):
+class _GradientMatcher(Reporter):
     """Matcher of an operator's tables with those of its forward operator."""
 
     def __init__(

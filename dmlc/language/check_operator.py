@@ -448,20 +448,15 @@ class _OperatorChecker(ExpressionChecker):
                 if item.within is not None:
                     self.check_within(item.within, tensor)
             elif attribute is not None:
-                if item.within is not None:
-                    self.fail(
-                        "'within' belongs to what is expected", item.within.span, code="E0506"
-                    )
-                if item.expected:
-                    self.fail(
-                        f"'{name.text}' is an attribute, not an output", name.span, code="E0506"
-                    )
-                if item.dtype is not None:
-                    message = f"'{name.text}' is an attribute, whose type its table says"
-                    self.fail(message, item.dtype.span, code="E0506")
-                if item.instead is not None:
-                    message = "'instead of' belongs to what is expected"
-                    self.fail(message, item.instead.span, code="E0506")
+                for node, message in (
+                    (item.within, "'within' belongs to what is expected"),
+                    (name if item.expected else None, f"'{name.text}' is an attribute, not an "
+                     "output"),
+                    (item.dtype, f"'{name.text}' is an attribute, whose type its table says"),
+                    (item.instead, "'instead of' belongs to what is expected"),
+                ):  # fmt: skip
+                    if node is not None:
+                        self.fail(message, node.span, code="E0506")
                 self.check_example_attribute(item, attribute)
             elif name.text not in self.names.broken:
                 known = [*self.names.tensors, *self.names.attributes]

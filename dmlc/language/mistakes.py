@@ -258,7 +258,7 @@ class BlankSize(enum.IntEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Part:
+class _TextPart:
     """Beginning of a statement, section or declaration, and its first words."""
 
     start: int
@@ -291,9 +291,9 @@ _PIECE = re.compile(
 def leave_out(text: str, place: int, size: BlankSize) -> Rest | None:
     """Text with the part around or before an error blanked; None if there is no such part, or its
     braces do not match."""
-    around: list[_Part] = []
-    before: list[_Part] = []
-    fault: _Part | None = None
+    around: list[_TextPart] = []
+    before: list[_TextPart] = []
+    fault: _TextPart | None = None
     depth = 0
     for match in _PIECE.finditer(text):
         kind = match.lastgroup
@@ -309,7 +309,7 @@ def leave_out(text: str, place: int, size: BlankSize) -> Rest | None:
                 return _blank(text, fault.start, match.start())
             known = kind in ("section", "statement")
             statement = kind in ("statement", "strange")
-            part = _Part(match.start(), depth, statement, known)
+            part = _TextPart(match.start(), depth, statement, known)
             around = [p for p in around if p.depth < depth]
             if fault is None and part.known and match.start() <= place < match.end():
                 fault = _before(part, before, size)
@@ -332,7 +332,7 @@ def leave_out(text: str, place: int, size: BlankSize) -> Rest | None:
     return _blank(text, fault.start, len(text))
 
 
-def _at_fault(parts: list[_Part], size: BlankSize) -> _Part | None:
+def _at_fault(parts: list[_TextPart], size: BlankSize) -> _TextPart | None:
     """Last part of at least a size."""
     for part in reversed(parts):
         if size is BlankSize.DECLARATION and part.depth > 0:
@@ -343,7 +343,7 @@ def _at_fault(parts: list[_Part], size: BlankSize) -> _Part | None:
     return None
 
 
-def _before(part: _Part, parts: list[_Part], size: BlankSize) -> _Part | None:
+def _before(part: _TextPart, parts: list[_TextPart], size: BlankSize) -> _TextPart | None:
     """Part with the error if a part cannot start here: the statement before, in the same braces."""
     if not part.statement:
         return _at_fault(parts, max(size, BlankSize.SECTION))

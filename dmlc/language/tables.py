@@ -105,7 +105,7 @@ def _add_column(table: syntax.Table, place: int, name: str) -> Fix:
     return tuple(edits)
 
 
-class _Reader(Reporter):
+class _CellReader(Reporter):
     """Reader of cells; the names in unreadable ones are added to `broken`."""
 
     def __init__(self, diagnostics: Diagnostics, broken: set[str] | None = None) -> None:
@@ -278,7 +278,7 @@ def read_tensors(
     table: syntax.Table, diagnostics: Diagnostics, broken: set[str] | None = None
 ) -> list[TensorDefinition]:
     """Rows of a table of tensors. The names of unreadable rows are added to `broken`."""
-    reader = _Reader(diagnostics, broken)
+    reader = _CellReader(diagnostics, broken)
     found: list[TensorDefinition] = []
     for name, cell in reader.columns(table, TENSOR_COLUMNS, "tensor"):
         output, optional, array = reader.kind(cell)
@@ -305,7 +305,7 @@ def read_attributes(
 ) -> list[AttributeDefinition]:
     """Rows of a table of attributes. `enums` are the enums that a type may name. The names of
     unreadable rows are added to `broken`."""
-    reader = _Reader(diagnostics, broken)
+    reader = _CellReader(diagnostics, broken)
     found: list[AttributeDefinition] = []
     for name, cell in reader.columns(table, ATTRIBUTE_COLUMNS, "attribute"):
         made = _attribute(name, cell, enums, reader)
@@ -320,7 +320,7 @@ def _attribute(
     name: syntax.Name,
     cell: _Cells,
     enums: Mapping[str, EnumDefinition],
-    reader: _Reader,
+    reader: _CellReader,
 ) -> AttributeDefinition | None:
     type_cell, value_cell, default_cell = cell("Type"), cell("Values"), cell("Default")
     if type_cell is None:
@@ -406,7 +406,7 @@ def read_types(
     """Rows of a table of type combinations. A header cell names tensors, in any case, separated by
     commas or slashes; columns may omit tensors. `broken` has the names of tensors whose rows could
     not be read."""
-    reader = _Reader(diagnostics)
+    reader = _CellReader(diagnostics)
     folded = {name.lower(): name for name in tensors}
     header: list[tuple[str, ...]] = []
     seen: set[str] = set()

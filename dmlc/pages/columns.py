@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from dmlc.language.tables import KINDS
 from dmlc.pages.blocks import PageRow, PageTable, words
 from dmlc.pages.draft import Tensor
 from dmlc.scalars import find_data_type
@@ -18,9 +19,6 @@ _HEADERS: Mapping[str, str] = {
     "supported dimension counts": "ranks", "supported data types": "types",
     "dimension counts": "ranks", "data types": "types", "supported dimensions": "ranks",
 }  # fmt: skip
-_KINDS = {"input": "Input", "output": "Output", "optional input": "Optional input",
-          "optional output": "Optional output", "array of inputs": "Array of inputs",
-          "array of outputs": "Array of outputs"}  # fmt: skip
 _NAME = re.compile(r"[A-Za-z_]\w{0,127}")
 _RANKS = re.compile(r"([1-8])(?:\s+(?:\w+|-|\u2013|\u2014)\s+([1-8]))?")
 _DIMENSIONS = re.compile(r"\{\s*(?:[A-Za-z_]\w*\s*\[\s*\]|\[?\w+\]?(?:\s*,\s*\[?\w+\]?)*)\s*\}")
@@ -59,7 +57,7 @@ def _tell(cells: Sequence[str]) -> str | None:
         return "ranks"
     if all(_DIMENSIONS.fullmatch(c) for c in cells):
         return "dimensions"
-    if all(c.lower() in _KINDS for c in cells):
+    if all(c.lower() in KINDS for c in cells):
         return "kind"
     return None
 
@@ -95,7 +93,7 @@ def read_tensor(
     name, left = cell("name"), ""
     if not _NAME.fullmatch(name):
         return None
-    known = _KINDS.get(cell("kind").lower(), kind)
+    known = cell("kind").capitalize() if cell("kind").lower() in KINDS else kind
     if known is None:
         known = "Output" if name.startswith("Output") else "Input"
     tensor = Tensor(name, known, lines=row.lines)

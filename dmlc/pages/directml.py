@@ -52,10 +52,10 @@ def find_name(page: Page) -> str | None:
 
 def read_directml(page: Page, name: str, ledger: Ledger) -> Draft:
     """Description from a page."""
-    return _Reader(page, name, ledger).run()
+    return _DirectmlReader(page, name, ledger).run()
 
 
-class _Reader:
+class _DirectmlReader:
     """Reader of a page in passes: names first, then the facts about them."""
 
     def __init__(self, page: Page, name: str, ledger: Ledger) -> None:

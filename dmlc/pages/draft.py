@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
+from dmlc.language.format import join_names
+from dmlc.language.tables import KINDS
+
 
 @dataclasses.dataclass(slots=True)
 class Tensor:
@@ -19,11 +22,11 @@ class Tensor:
 
     @property
     def output(self) -> bool:
-        return self.kind.lower() in ("output", "optional output", "array of outputs")
+        return KINDS[self.kind.lower()][0]
 
     @property
     def optional(self) -> bool:
-        return self.kind.lower().startswith("optional")
+        return KINDS[self.kind.lower()][1]
 
 
 @dataclasses.dataclass(slots=True)
@@ -170,10 +173,3 @@ class Draft:
         """Adds a constraint, unless it is there already."""
         if all(clause.text != text for clause in self.constraints):
             self.constraints.append(Clause(text, words, lines))
-
-
-def join_names(names: Sequence[str]) -> str:
-    """List in a sentence of the language: `A`, `A and B`, or `A, B, and C`."""
-    if len(names) < 3:
-        return " and ".join(names)
-    return f"{', '.join(names[:-1])}, and {names[-1]}"

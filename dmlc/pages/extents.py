@@ -33,7 +33,7 @@ class _ForStatement:
 
 def read_extents(lines: Sequence[tuple[int, str]], draft: Draft) -> list[Clause] | None:
     """Constraints that some code states; None if any of it has another form."""
-    reader = _Reader(draft)
+    reader = _SizeCodeReader(draft)
     try:
         for line, text in lines:
             reader.read(line, re.sub(r"//.*", "", text).strip())
@@ -42,7 +42,7 @@ def read_extents(lines: Sequence[tuple[int, str]], draft: Draft) -> list[Clause]
     return reader.clauses or None
 
 
-class _Reader:
+class _SizeCodeReader:
     """Reader of statements."""
 
     def __init__(self, draft: Draft) -> None:

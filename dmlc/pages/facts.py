@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 
 from dmlc.language.definitions import level_number
+from dmlc.language.format import join_names
 from dmlc.language.walk import functions_called
 from dmlc.pages.blocks import code_spans
-from dmlc.pages.draft import Tensor, join_names
+from dmlc.pages.draft import Tensor
 from dmlc.pages.formulas import parse_code
 from dmlc.pages.known import find_function
 from dmlc.pages.ledger import Mark

@@ -217,6 +217,10 @@ def _rename(node: syntax.Expression, names: NameMap, like: str | None) -> syntax
     match node:
         case syntax.Reference():
             return dataclasses.replace(node, name=names.find(node.name))
+        case syntax.Member(syntax.Reference(name=name), syntax.Name(text="DimensionCount")):
+            if names.draft.tensor(name) is None:
+                raise UnknownWord(name)
+            return node
         case syntax.Index(syntax.Reference() as base, (syntax.Reference() as index,), None):
             if index.name in names.elements or base.name in names.parameters:
                 return _rename(base, names, like)

@@ -46,15 +46,9 @@ def read_markdown(name: str, text: str) -> Page:
     lines = text.replace("\ue000", "").replace("\ue002", "").split("\n")
     end = _find_front(lines)
     front = dict(_read_front(lines[:end]))
-    body = "\n".join(
-        [
-            "",
-        ]
-        * end
-        + lines[end:]
-    )
+    body = "\n" * end + "\n".join(lines[end:])
     shown, formulas = _take_formulas(_keep_source(body))
-    reader = _Reader(shown.split("\n"), formulas)
+    reader = _MarkdownReader(shown.split("\n"), formulas)
     # What stands within a line is read here: as Markdown it takes time with the square of the
     # brackets in it.
     tokens = MarkdownIt("commonmark").enable("table").disable("inline").parse(shown)
@@ -122,7 +116,7 @@ def _split_fences(text: str) -> Iterator[tuple[bool, str]]:
     yield fence is not None, "".join(run)
 
 
-class _Reader:
+class _MarkdownReader:
     """Builder of blocks from tokens."""
 
     def __init__(self, lines: Sequence[str], formulas: Sequence[str]) -> None:

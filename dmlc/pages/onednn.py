@@ -39,10 +39,10 @@ def is_onednn(page: Page) -> bool:
 
 def read_onednn(page: Page, ledger: Ledger) -> Draft:
     """Description from a page."""
-    return _Reader(page, ledger).run()
+    return _OnednnReader(page, ledger).run()
 
 
-class _Reader:
+class _OnednnReader:
     """Reader of a page in passes: tables first, then the facts about their rows."""
 
     def __init__(self, page: Page, ledger: Ledger) -> None:

@@ -32,7 +32,7 @@ def read_bound(
     operator = operator if allowed else _NOT[operator]
     # `the DimensionCount of the InputTensor`
     bound = re.sub(r"^(DimensionCount) of (?:the )?(\w+)$", r"\2.\1", bound)
-    value = translate_fact(bound, draft)
+    value = translate(bound, NameMap(draft))
     return None if value is None else of_each(attribute, f"{operator} {value}")
 
 
@@ -40,7 +40,7 @@ def read_range(
     draft: Draft, attribute: Attribute, low: str, high: str, end: str = "]"
 ) -> str | None:
     """Condition for `[0, InputTensor.DimensionCount - 1]`, or `[0, InputTensor.DimensionCount)`."""
-    bounds = [translate_fact(text, draft) for text in (low, high)]
+    bounds = [translate(text, NameMap(draft)) for text in (low, high)]
     if bounds[0] is None or bounds[1] is None:
         return None
     both = [
@@ -50,23 +50,6 @@ def read_range(
     if bounds[0] == "0" and attribute.type.startswith("UINT"):
         del both[0]
     return " && ".join(both)
-
-
-def translate_fact(text: str, draft: Draft) -> str | None:
-    """Number of a page: an expression of literals, attributes and dimension counts."""
-    counts: list[str] = []
-
-    def take(match: re.Match[str]) -> str:
-        counts.append(match[0])
-        return f"count_{len(counts) - 1}_"
-
-    known = "|".join(re.escape(t.name) for t in draft.tensors) or "(?!)"
-    bare = re.sub(rf"\b(?:{known})\.DimensionCount\b", take, text)
-    names = NameMap(draft, {f"count_{n}_": f"count_{n}_" for n in range(len(counts))})
-    value = translate(bare, names)
-    if value is None:
-        return None
-    return re.sub(r"\bcount_(\d+)_", lambda m: counts[int(m[1])], value)
 
 
 def find_default(attribute: Attribute, text: str) -> str | None:

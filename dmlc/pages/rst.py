@@ -39,7 +39,7 @@ def read_rst(name: str, text: str) -> Page:
     settings.report_level, settings.halt_level = 5, 6
     tree = new_document(name, settings)
     parser.parse(shown, tree)
-    reader = _Reader(shown.split("\n"))
+    reader = _RstReader(shown.split("\n"))
     blocks = tuple(reader.read(tree, 0))
     furniture = {
         number
@@ -69,7 +69,7 @@ def _lines_of(block: Block) -> Iterator[int]:
                 yield from row.lines
 
 
-class _Reader:
+class _RstReader:
     """Builder of blocks from docutils' tree."""
 
     def __init__(self, lines: Sequence[str]) -> None:

@@ -226,7 +226,7 @@ def _frame(
         width,
         height - above - under,
         "kernel",
-        tuple(dataclasses.replace(n, y=n.y + drop) for n in remarks),
+        tuple(line.moved(0, drop) for line in remarks),
         f"{kernel.title}: {plain(kernel.reason)}" if kernel.reason else "",
         key=f"kernel {kernel.label}",
         home=kernel.label,
@@ -304,10 +304,7 @@ def _draw_single(
         style=f"{step.style} alone",
         height=step.height + 8 + (4 if tags_in else 0) + (4 if tags_out else 0),
         home=kernel.label,
-        lines=tuple(
-            dataclasses.replace(n, x=n.x + (width - step.width) / 2, y=n.y + (8 if tags_in else 4))
-            for n in step.lines
-        ),
+        lines=tuple(n.moved((width - step.width) / 2, 8 if tags_in else 4) for n in step.lines),
     ).moved(0, above)
     shapes = [inside]
     middles: list[dict[str, float]] = []

@@ -39,7 +39,7 @@ def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
     """Drawing of one view, at most `WIDEST` wide. If `explained`, each kernel has its work, its
     traffic and the reasons that its stages are one kernel."""
     groups = view.groups
-    words = _Words(diagram, view)
+    words = _TensorEnds(diagram, view)
     look = Look(
         _find_heavy(view),
         find_stripes(diagram),
@@ -50,17 +50,17 @@ def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
         explained and len(view.kernels) <= _MOST_EXPLAINED,
         words.sources,
     )
-    plan = _Plan(diagram, view, groups, _draw_groups(groups, look, words))
+    plan = _ViewPlan(diagram, view, groups, _draw_groups(groups, look, words))
     layout = plan.lay_out()
     if plan.links and not layout.found.routes:
         # There is no room for lines: tags say in words where tensors come from and go to.
         said = dataclasses.replace(look, said=frozenset(diagram.tensors), linked=False)
-        plan = _Plan(diagram, view, groups, _draw_groups(groups, said, words), linked=False)
+        plan = _ViewPlan(diagram, view, groups, _draw_groups(groups, said, words), linked=False)
         layout = plan.lay_out()
     return plan.draw(layout)
 
 
-class _Words:
+class _TensorEnds:
     """Sources and destinations of tensors, in words."""
 
     def __init__(self, diagram: Diagram, view: View) -> None:
@@ -79,7 +79,7 @@ class _Words:
                 self.targets[name]["output"] = "output"
 
 
-def _draw_groups(groups: Sequence[Sequence[Kernel]], look: Look, words: _Words) -> list[Block]:
+def _draw_groups(groups: Sequence[Sequence[Kernel]], look: Look, words: _TensorEnds) -> list[Block]:
     blocks: list[Block] = []
     done: set[str] = set()
     for kernels in groups:
@@ -89,7 +89,7 @@ def _draw_groups(groups: Sequence[Sequence[Kernel]], look: Look, words: _Words) 
     return blocks
 
 
-class _Plan:
+class _ViewPlan:
     """Groups of kernels, inputs and outputs, with their links, before the layout."""
 
     def __init__(

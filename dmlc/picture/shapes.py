@@ -32,6 +32,9 @@ class Line:
     text: str
     style: str
 
+    def moved(self, x: float, y: float) -> Line:
+        return dataclasses.replace(self, x=self.x + x, y=self.y + y)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
@@ -58,7 +61,7 @@ class Shape:
         return _CORNERS.get(self.style.split()[0], 5.0)
 
     def moved(self, x: float, y: float) -> Shape:
-        lines = tuple(dataclasses.replace(n, x=n.x + x, y=n.y + y) for n in self.lines)
+        lines = tuple(line.moved(x, y) for line in self.lines)
         return dataclasses.replace(self, x=self.x + x, y=self.y + y, lines=lines)
 
 

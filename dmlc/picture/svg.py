@@ -58,13 +58,13 @@ class _Heading:
     def moved(self, x: float, y: float) -> _Heading:
         return dataclasses.replace(
             self,
-            lines=tuple(dataclasses.replace(n, x=n.x + x, y=n.y + y) for n in self.lines),
+            lines=tuple(line.moved(x, y) for line in self.lines),
             bars=tuple(dataclasses.replace(b, x=b.x + x, y=b.y + y) for b in self.bars),
         )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Panel:
+class _ViewPanel:
     """View with its heading, at its position in the picture."""
 
     drawing: Drawing
@@ -81,11 +81,11 @@ def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
     headings = [_write_heading(diagram, name, widest) for name in views]
     width = max(heading.width for heading in headings)
     width += 2 * _MARGIN
-    panels: list[_Panel] = []
+    panels: list[_ViewPanel] = []
     y = 8.0
     for heading, drawing in zip(headings, drawings, strict=True):
         moved = drawing.moved((width - drawing.width) / 2, y + heading.height)
-        panels.append(_Panel(moved, heading.moved(_MARGIN, y)))
+        panels.append(_ViewPanel(moved, heading.moved(_MARGIN, y)))
         y += heading.height + drawing.height + _MARGIN
     return load_template("graph.svg.j2", FILTERS).render(
         title=f"{diagram.name}: {' and '.join(views)} fusion",

@@ -113,6 +113,9 @@ def test_a_structure() -> None:
         (r"f(x) = \left\lfloor x \right\rfloor", "f", "floor(x)"),
         (r"dst = \begin{cases} 1 & \text{if } x > 0 \\ 0 & \text{otherwise} \end{cases}", "dst",
          "x > 0 ? 1 : 0"),
+        (r"dst = \begin{cases} x & if\ {x} > \frac12 \\ |x| & otherwise \end{cases}", "dst",
+         "x > 1 / 2 ? x : abs(x)"),
+        (r"dst = -2 x^12 + \exp {x} / 3y", "dst", "-2 * pow(x, 1) * 2 + exp(x) / 3 * y"),
     ],
 )  # fmt: skip
 def test_latex(text: str, target: str, value: str) -> None:
