@@ -485,6 +485,12 @@ class OpenArrays(OpenDomain[Array]):
         with np.errstate(all="ignore"):
             return OPERATIONS[name].evaluate(*given)
 
+    def truncate(self, held: Array, dtype: DataType) -> Array:
+        limits = np.iinfo(dtype.dtype)
+        # As a float, the largest number of 64 bits is outside of them.
+        assert ((held >= float(limits.min)) & (held < float(limits.max))).all()
+        return held.astype(dtype.dtype)
+
     def apply(self, name: str, *given: Array) -> Array:
         made = self.define(OPERATIONS[name], *given)
         assert made is not None
@@ -522,3 +528,14 @@ def test_languages_that_leave_cases_open_compute_the_same(dtype: DataType) -> No
                 with np.errstate(all="ignore"):
                     wanted = OPERATIONS[name].evaluate(*given)
                 assert find_same(domain.apply(name, *given), wanted).all(), (name, number)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_floats_are_held_within_integers(dtype: DataType) -> None:
+    domain = OpenArrays()
+    for to in (*INTEGERS, T.INDEX):
+        limits = np.iinfo(to.dtype)
+        ends = np.array([limits.min, limits.max], dtype.dtype)
+        near = np.concatenate([np.nextafter(ends, np.array(0, dtype.dtype)), ends * 2, ends])
+        x = np.array([math.nan, math.inf, -math.inf, -0.0, 1.75, -1.75, *near], dtype.dtype)
+        assert find_same(domain.saturate(x, to), convert(x, to)).all(), to

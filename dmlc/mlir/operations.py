@@ -37,6 +37,10 @@ class _Scalars(OpenDomain[Value]):
     def number(self, held: Value) -> int | float | None:
         return held.constant
 
+    def truncate(self, held: Value, dtype: DataType) -> Value:
+        operation = "arith.fptosi" if dtype.kind is Kind.SIGNED else "arith.fptoui"
+        return self.region.convert(operation, held, dtype)
+
     def plain(self, name: str, *given: Value) -> Value | None:
         dtype = given[0].dtype
         write = (_ON_FLOATS if dtype.is_float else _ON_INTEGERS).get(name)
@@ -139,7 +143,8 @@ def write_conversion(region: Region, value: Value, dtype: DataType) -> Value:
         return region.compare("une" if source.is_float else "ne", value, zero)
     if source.is_float:
         if not dtype.is_float:
-            return _saturate(region, value, dtype)
+            held = DataType.INT64 if dtype.kind is Kind.INDEX else dtype
+            return write_conversion(region, _Scalars(region).saturate(value, held), dtype)
         operation = "arith.extf" if dtype.bytes > source.bytes else "arith.truncf"
         return region.convert(operation, value, dtype)
     if dtype.is_float:
@@ -157,29 +162,6 @@ def write_conversion(region: Region, value: Value, dtype: DataType) -> Value:
     if dtype.bytes < source.bytes:
         return region.convert("arith.trunci", value, dtype)
     return region.convert("arith.extsi" if signed else "arith.extui", value, dtype)
-
-
-def _saturate(region: Region, value: Value, dtype: DataType) -> Value:
-    """Float as an integer: truncated and saturated, and 0 for NaN."""
-    held = DataType.INT64 if dtype.kind is Kind.INDEX else dtype
-    limits = np.iinfo(held.dtype)
-    ends = (_round(limit, value.dtype) for limit in (limits.min, limits.max))
-    low, high = (region.constant(end, value.dtype) for end in ends)
-    below, above = region.compare("ole", value, low), region.compare("oge", value, high)
-    outside = region.apply("arith.ori", region.apply("arith.ori", below, above),
-                           region.compare("uno", value, value))  # fmt: skip
-    inside = region.select(outside, region.constant(0.0, value.dtype), value)
-    signed = held.kind is Kind.SIGNED
-    found = region.convert("arith.fptosi" if signed else "arith.fptoui", inside, held)
-    found = region.select(below, region.constant(int(limits.min), held), found)
-    found = region.select(above, region.constant(int(limits.max), held), found)
-    return write_conversion(region, found, dtype)
-
-
-def _round(number: int, dtype: DataType) -> float:
-    """Integer as a float of that type: a limit that the type lacks becomes the next power of
-    two."""
-    return float(np.asarray(number, np.float64).astype(dtype.dtype))
 
 
 def write_beats(region: Region, comparison: str, value: Value, best: Value) -> Value:

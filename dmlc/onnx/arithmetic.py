@@ -238,29 +238,13 @@ class Arithmetic:
         if to is DataType.BOOL:
             return self.test("Not", self.test("Equal", value, self.like(value, 0)))
         if source.is_float and not to.is_float:
-            return self.saturate(value, to)
+            return _Scalars(self, to).saturate(value, to)
         if source is DataType.UINT64 and to.is_float:
             return self.as_element(self.as_element(value, TensorProto.UINT64), element)
         if source is DataType.UINT64 and to is DataType.INDEX:
             beyond = self.test("Less", value, self.like(value, 0))
             return self.where(beyond, self.like(value, -1 - _LOWEST), value)
         return self.wrap(self.as_element(value, element), to)
-
-    def saturate(self, x: Value, to: DataType) -> Value:
-        """A float as an integer: towards zero, at most the largest and at least the smallest, and
-        0 of NaN."""
-        limits = np.iinfo(to.dtype)
-        element = TensorProto.UINT64 if to is DataType.UINT64 else ELEMENTS[find_held(to)]
-        least, most = self.like(x, float(limits.min)), self.like(x, float(limits.max))
-        inside = self.test("And", self.test("Greater", x, least), self.test("Less", x, most))
-        whole = self.as_element(self.where(inside, x, self.like(x, 0)), element)
-        whole = self.as_element(whole, ELEMENTS[find_held(to)])
-        ends = [
-            self.nodes.constant(hold(np.array(end, to.dtype), to))
-            for end in (limits.min, limits.max)
-        ]
-        above = self.where(self.test("GreaterOrEqual", x, most), ends[1], whole)
-        return self.where(self.test("LessOrEqual", x, least), ends[0], above)
 
     # Reductions -------------------------------------------------------------------------------
 
@@ -283,6 +267,11 @@ class _Scalars(OpenDomain[Value]):
     def number(self, held: Value) -> int | float | None:
         known = self.arithmetic.nodes.known(held)
         return None if known is None or known.size != 1 else known.item()
+
+    def truncate(self, held: Value, dtype: DataType) -> Value:
+        element = ELEMENTS[find_held(dtype)]
+        first = TensorProto.UINT64 if dtype is DataType.UINT64 else element
+        return self.arithmetic.as_element(self.arithmetic.as_element(held, first), element)
 
     def plain(self, name: str, *given: Value) -> Value | None:
         return self.arithmetic.apply_plain(name, given, self.type_of(given[0]))

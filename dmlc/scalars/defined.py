@@ -1,5 +1,6 @@
 """Operations of the IR by those of a language that leaves cases open: a division by 0, a shift by
-more bits than there are, NaN among minima. ONNX and MLIR are such languages.
+more bits than there are, NaN among minima, a float beyond a type of integers. ONNX and MLIR are
+such languages.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import cast
 
+import numpy as np
+
 from dmlc.scalars.expression import Domain, Held, Value
 from dmlc.scalars.operation import Record
-from dmlc.scalars.types import Kind
+from dmlc.scalars.types import DataType, Kind
 from dmlc.source import UnsupportedError
 
 
@@ -26,6 +29,10 @@ class OpenDomain(Domain[Held]):
     def number(self, held: Held) -> int | float | None:
         """Number that a constant is; None for other values."""
 
+    @abc.abstractmethod
+    def truncate(self, held: Held, dtype: DataType) -> Held:
+        """The language's own conversion of a float within the limits of a type of integers."""
+
     def define(self, record: Record, *given: Held) -> Held | None:
         """Operation as the IR defines it; None if the language cannot express it."""
         is_float = self.type_of(given[0]).is_float
@@ -36,6 +43,16 @@ class OpenDomain(Domain[Held]):
         if made is None and is_float and record.formula is not None:
             return self.compute(record.formula, *given)
         return made
+
+    def saturate(self, held: Held, dtype: DataType) -> Held:
+        """Float as an integer: truncated, held within the limits of the type, and 0 for NaN."""
+        x, limits = self.wrap(held), np.iinfo(dtype.dtype)
+        # A limit that floats lack is the next power of two.
+        low, high = (np.array(end, x.dtype.dtype).item() for end in (limits.min, limits.max))
+        inside = ((x > low) & (x < high)).select(x, 0)
+        whole = self.wrap(self.truncate(self.unwrap(inside), dtype))
+        whole = (x >= high).select(int(limits.max), whole)
+        return self.unwrap((x <= low).select(int(limits.min), whole))
 
 
 def _plain(name: str, *given: Value) -> Value:
