@@ -28,6 +28,7 @@ from dmlc.scalars import (
     find_same,
 )
 from dmlc.scalars import DataType as T
+from dmlc.scalars.defined import OpenDomain
 from dmlc.source import UnknownNameError
 
 FLOATS = [T.FLOAT32, T.FLOAT64]
@@ -454,3 +455,87 @@ def test_bfloat16_is_the_same_without_the_package_that_has_its_type() -> None:
     )  # fmt: skip
     assert len(with_it) > 10_000
     assert without_it == with_it
+
+
+# Languages that leave cases open --------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class OpenArrays(OpenDomain[Array]):
+    """Arrays whose own operations refuse what MLIR and ONNX leave open."""
+
+    def type_of(self, value: Array) -> DataType:
+        return DataType.BOOL if value.dtype == np.bool_ else data_type_of(value.dtype) or T.INDEX
+
+    def number(self, held: Array) -> int | float | None:
+        return held.item() if held.ndim == 0 else None
+
+    def plain(self, name: str, *given: Array) -> Array | None:
+        x, last = given[0], given[-1]
+        dtype = self.type_of(x)
+        if name in ("min", "max", "sign") and (dtype.is_float or name == "sign"):
+            return None
+        if not dtype.is_float and name in ("div", "mod"):
+            least = np.iinfo(x.dtype).min
+            assert (last != 0).all()
+            assert not ((last == -1) & (x == least) & (least < 0)).any()
+        if name.startswith("shift"):
+            assert ((last >= 0) & (last < 8 * dtype.bytes)).all()
+        assert name != "abs" or dtype.kind is not Kind.UNSIGNED
+        with np.errstate(all="ignore"):
+            return OPERATIONS[name].evaluate(*given)
+
+    def truncate(self, held: Array, dtype: DataType) -> Array:
+        limits = np.iinfo(dtype.dtype)
+        # As a float, the largest number of 64 bits is outside of them.
+        assert ((held >= float(limits.min)) & (held < float(limits.max))).all()
+        return held.astype(dtype.dtype)
+
+    def apply(self, name: str, *given: Array) -> Array:
+        made = self.define(OPERATIONS[name], *given)
+        assert made is not None
+        return made
+
+    def select(self, condition: Array, then: Array, otherwise: Array) -> Array:
+        return np.where(condition, then, otherwise)
+
+    def cast(self, value: Array, dtype: DataType) -> Array:
+        return convert(value, dtype)
+
+    def literal(self, value: float, dtype: DataType) -> Array:
+        return np.array(value, dtype.dtype)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=str)
+def test_languages_that_leave_cases_open_compute_the_same(dtype: DataType) -> None:
+    domain = OpenArrays()
+    if dtype.is_float:
+        numbers = np.array([math.nan, math.inf, -math.inf, 0.0, -0.0, 1, -2], dtype.dtype)
+        names = {"min": 2, "max": 2, "sign": 1}
+    else:
+        limits = np.iinfo(dtype.dtype)
+        ends = [limits.min, limits.min + 1, 0, 1, 3, limits.max - 1, limits.max]
+        numbers = np.array([*ends, *([-1, -3] if limits.min else [])], dtype.dtype)
+        names = {"div": 2, "mod": 2, "abs": 1, "sign": 1, "shift_left": 2, "shift_right": 2}
+    x, y = (each.ravel() for each in np.meshgrid(numbers, numbers))
+    for name, arity in names.items():
+        with np.errstate(all="ignore"):
+            wanted = OPERATIONS[name].evaluate(*(x, y)[:arity])
+        assert find_same(domain.apply(name, *(x, y)[:arity]), wanted).all(), name
+        for number in numbers if arity == 2 else ():
+            # A number that is known spares a language what asks for the others.
+            for given in ((numbers, np.array(number)), (np.array(number), numbers)):
+                with np.errstate(all="ignore"):
+                    wanted = OPERATIONS[name].evaluate(*given)
+                assert find_same(domain.apply(name, *given), wanted).all(), (name, number)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_floats_are_held_within_integers(dtype: DataType) -> None:
+    domain = OpenArrays()
+    for to in (*INTEGERS, T.INDEX):
+        limits = np.iinfo(to.dtype)
+        ends = np.array([limits.min, limits.max], dtype.dtype)
+        near = np.concatenate([np.nextafter(ends, np.array(0, dtype.dtype)), ends * 2, ends])
+        x = np.array([math.nan, math.inf, -math.inf, -0.0, 1.75, -1.75, *near], dtype.dtype)
+        assert find_same(domain.saturate(x, to), convert(x, to)).all(), to

@@ -16,7 +16,7 @@ from dmlc.interop.export import Export
 from dmlc.ir import Function, verify
 from dmlc.ir.print import print_stage
 from dmlc.ir.ranges import number_ranges, table_ranges
-from dmlc.mlir.places import settle_placed
+from dmlc.mlir.loadless import replace_loadless
 from dmlc.mlir.region import FunctionSymbols, Region
 from dmlc.mlir.sizes import Sizes
 from dmlc.mlir.spelling import spell_tensor
@@ -43,7 +43,7 @@ def export(
     and symbols, as `bind` of both takes them. Open sizes become dynamic dimensions (`?`)."""
     bound = find_function(subject, tensors, attributes, dims, "subject")
     verify(bound)
-    made = settle_placed(rewrite(unroll_loops(bound, "MLIR")))
+    made = replace_loadless(rewrite(unroll_loops(bound, "MLIR")))
     verify(made)
     return _write(made)
 

@@ -22,10 +22,10 @@ from dmlc.scalars import (
     OPERATIONS,
     Array,
     DataType,
-    Domain,
     Kind,
     Operation,
 )
+from dmlc.scalars.defined import OpenDomain
 from dmlc.source import UnsupportedError
 
 ELEMENTS: Mapping[DataType, int] = MappingProxyType(
@@ -61,10 +61,8 @@ _HELD: Mapping[DataType, DataType] = MappingProxyType(
     }
 )
 
-_LEAVES = ("add", "sub", "mul", "neg", "abs", "div", "bit_not", "shift_left")
-"""Operations on integers whose result may lie outside the type."""
-
-_ORDERED = ("lt", "le", "gt", "ge")
+_LEAVES = ("add", "sub", "mul", "neg", "abs", "bit_not")
+"""Operations whose result may lie outside a type of integers."""
 
 _LOWEST = -(1 << 63)
 
@@ -142,64 +140,42 @@ class Arithmetic:
 
     def apply(self, operation: Operation, given: Sequence[Value], dtype: DataType) -> Value:
         """Operation on values of one compute type."""
-        name = operation.name
-        if operation.rounds_to is not None:
-            rounded = self.as_element(given[0], ELEMENTS[operation.rounds_to])
-            return self.as_element(rounded, given[0].element)
-        if name in _ORDERED:
-            return self.apply_same(name, [self.ordered(v, dtype) for v in given])
-        if name == "ne":
-            return self.test("Not", self.test("Equal", *given))
-        if dtype.is_float:
-            return self.apply_float(name, given)
-        made = self.apply_whole(name, dtype, given)
-        return self.wrap(made, dtype) if name in _LEAVES else made
+        made = _Scalars(self, dtype).define(OPERATIONS[operation.name], *given)
+        if made is None:
+            raise UnsupportedError(f"ONNX has no operator that computes '{operation.name}'")
+        return made
 
-    def apply_same(self, name: str, given: Sequence[Value]) -> Value:
-        """Operation that is one node of ONNX."""
-        operation = OPERATIONS[name]
-        if operation.onnx is None:
-            raise UnsupportedError(f"ONNX has no operator that computes '{name}'")
-        add = self.test if operation.gives_bool else self.add
-        return add(operation.onnx, *given)
-
-    def apply_float(self, name: str, given: Sequence[Value]) -> Value:
-        """Operation on floats, except comparisons."""
-        x = given[0]
+    def apply_plain(self, name: str, given: Sequence[Value], dtype: DataType) -> Value | None:
+        """The same as ONNX's nodes have it, with none of the cases that these leave open."""
+        x, operation = given[0], OPERATIONS[name]
         match name:
-            case "min" | "max":
-                return self.extreme(name, *given)
-            case "sign":
-                return self.sign(x)
-            case "mod":
+            case "lt" | "le" | "gt" | "ge":
+                given = [self.ordered(value, dtype) for value in given]
+            case "ne":
+                return self.test("Not", self.test("Equal", *given))
+            case "mod" if dtype.is_float:
                 shape = np.broadcast_shapes(*(value.shape for value in given))
                 return self.nodes.add("Mod", given, x.element, shape, fmod=1)
-            case _:
-                formula = OPERATIONS[name].formula
-                if OPERATIONS[name].onnx is not None or formula is None:
-                    return self.apply_same(name, given)
-                return _Floats(self).compute(formula, *given)
-
-    def apply_whole(self, name: str, dtype: DataType, given: Sequence[Value]) -> Value:
-        """Operation on integers, indices and booleans, in the range of the type that holds them."""
-        x = given[0]
-        match name:
-            case "div":
-                return self.divide(dtype, *given)
             case "mod":
-                return self.remainder(dtype, *given)
-            case "min" | "max":
-                return self.extreme_whole(name, dtype, *given)
-            case "sign":
-                return self.sign_whole(dtype, x)
-            case "abs" if dtype.kind is Kind.UNSIGNED:
-                return x
+                quotient = self.apply_plain("div", given, dtype)
+                return quotient and self.add("Sub", x, self.add("Mul", quotient, given[1]))
+            case "div" if dtype is DataType.UINT64:
+                return self.divide_unsigned(*given)
+            case "min" | "max" if not dtype.is_float:
+                return self.extreme(name, dtype, *given)
             case "shift_left":
-                return self.shift("LEFT", x, self.distance(dtype, given[1]))
+                return self.wrap(self.shift("LEFT", *given), dtype)
             case "shift_right":
                 return self.shift_right(dtype, *given)
+            case _ if operation.rounds_to is not None:
+                rounded = self.as_element(x, ELEMENTS[operation.rounds_to])
+                return self.as_element(rounded, x.element)
             case _:
-                return self.apply_same(name, given)
+                pass
+        if operation.onnx is None:
+            return None
+        made = (self.test if operation.gives_bool else self.add)(operation.onnx, *given)
+        return self.wrap(made, dtype) if name in _LEAVES else made
 
     def ordered(self, value: Value, dtype: DataType) -> Value:
         """Value that compares as its type does: UINT64 is shifted by half its range. Applied twice,
@@ -208,53 +184,7 @@ class Arithmetic:
             return value
         return self.add("BitwiseXor", value, self.like(value, _LOWEST))
 
-    def number(self, value: Value) -> int | float | None:
-        """Number of a constant with one element; None for other values."""
-        known = self.nodes.known(value)
-        return None if known is None or known.size != 1 else known.item()
-
-    def is_never_nan(self, value: Value) -> bool:
-        """Whether a float is proved not to be NaN."""
-        known = self.nodes.known(value)
-        return known is not None and not bool(np.isnan(known).any())
-
-    def extreme(self, operator: str, x: Value, y: Value) -> Value:
-        """Larger or smaller of two floats: NaN if either is, and the first on a tie."""
-        beyond, within = ("Greater", "LessOrEqual") if operator == "max" else (
-            "Less", "GreaterOrEqual"
-        )  # fmt: skip
-        if self.is_never_nan(x):
-            return self.where(self.test(within, y, x), x, y)
-        chosen = self.test(beyond, y, x)
-        if not self.is_never_nan(y):
-            chosen = self.test("Or", chosen, self.test("IsNaN", y))
-        return self.where(chosen, y, x)
-
-    def sign(self, x: Value) -> Value:
-        has_sign = self.test("Greater", self.add("Abs", x), self.like(x, 0))
-        return self.where(has_sign, self.add("Sign", x), x)
-
     # Integers ---------------------------------------------------------------------------------
-
-    def divide(self, dtype: DataType, x: Value, y: Value) -> Value:
-        """Quotient, truncated; 0 if the divisor is 0."""
-        zero, one = self.like(x, 0), self.like(x, 1)
-        number = self.number(y)
-        if number == 0:
-            return self.add("Mul", x, zero)
-        if dtype is DataType.UINT64:
-            quotient = self.divide_unsigned(x, y)
-        elif number is not None and number != -1:
-            return self.add("Div", x, y)
-        else:
-            # The smallest integer by -1 is beyond the type: a fault on some machines.
-            back = self.test("Equal", y, self.like(x, -1))
-            odd = self.test("Or", back, self.test("Equal", y, zero))
-            quotient = self.add("Div", x, self.where(odd, one, y))
-            quotient = self.where(back, self.add("Neg", x), quotient)
-        if number is not None:
-            return quotient
-        return self.where(self.test("Equal", y, zero), zero, quotient)
 
     def divide_unsigned(self, x: Value, y: Value) -> Value:
         """Quotient of UINT64 held in INT64: twice the quotient of half of x, plus one if the
@@ -276,15 +206,6 @@ class Arithmetic:
         )
         return self.where(large, self.as_element(fits, x.element), quotient)
 
-    def remainder(self, dtype: DataType, x: Value, y: Value) -> Value:
-        """Remainder, with the sign of x; 0 if the divisor is 0."""
-        rest = self.add("Sub", x, self.add("Mul", self.divide(dtype, x, y), y))
-        number = self.number(y)
-        if number:
-            return rest
-        zero = self.like(x, 0)
-        return self.where(self.test("Equal", y, zero), zero, rest)
-
     def shift(self, direction: str, x: Value, y: Value) -> Value:
         """Logical shift of bits, which fills with zeros; right for values held in more bits as
         well."""
@@ -294,30 +215,19 @@ class Arithmetic:
         return self.as_element(moved, x.element)
 
     def shift_right(self, dtype: DataType, x: Value, y: Value) -> Value:
-        distance = self.distance(dtype, y)
         if dtype.kind is Kind.UNSIGNED:
-            return self.shift("RIGHT", x, distance)
+            return self.shift("RIGHT", x, y)
         # Ones come in at a negative number: zeros at the complement, which is not negative.
         negative = self.test("Less", x, self.like(x, 0))
-        moved = self.shift("RIGHT", self.where(negative, self.add("BitwiseNot", x), x), distance)
+        moved = self.shift("RIGHT", self.where(negative, self.add("BitwiseNot", x), x), y)
         return self.where(negative, self.add("BitwiseNot", moved), moved)
 
-    def distance(self, dtype: DataType, y: Value) -> Value:
-        """Distance of a shift, modulo the width."""
-        return self.add("BitwiseAnd", y, self.like(y, dtype.bytes * 8 - 1))
-
-    def extreme_whole(self, operator: str, dtype: DataType, x: Value, y: Value) -> Value:
+    def extreme(self, operator: str, dtype: DataType, x: Value, y: Value) -> Value:
         if dtype is not DataType.UINT64:
             return self.add(operator.title(), x, y)
         beyond = "Less" if operator == "min" else "Greater"
         ends = self.ordered(y, dtype), self.ordered(x, dtype)
         return self.where(self.test(beyond, *ends), y, x)
-
-    def sign_whole(self, dtype: DataType, x: Value) -> Value:
-        if dtype.kind is not Kind.UNSIGNED:
-            return self.add("Sign", x)
-        some = self.test("Not", self.test("Equal", x, self.like(x, 0)))
-        return self.as_element(some, x.element)
 
     # Casts ------------------------------------------------------------------------------------
 
@@ -329,28 +239,13 @@ class Arithmetic:
         if to is DataType.BOOL:
             return self.test("Not", self.test("Equal", value, self.like(value, 0)))
         if source.is_float and not to.is_float:
-            return self.saturate(value, to)
+            return _Scalars(self, to).saturate(value, to)
         if source is DataType.UINT64 and to.is_float:
             return self.as_element(self.as_element(value, TensorProto.UINT64), element)
         if source is DataType.UINT64 and to is DataType.INDEX:
             beyond = self.test("Less", value, self.like(value, 0))
             return self.where(beyond, self.like(value, -1 - _LOWEST), value)
         return self.wrap(self.as_element(value, element), to)
-
-    def saturate(self, x: Value, to: DataType) -> Value:
-        """Float as an integer: truncated and clamped to the type's range; 0 for NaN."""
-        limits = np.iinfo(to.dtype)
-        element = TensorProto.UINT64 if to is DataType.UINT64 else ELEMENTS[find_held(to)]
-        least, most = self.like(x, float(limits.min)), self.like(x, float(limits.max))
-        inside = self.test("And", self.test("Greater", x, least), self.test("Less", x, most))
-        whole = self.as_element(self.where(inside, x, self.like(x, 0)), element)
-        whole = self.as_element(whole, ELEMENTS[find_held(to)])
-        ends = [
-            self.nodes.constant(hold(np.array(end, to.dtype), to))
-            for end in (limits.min, limits.max)
-        ]
-        above = self.where(self.test("GreaterOrEqual", x, most), ends[1], whole)
-        return self.where(self.test("LessOrEqual", x, least), ends[0], above)
 
     # Reductions -------------------------------------------------------------------------------
 
@@ -360,14 +255,27 @@ class Arithmetic:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Floats(Domain[Value]):
-    """Evaluation domain of scalar formulas: FLOAT32 values of an ONNX graph, and their
-    comparisons."""
+class _Scalars(OpenDomain[Value]):
+    """Values of an ONNX graph that are held for a compute type, and others as what they are."""
 
     arithmetic: Arithmetic
+    dtype: DataType
 
     def type_of(self, value: Value) -> DataType:
-        return _TYPES[value.element]
+        is_own = value.element == ELEMENTS[find_held(self.dtype)]
+        return self.dtype if is_own else _TYPES[value.element]
+
+    def number(self, held: Value) -> int | float | None:
+        known = self.arithmetic.nodes.known(held)
+        return None if known is None or known.size != 1 else known.item()
+
+    def truncate(self, held: Value, dtype: DataType) -> Value:
+        element = ELEMENTS[find_held(dtype)]
+        first = TensorProto.UINT64 if dtype is DataType.UINT64 else element
+        return self.arithmetic.as_element(self.arithmetic.as_element(held, first), element)
+
+    def plain(self, name: str, *given: Value) -> Value | None:
+        return self.arithmetic.apply_plain(name, given, self.type_of(given[0]))
 
     def apply(self, name: str, *given: Value) -> Value:
         return self.arithmetic.apply(OPERATIONS[name], given, self.type_of(given[0]))

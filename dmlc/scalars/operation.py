@@ -258,12 +258,13 @@ class Record(Operation):
     wgsl: Spelled | None
     """The same of WGSL."""
     onnx: str | None
-    """ONNX's operator for values as `onnx` holds them; None where `formula` or several nodes of
-    `onnx.arithmetic` are in its place."""
+    """ONNX's operator for values as `onnx` holds them; None where `formula`, an expression of
+    `scalars.defined` or several nodes of `onnx.arithmetic` are in its place."""
     mlir: tuple[str, str, str]
     """The operation of MLIR for floats, for signed integers and positions, and for unsigned
     integers and BOOL; of a comparison, the predicates. Empty for what it does not take, and where
-    `formula` or several operations of `mlir.operations` are in its place."""
+    `formula`, an expression of `scalars.defined` or several operations of `mlir.operations` are in
+    its place."""
     cgc: tuple[str, ...]
     """Names of the operation in the dialect `cgc_op` of Windows' Compute Graph Compiler: the one
     that is written, then others that are read. Empty where public texts name none."""

@@ -8,8 +8,8 @@ func.func @average(%a: tensor<?xi32>, %b: tensor<?xi32>, %count: tensor<?xi32>) 
   %c0 = arith.constant 0 : index
   %i32_-2147483648 = arith.constant -2147483648 : i32
   %i32_0 = arith.constant 0 : i32
-  %i32_1 = arith.constant 1 : i32
   %i32_-1 = arith.constant -1 : i32
+  %i32_1 = arith.constant 1 : i32
   %i32_31 = arith.constant 31 : i32
   %n = tensor.dim %a, %c0 : tensor<?xi32>
 

@@ -8,6 +8,7 @@
 func.func @kernel(%float4: tensor<?xf32>, %point: tensor<?xf32>, %i: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>) {
   %c0 = arith.constant 0 : index
   %f32_0.0 = arith.constant 0.0 : f32
+  %f32_-1.0 = arith.constant -1.0 : f32
   %f32_1.0 = arith.constant 1.0 : f32
   %n = tensor.dim %float4, %c0 : tensor<?xf32>
 
@@ -54,10 +55,11 @@ func.func @kernel(%float4: tensor<?xf32>, %point: tensor<?xf32>, %i: tensor<?xf3
     iterator_types = ["parallel"]
   } ins(%i : tensor<?xf32>) outs(%main.empty : tensor<?xf32>) {
   ^bb0(%i.in: f32, %out_: f32):
-    %0 = arith.cmpf ueq, %i.in, %f32_0.0 : f32
-    %1 = math.copysign %f32_1.0, %i.in : f32
-    %2 = arith.select %0, %i.in, %1 : f32
-    linalg.yield %2 : f32
+    %0 = arith.cmpf ogt, %i.in, %f32_0.0 : f32
+    %1 = arith.cmpf olt, %i.in, %f32_0.0 : f32
+    %2 = arith.select %1, %f32_-1.0, %i.in : f32
+    %3 = arith.select %0, %f32_1.0, %2 : f32
+    linalg.yield %3 : f32
   } -> tensor<?xf32>
 
   return %out, %vload16, %main : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>

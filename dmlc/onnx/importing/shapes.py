@@ -21,7 +21,6 @@ from dmlc.building.tensors import (
     slice_axes,
     transpose,
 )
-from dmlc.ir import Extent
 from dmlc.onnx.importing.names import read_type
 from dmlc.onnx.importing.nodes import (
     Node,
@@ -303,19 +302,13 @@ def _cut_ends(node: Node, x: Tensor, first: Sequence[int], last: Sequence[int]) 
     """Tensor without some elements before and after each axis."""
     if not any((*first, *last)):
         return x
-    extents: list[Extent] = []
-    for axis, (size, front, back) in enumerate(zip(x.extents, first, last, strict=True)):
-        left = measure(size) - front - back
-        if isinstance(left, int) and left < 0:
-            raise DmlcError(f"{front + back} places are cut off the {size} of axis {axis}")
-        extents.append(as_extent(left))
-
-    def element(at: Point) -> Scalar:
-        rows = zip(at.indices, x.extents, first, last, strict=True)
-        return at.read(x, *(clamp(index + front, at.size(size)) if front or back else index
-                            for index, size, front, back in rows))  # fmt: skip
-
-    return node.builder.compute(f"{node.name}_cut", extents, element, x.dtype)
+    left = [measure(e) - front - back
+            for e, front, back in zip(x.extents, first, last, strict=True)]  # fmt: skip
+    if any(isinstance(size, int) and size < 0 for size in left):
+        raise DmlcError(f"{first} and {last} places are cut off the ends of {x.extents}")
+    return slice_axes(
+        node.builder, f"{node.name}_cut", x, first, [1] * x.rank, [as_extent(n) for n in left]
+    )
 
 
 def _fold_place(place: Scalar, size: Scalar, mode: str) -> Scalar:
