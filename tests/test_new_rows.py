@@ -26,7 +26,7 @@ _ROW = """
 import json
 import numpy as np
 from dmlc import scalars
-from dmlc.scalars.operation import SMOOTH, Way
+from dmlc.scalars.operation import SMOOTH
 row = scalars.Record(
     "cube", 1, scalars.Operands.FLOAT, lambda x: x * x * x,
     boolean=False, symbol=None, narrows=None, internal=False,
@@ -34,11 +34,14 @@ row = scalars.Record(
     derivative=lambda p: p.d * 3 * (p.x * p.x), kinks=SMOOTH, cost=2,
     error=scalars.Error.FUNCTION, range=None, never_negative=scalars.Keeps.NEVER,
     whole=scalars.Keeps.OPERANDS, limits=(), formula=FORMULA,
-    float32=ROUTINE, float64=None, infix=None, hlsl=Way.ROUTINE, opencl=Way.ROUTINE,
-    wgsl=Way.ROUTINE, onnx=None, cgc=(), mlir=("", "", ""), torch=None, pages=("cube",),
+    float32=ROUTINE, float64=None, infix=None, hlsl=WAY, opencl=WAY,
+    wgsl=WAY, onnx=None, cgc=(), mlir=("", "", ""), torch=None, pages=("cube",),
 )
 scalars.OPERATIONS = {**scalars.OPERATIONS, "cube": row}
 """
+
+_ROUTINE = "from dmlc.scalars.operation import Way\nWAY = Way.ROUTINE\n"
+_HELPER = "from dmlc.scalars.operation import Way\nWAY = Way.HELPER\n"
 
 _LACKING = "ROUTINE = FORMULA = None\n"
 
@@ -154,7 +157,7 @@ def _run(*parts: str) -> object:
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, object]:
-    return cast("dict[str, object]", _run(_LACKING, _ROW, _NOTE))
+    return cast("dict[str, object]", _run(_ROUTINE, _LACKING, _ROW, _NOTE))
 
 
 def test_what_follows_from_the_row_alone(answers: dict[str, object]) -> None:
@@ -180,9 +183,15 @@ def test_what_is_missing_is_named(answers: dict[str, object], part: str, says: s
     assert says in str(answers[part])
 
 
+def test_a_function_that_templates_lack_is_named() -> None:
+    answers = cast("dict[str, object]", _run(_HELPER, _LACKING, _ROW, _NOTE))
+    for target in ("hlsl", "opencl", "wgsl"):
+        assert f"the templates of '{target}' have no function 'cube'" in str(answers[target])
+
+
 def test_a_record_is_all_that_a_kernel_of_vectors_needs() -> None:
     right, source, texts, others = cast(
-        "tuple[bool, str, list[str], list[str]]", _run(_WHOLE, _ROW, _RUN)
+        "tuple[bool, str, list[str], list[str]]", _run(_ROUTINE, _WHOLE, _ROW, _RUN)
     )
     assert right
     assert all("portable_cube(" in text for text in texts)

@@ -610,7 +610,9 @@ class Expressions(abc.ABC):
         exact = helpers.get(f"{key}_{type_name}") or helpers.get(f"{key}_x{lanes}")
         if lanes > 1 and self._dialect.maps_lanes and exact is None:
             return self._map_lanes(self._use_helper(key, dtype, 1, storage, result), lanes)
-        helper = exact or helpers[key]
+        helper = exact or helpers.get(key)
+        if helper is None:
+            raise InternalError(f"the templates of '{self._dialect.name}' have no function '{key}'")
         places = {
             "K": helper.key,
             "T": type_name,
