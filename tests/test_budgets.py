@@ -14,11 +14,11 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 BUDGETS = {
     "index": 305,
     "ir": 5_195,
-    "kernel": 7_530,
+    "kernel": 7_430,
     "transform": 11_650,
     "loops": 10_810,
     "schedules": 3_045,
-    "lowering": 5_655,
+    "lowering": 5_650,
 }
 """By folder, in lines; 44,190 in all."""
 LONGEST = 600
