@@ -13,7 +13,6 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.expand import expand_loops
 from dmlc.kernel.fragments import hold_fragments
-from dmlc.kernel.hold_guarded import hold_guarded
 from dmlc.kernel.hold_vectors import hold_arrays, hold_buffers, part_vectors
 from dmlc.kernel.join_elements import join_elements, join_words
 from dmlc.kernel.narrow_loops import narrow_loops
@@ -50,8 +49,6 @@ PASSES: tuple[Pass, ...] = (
     Pass("hold_arrays", hold_arrays),
     Pass("part_vectors", part_vectors),
 )
-HOLDING: tuple[Pass, ...] = (Pass("hold_guarded", lambda kernel, _: hold_guarded(kernel)),)
-"""Additional passes for kernels whose work items hold points, possibly fewer than their maximum."""
 _verifies_each = False
 
 

@@ -15,13 +15,13 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import OPEN, name_sizes
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.names import Names
-from dmlc.kernel.passes import HOLDING, PASSES, run_passes, verifies_each
+from dmlc.kernel.passes import run_passes, verifies_each
 from dmlc.kernel.rows import guard_rows, place_rows
 from dmlc.kernel.target import RUN_TIME_COUNT, Limits, Profile
 from dmlc.loops.element import Gather, Read, View
 from dmlc.loops.line_buffer import has_lines, measure_effort
 from dmlc.loops.naive import naive
-from dmlc.loops.nodes import Kind, Loop, Multiply, Nest, Pack, Permute, is_once, walk
+from dmlc.loops.nodes import Kind, Loop, Multiply, Nest, Pack, Permute, walk
 from dmlc.loops.phases import Phase
 from dmlc.loops.primitives import apply
 from dmlc.loops.script import ScheduleError
@@ -31,7 +31,7 @@ from dmlc.loops.verify import verify_nest
 from dmlc.lowering.lower import lower_nest
 from dmlc.schedules.choose import choose
 from dmlc.schedules.streaming import Streaming, measure_footprint
-from dmlc.sizes import Measure, Taken, as_extent, estimate
+from dmlc.sizes import Measure, as_extent, estimate
 from dmlc.source import UnsupportedError
 
 
@@ -87,8 +87,7 @@ def make_kernel(
     # Tables that a nest has as constants are not read.
     touched = _list_touched(nest.phases)
     buffers = tuple(buffer for buffer in buffers if buffer.name in touched)
-    holds = nest.holds or _holds(nest, profile.bounds)
-    if holds:
+    if nest.holds:
         passes = (tuple(dict.fromkeys(name for each in passes for name in each)),)
     launch = _find_launch(nest, limits, given)
     if given is not None and scalars:
@@ -143,20 +142,13 @@ def make_kernel(
         matrices=matrices,
     )
     # Elements kept between passes over a row are recognized only in unrolled loops.
-    asked = dataclasses.replace(limits, unrolls=limits.unrolls and not holds)
-    made = run_passes(made, function, asked, (*PASSES, *(HOLDING if profile.bounds else ())))
+    asked = dataclasses.replace(limits, unrolls=limits.unrolls and not nest.holds)
+    made = run_passes(made, function, asked)
     if function.one_step is not None:
         made = guard_rows(made, function.one_step)
     if section is not None and is_own:
         _check_own(made, nest, limits, section)
     return made
-
-
-def _holds(nest: Nest, bounds: Taken) -> bool:
-    """Whether work items keep elements between phases, for open sizes with these bounds: see
-    `Nest.holds`."""
-    loops = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LOOP]
-    return bool(bounds) and all(is_once(n, bounds) for n in loops)
 
 
 def _check_words(nest: Nest, limits: Limits, section: Section) -> None:
