@@ -23,7 +23,7 @@ from dmlc.matrices import Instruction, Offer
 from dmlc.parameters import expect, expect_path, expect_text
 from dmlc.scalars import DataType
 from dmlc.shader_model import RegisterShifts
-from dmlc.sizes import evaluate_size, find_symbols, multiply, show_count
+from dmlc.sizes import choose_where, evaluate_size, find_symbols, multiply, show_count
 from dmlc.source import Diagnostic, Source, UnsupportedError, find_named, list_names
 
 VERSION = __version__
