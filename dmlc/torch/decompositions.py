@@ -103,6 +103,7 @@ def _scatter_one(x: torch.Tensor, axis: int, index: torch.Tensor, value: Any) ->
 def _embed_backward(
     gradient: torch.Tensor, index: torch.Tensor, rows: int, padding: int, by_frequency: bool
 ) -> torch.Tensor:
+    """The gradient of an embedding's rows: sums over the indices that name each."""
     if by_frequency:
         raise UnsupportedError("gradients that are divided by how often a row is read")
     kept = gradient
