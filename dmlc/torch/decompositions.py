@@ -9,13 +9,14 @@ trace it as gathers, and its gradient as scatters."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import _decomp
 
+from dmlc.source import UnsupportedError
 from dmlc.torch.attention import ATTENTION
 
 aten = torch.ops.aten
@@ -57,7 +58,7 @@ _KEPT_WHOLE = (
     aten.clamp_min, aten.clamp_max, aten.logical_not, aten.logical_and, aten.logical_or,
     aten.logical_xor, aten.addmm, aten.baddbmm,
     # Moving elements.
-    aten.embedding, aten.select_scatter,
+    aten.embedding, aten.index_select, aten.select_scatter,
     # Losses.
     aten.nll_loss_forward, aten.nll_loss_backward, aten.nll_loss2d_forward,
     aten.nll_loss2d_backward, aten.mse_loss, aten.mse_loss_backward, aten.smooth_l1_loss,
@@ -66,9 +67,61 @@ _KEPT_WHOLE = (
     aten.binary_cross_entropy_with_logits, aten.soft_margin_loss,
 )  # fmt: skip
 
+
+def _find_variance(
+    x: torch.Tensor,
+    axes: Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Variance and mean, the latter taken off before squares are summed."""
+    listed = list(axes or range(x.dim()))
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    mean = wide.mean(listed, keepdim=True)
+    divisor = x.numel() // mean.numel() - (1 if correction is None else correction)
+    apart = wide - mean
+    variance = (apart * apart).sum(listed, keepdim=True) / max(divisor, 0)
+    found = variance.to(x.dtype), mean.to(x.dtype)
+    return found if keepdim else (found[0].squeeze(listed), found[1].squeeze(listed))
+
+
+def _find_variance_alone(x: torch.Tensor, axes: Any = None, **settings: Any) -> torch.Tensor:
+    return _find_variance(x, axes, **settings)[0]
+
+
+def _scatter_one(x: torch.Tensor, axis: int, index: torch.Tensor, value: Any) -> torch.Tensor:
+    """Scatter of a number to one place along an axis."""
+    sizes = [1] * x.dim()
+    sizes[axis] = -1
+    if index.shape != x.select(axis, 0).unsqueeze(axis).shape:
+        raise UnsupportedError("only a scatter of one element along its axis is mapped")
+    return torch.where(torch.arange(x.shape[axis]).view(sizes) == index, value, x)
+
+
+def _embed_backward(
+    gradient: torch.Tensor, index: torch.Tensor, rows: int, padding: int, by_frequency: bool
+) -> torch.Tensor:
+    """The gradient of an embedding's rows: sums over the indices that name each."""
+    if by_frequency:
+        raise UnsupportedError("gradients that are divided by how often a row is read")
+    kept = gradient
+    if padding >= 0:
+        kept = torch.where((index == padding).unsqueeze(-1), 0, gradient)
+    made = gradient.new_zeros(rows, gradient.shape[-1])
+    return made.index_put([index], kept, accumulate=True)
+
+
 _table: Any = _decomp
 COMPOSITES: Mapping[Any, Callable[..., Any]] = MappingProxyType(
-    {**_table.get_decompositions(_KEPT_WHOLE), **ATTENTION}
+    {
+        **_table.get_decompositions(_KEPT_WHOLE),
+        **ATTENTION,
+        aten.var.correction: _find_variance_alone,
+        aten.var_mean.correction: _find_variance,
+        aten.scatter.value: _scatter_one,
+        aten.embedding_dense_backward.default: _embed_backward,
+    }
 )
 """The definition, by other operators, of each operator that a group takes apart."""
 

@@ -156,10 +156,6 @@ def _gather(site: Site, one: Tensor, axis: int, index: Tensor, sparse: bool = Fa
     return tensor_operations.gather_elements(site.builder, site.name, one, index, axis)
 
 
-def _index_select(site: Site, one: Tensor, axis: int, index: Tensor) -> Tensor:
-    return tensor_operations.gather(site.builder, site.name, one, index, axis)
-
-
 class _Positions:
     """Index tensors for some axes of a tensor. As in PyTorch, their common axes replace the indexed
     ones, or come first if those are not adjacent."""
@@ -240,40 +236,6 @@ def _put(
     return site.compute(
         lambda at: at.read(one, *at.indices).cast(held) + at.read(total, *at.indices)
     )
-
-
-def _embed_backward(
-    site: Site, gradient: Tensor, index: Tensor, rows: int, padding: int, by_frequency: bool
-) -> Tensor:
-    if by_frequency:
-        raise UnsupportedError("gradients that are divided by how often a row is read")
-    common = _fixed(index.extents)
-
-    def names(at: Point) -> Scalar:
-        row = at.read(index, *at.reduced).cast(DataType.INDEX)
-        same = row.equals(at.indices[0])
-        return same & row.differs(padding) if padding >= 0 else same
-
-    held = site.dtype.compute
-    total = site.builder.reduce(
-        site.name, "sum", site.extents, common,
-        lambda at: at.read(gradient, *at.reduced, at.indices[1]).cast(held), held, guard=names,
-    )  # fmt: skip
-    return _read_as(site, total)
-
-
-def _scatter(site: Site, one: Tensor, axis: int, index: Tensor, value: Any) -> Tensor:
-    axis %= max(one.rank, 1)
-    expected = tuple(1 if k == axis else e for k, e in enumerate(one.extents))
-    if index.extents != expected or not one.rank:
-        raise UnsupportedError("only a scatter of one element along its axis is mapped")
-
-    def element(at: Point) -> Scalar:
-        own = list(at.indices)
-        chosen = at.read(index, *own[:axis], 0, *own[axis + 1 :]).cast(DataType.INDEX)
-        return chosen.equals(own[axis]).select(value, at.read(one, *own))
-
-    return site.builder.compute(site.name, site.extents, element, one.dtype)
 
 
 def _slice_scatter(
@@ -408,54 +370,6 @@ def _mean(
     return site.compute(lambda at: at.read(total, *at.indices) / count)
 
 
-def _variance(
-    site: Site,
-    one: Tensor,
-    axes: Axes = None,
-    *,
-    correction: float | None = None,
-    keepdim: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Variance and mean. The mean is subtracted before squares are summed."""
-    held, count = one.dtype.compute, _count(one, axes)
-    order = _list_axes(axes, one.rank)
-    divisor = max(count - (1 if correction is None else correction), 0)
-    wide = Site(site.builder, site.name, held, ())
-    total = _reduce(wide, "sum", one, axes, True, lambda x: x, held)
-    mean = site.builder.compute(
-        site.name, total.extents, lambda at: at.read(total, *at.indices) / count, held
-    )
-    reduced = [_size(one, axis) for axis in order]
-
-    def square(at: Point) -> Scalar:
-        places = list(at.indices)
-        for axis, place in zip(order, at.reduced, strict=True):
-            places[axis] = place
-        difference = at.read(one, *places) - at.read(mean, *at.indices)
-        return difference * difference
-
-    squares = site.builder.reduce(site.name, "sum", total.extents, reduced, square, held)
-    variance = site.builder.compute(
-        site.name,
-        total.extents,
-        lambda at: at.read(squares, *at.indices) / float(divisor),
-        one.dtype,
-    )
-    mean = _read_as(Site(site.builder, site.name, one.dtype, ()), mean)
-    if keepdim:
-        return variance, mean
-    kept = [e for k, e in enumerate(total.extents) if k not in order]
-    first, second = (
-        tensor_operations.reshape(site.builder, site.name, found, kept)
-        for found in (variance, mean)
-    )
-    return first, second
-
-
-def _variance_alone(site: Site, one: Tensor, axes: Axes = None, **given: Any) -> Tensor:
-    return _variance(site, one, axes, **given)[0]
-
-
 def _logical(combiner: str) -> Rule:
     def rule(site: Site, one: Tensor, axes: Axes = None, keep: bool = False) -> Tensor:
         held = DataType.BOOL
@@ -489,13 +403,10 @@ WHOLE: Mapping[Any, Rule] = MappingProxyType({
     aten.constant_pad_nd.default: _pad,
     aten.flip.default: _flip,
     aten.gather.default: _gather,
-    aten.index_select.default: _index_select,
     aten.index.Tensor: _index,
     aten._unsafe_index.Tensor: _index,
     aten.index_put.default: _put,
     aten._unsafe_index_put.default: _put,
-    aten.embedding_dense_backward.default: _embed_backward,
-    aten.scatter.value: _scatter,
     aten.slice_scatter.default: _slice_scatter,
     aten.sum.default: _reducing("sum"),
     aten.sum.dim_IntList: _reducing("sum"),
@@ -513,8 +424,6 @@ WHOLE: Mapping[Any, Rule] = MappingProxyType({
     aten.argmin.default: _placing("argmin"),
     aten.mean.default: _mean,
     aten.mean.dim: _mean,
-    aten.var.correction: _variance_alone,
-    aten.var_mean.correction: _variance,
     aten.any.default: _logical("any"),
     aten.any.dim: _logical("any"),
     aten.any.dims: _logical("any"),
