@@ -155,6 +155,8 @@ def draft() -> Draft:
          "exp(InputTensor) / sum(exp(InputTensor), axes: Axes)"),
         ("Ln(x)^2", None),
         ("x^2 + .5", "pow(InputTensor, 2) + 0.5"),
+        ("InputTensor.DimensionCount - 1", "InputTensor.DimensionCount - 1"),
+        ("Alpha.DimensionCount", None),
         ("HardSigmoid(x)", None),
         ("unknown + x", None),
         ("x +", None),
