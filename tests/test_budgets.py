@@ -16,11 +16,11 @@ BUDGETS = {
     "ir": 5_195,
     "kernel": 7_430,
     "transform": 11_650,
-    "loops": 10_765,
+    "loops": 10_760,
     "schedules": 3_045,
-    "lowering": 5_650,
+    "lowering": 5_635,
 }
-"""By folder, in lines; 44,144 in all."""
+"""By folder, in lines; 44,120 in all."""
 LONGEST = 600
 """Lines of a module."""
 

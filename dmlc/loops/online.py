@@ -39,7 +39,7 @@ from dmlc.loops.nodes import (
     name_apart,
     number_steps,
 )
-from dmlc.loops.online_phases import PAD, Phases, Shape, map_views
+from dmlc.loops.online_phases import PAD, Phases, Shape, find_extra, map_views
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive
 from dmlc.loops.tiling import count_points
@@ -95,10 +95,6 @@ class Matched:
         """Sums that are stored, and what is derived from them."""
         return (*(m for m in self.online.totals if m.stage not in self.local), *self.derived)
 
-    def find_extra(self, member: Member) -> int | None:
-        """Dimension of a sum or of what is derived from it that is none of the rows'."""
-        return next((d for _, d in member.axes if d > self.online.rows), None)
-
 
 def match(function: ir.Function, phases: Sequence[Phase]) -> Matched | None:
     """Pattern of some phases; None if they have none."""
@@ -152,18 +148,17 @@ def collect_online(
         collect(member, (*rows, found.rows), (d,))
         for d, member in enumerate(found.scores, found.rows + 1)
     ]
-    plain, *wide = dict.fromkeys((None, *map(matched.find_extra, found.totals)))
-    for extra in (plain, *wide):
-        own = () if extra is None else (extra,)
+    for extra in dict.fromkeys((None, *(find_extra(found, m) for m in found.totals))):
+        own = (*rows, *([] if extra is None else [extra]))
         made += [
-            collect(member, (*rows, *own), (found.rows,))
+            collect(member, own, (found.rows,))
             for member in found.totals
-            if matched.find_extra(member) == extra
+            if find_extra(found, member) == extra
         ]
         made += [
-            collect(member, (*rows, *own), ())
+            collect(member, own, ())
             for member in matched.ends
-            if matched.find_extra(member) == extra
+            if find_extra(found, member) == extra
         ]
     return tuple(made)
 
@@ -284,11 +279,10 @@ class _Nests(Phases):
         """Stores of the results on a GPU."""
         found, shape, ends = self._found, self._shape, self._finish()
         made: list[Node] = []
-        extras = dict.fromkeys(d for m in found.sums for _, d in m.axes if d > found.rows)
-        for extra in (None, *extras):
+        for extra in dict.fromkeys((None, *(find_extra(found, m) for m in found.sums))):
             kept: list[tuple[Buffer, Node]] = []
             for member, buffer in self._kept.items():
-                if next((d for _, d in member.axes if d > found.rows), None) == extra:
+                if find_extra(found, member) == extra:
                     kept.append((buffer, self._keep(member, buffer, extra)))
             nodes: list[Node] = [_fill_all(kept, repeats=extra is not None)] if kept else []
             for number, own, member in ends:
@@ -309,7 +303,7 @@ class _Nests(Phases):
 
     def _keep(self, member: Member, buffer: Buffer, extra: int | None) -> Node:
         """Stores a work item's part of a sum to a tile."""
-        shape, numbers = self._shape, self._own(*([] if extra is None else [extra]))
+        shape, numbers = self._shape, self._own(extra)
         collector = self._collect(numbers, {}, 0)
         steps = (*(1 for _ in numbers), 1, 0)
         tiles, tile = dict[Dim, Dim](), [(self._row, 1)]

@@ -65,6 +65,11 @@ class Shape:
         return VECTOR * self.across
 
 
+def find_extra(found: Online, member: Member) -> int | None:
+    """Dimension of a sum, or of what is derived from it, that is none of the rows'."""
+    return next((d for _, d in member.axes if d > found.rows), None)
+
+
 PAD = 4
 """Padding in elements of a tile's rows whose columns are stored contiguously."""
 
@@ -116,9 +121,9 @@ class Phases:
 
     # What is computed ------------------------------------------------------------------------
 
-    def _own(self, *further: int) -> tuple[int, ...]:
-        """Numbers of the row dimensions, and of some others."""
-        return (*range(self._found.rows), *further)
+    def _own(self, *further: int | None) -> tuple[int, ...]:
+        """Numbers of the row dimensions, and of some others; None is no dimension."""
+        return (*range(self._found.rows), *(d for d in further if d is not None))
 
     def _collect(
         self, numbers: Sequence[int], local: Mapping[str, DataType], parallel: int
@@ -359,8 +364,8 @@ class Phases:
         scores = {member.stage for member in found.scores}
         made: list[tuple[int, int | None]] = []
         for member in found.sums:
-            extra = self._list_extras(member)
-            numbers = self._own(found.rows, *extra)
+            extra = find_extra(found, member)
+            numbers = self._own(found.rows, extra)
             collector = self._collect(numbers, local, found.rows + 1)
             collector.add_reduction(member.stage, self._place(member, numbers))
             elements = self._read_lanes(collector.elements(), numbers)
@@ -371,11 +376,11 @@ class Phases:
             for number, value in enumerate(elements.values):
                 # Operands of a sum have one element per key, as weights have, unless the work item
                 # that has the score sums it.
-                alone = self._sides and not extra
+                alone = self._sides and extra is None
                 if isinstance(value, Read) and value.view.tensor in scores and not alone:
                     elements = self._keep_weight(elements, number, numbers, False)
             elements = self._stage(prune(elements), numbers)
-            made.append((self._add(elements, numbers), extra[0] if extra else None))
+            made.append((self._add(elements, numbers), extra))
         return made
 
     def _keep_weight(
@@ -408,18 +413,14 @@ class Phases:
         values[weight] = Read(dataclasses.replace(view, strides=steps), DataType.FLOAT32)
         return dataclasses.replace(elements, values=tuple(values))
 
-    def _list_extras(self, member: Member) -> list[int]:
-        """Dimensions of a stage other than rows: at most one."""
-        return [d for _, d in member.axes if d > self._found.rows]
-
     def _finish(self) -> list[tuple[int, int | None, Member]]:
         """Phases that store the results."""
         found = self._found
         local = self._list_local(found.totals)
         made: list[tuple[int, int | None, Member]] = []
         for member in self._ends:
-            extra = self._list_extras(member)
-            numbers = self._own(*extra)
+            extra = find_extra(found, member)
+            numbers = self._own(extra)
             collector = self._collect(numbers, local, len(numbers))
             axes = self._place(member, numbers)
             if member in found.totals:
@@ -436,7 +437,7 @@ class Phases:
             else:
                 elements = self._stage(elements, numbers)
             number = self._add(elements, numbers, tiles=tiles)
-            made.append((number, extra[0] if extra else None, member))
+            made.append((number, extra, member))
         return made
 
     def _lose_empty(self, elements: Elements, own: str, local: Mapping[str, DataType]) -> Elements:
@@ -466,10 +467,10 @@ class Phases:
             return view
         found, row = self._found, len(numbers)
         (member,) = (m for m in found.totals if m.stage == view.tensor)
-        extra = self._list_extras(member)
+        extra = find_extra(found, member)
         steps = [0] * len(view.strides)
-        steps[row] = self._shape.part + PAD if extra else 1
-        if extra:
+        steps[row] = 1 if extra is None else self._shape.part + PAD
+        if extra is not None:
             steps[row + 2] = 1
         if member not in self._kept:
             dtype, size = self._tensors[member.stage].dtype, self._shape.rows * steps[row]
@@ -477,8 +478,8 @@ class Phases:
             made = Buffer(name, dtype, size, self._row, wanted, linear=True, shared=True)
             # Weights, and results stored before, are no longer needed.
             free = [into.buffer for *_, into in self._weights.values()] + [*self._kept.values()]
-            taken = [b for m, b in self._kept.items() if self._list_extras(m) in ([], extra)]
-            free = [b for b in free if extra and b not in taken and b.size >= size]
+            taken = [b for m, b in self._kept.items() if find_extra(found, m) in (None, extra)]
+            free = [b for b in free if extra is not None and b not in taken and b.size >= size]
             if not free:
                 self._buffers.append(made)
             self._kept[member] = (*free, made)[0]

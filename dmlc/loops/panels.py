@@ -139,7 +139,7 @@ def _begin(
 ) -> tuple[Sequence[Phase], Contraction]:
     """Phases of a nest, and their contraction."""
     demand(on.limits.vector_lanes == 0, "the target has no such vectors")
-    demand(lanes in WIDTHS[1:], "the vectors of a product have 8 or 16 lanes")
+    demand(lanes in WIDTHS[1:], "a product has vectors of 8 or 16 lanes")
     phases = part_axes(on.nest.phases)
     found = None if any(phase.is_open for phase in phases) else find(phases)
     if found is None:

@@ -129,19 +129,6 @@ def make_tile(
     return Accumulators(accumulators, {}, arrays, lanes, tile=tile)
 
 
-def initialize_tile(frame: Frame, state: Accumulators) -> list[k.Statement]:
-    """Sets a tile to the initial values."""
-    tile, place = find_tile(state), frame.variable("j")
-    lanes = max(tile.lanes, state.lanes)
-    body = [
-        put
-        for each, own in state.pair()
-        for put in own.write(place, [start(slot, lanes) for slot in each.slots])
-    ]
-    last = index(tile.rows * tile.pitch * state.lanes)
-    return [k.For(place, index(0), last, lanes, tuple(body), unroll=tile.registers)]
-
-
 def find_tile(state: Accumulators) -> Tile:
     if state.tile is None:
         raise InternalError("accumulators are taken for a tile that are none")
@@ -194,25 +181,29 @@ def combine_block(
     ]
 
 
-def _walk_arrays(
+def walk_arrays(
     frame: Frame,
     state: Accumulators,
     write: Callable[[int, Reduction, Arrays, k.Expression, int], list[k.Statement]],
 ) -> list[k.Statement]:
     """Loop over all elements of arrays, in vectors, with a body made by `write` for an offset and a
     number of lanes."""
-    size = frame.size(state.arrays[0].names[0])
+    tile, size = state.tile, frame.size(state.arrays[0].names[0])
     lanes = frame.lanes if size > 1 else 1
+    if tile is not None:
+        size, lanes = tile.rows * tile.pitch * state.lanes, max(tile.lanes, state.lanes)
     place = frame.variable("j")
     at = index(0) if size == lanes else place
     pairs = enumerate(state.pair())
     body = [made for n, (each, own) in pairs for made in write(n, each, own, at, lanes)]
-    return body if size == lanes else [k.For(place, index(0), index(size), lanes, tuple(body))]
+    unroll = tile is not None and tile.registers
+    loop = k.For(place, index(0), index(size), lanes, tuple(body), unroll=unroll)
+    return body if size == lanes else [loop]
 
 
 def initialize(frame: Frame, state: Accumulators) -> list[k.Statement]:
     """Sets arrays to the initial values."""
-    return _walk_arrays(
+    return walk_arrays(
         frame,
         state,
         lambda _, each, own, at, lanes: own.write(at, [start(s, lanes) for s in each.slots]),
@@ -270,7 +261,7 @@ def flush(
 ) -> list[k.Statement]:
     """Combines partial accumulators with those of the whole reduction."""
     if part.arrays:
-        return _walk_arrays(
+        return walk_arrays(
             frame,
             whole,
             lambda number, each, own, at, lanes: combine_arrays(

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import ZERO, both, index, operate, widen
+from dmlc.kernel.arithmetic import ZERO, both, operate, widen
 from dmlc.kernel.frame import Frame
 from dmlc.loops.accumulate import State, contribute, finish
 from dmlc.loops.element import list_conditions
@@ -24,11 +24,9 @@ from dmlc.lowering.accumulators import (
     combine_block,
     combine_registers,
     copy_tile,
-    find_tile,
     flush,
     flush_tile,
     initialize,
-    initialize_tile,
     join_lanes,
     join_vectors,
     load,
@@ -36,6 +34,7 @@ from dmlc.lowering.accumulators import (
     make_tile,
     publish_results,
     store_back,
+    walk_arrays,
 )
 from dmlc.lowering.joins import join_items, join_tiles
 from dmlc.lowering.scope import Scope
@@ -85,7 +84,7 @@ class Reductions:
             state = make_tile(
                 frame, accumulators, node.tile, 1 if outer is None else next(along, 1)
             )
-            body = initialize_tile(frame, state)
+            body = initialize(frame, state)
             if node.resumes and outer is not None:
                 body = copy_tile(state, outer, scope.output, back=False)
         elif node.resumes and outer is not None:
@@ -162,16 +161,13 @@ class Reductions:
                 locals_ = [local for each in sums.take(frame, lanes) for local in each]
                 scaled += [k.Assign(local, operate("mul", local, scale)) for local in locals_]
                 continue
-            tile, place = find_tile(sums), frame.variable("j")
-            made = [
-                put
-                for _, arrays in sums.pair()
-                for put in arrays.write(
-                    place, [operate("mul", v, scale) for v in arrays.read(place, lanes)]
-                )
-            ]
-            last = index(tile.rows * tile.pitch)
-            scaled.append(k.For(place, index(0), last, lanes, tuple(made), unroll=tile.registers))
+            scaled += walk_arrays(
+                frame,
+                sums,
+                lambda _, each, own, at, lanes: own.write(
+                    at, [operate("mul", v, scale) for v in own.read(at, lanes)]
+                ),
+            )
         if lanes > 1:
             return body + scaled
         # The maximum seldom grows after the first few blocks.

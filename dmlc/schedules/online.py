@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dmlc.loops.nodes import Nest
 from dmlc.loops.online import match
-from dmlc.loops.online_phases import Shape
+from dmlc.loops.online_phases import Shape, find_extra
 from dmlc.loops.phases import VECTOR
 from dmlc.loops.tiling import measure_shared
 from dmlc.schedules.rule import Work
@@ -36,7 +36,7 @@ def choose_online(work: Work) -> Nest | None:
     if work.is_gpu:
         shapes = [shape for most, shape in _SHAPES if _count_sums(found, shape) <= most]
     # Maxima, and sums with only the rows as domain, are also combined in shared memory.
-    plain = sum(matched.find_extra(member) is None for member in found.totals)
+    plain = sum(find_extra(found, member) is None for member in found.totals)
     for shape in shapes:
         rule = work.begin()
         numbers = shape.lanes, shape.rows, shape.keys, shape.across, shape.depth, shape.turn
