@@ -75,9 +75,8 @@ def command(
     page = rows.with_name(f"{rows.name}.md")
     try:
         for step in session.steps(subjects):
-            if step.outcome is not None:
-                said = _describe(step.numbers, step.outcome)
-                show(f"{step.kernel} {step.number} of {step.count}: {said}")
+            said = _describe(step.numbers, step.outcome)
+            show(f"{step.kernel} {step.number} of {step.count}: {said}")
     finally:
         write_files(page.parent, {page.name: write_page(session.records, rows.name).encode()})
     record = session.record

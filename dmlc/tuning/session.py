@@ -17,8 +17,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dmlc.devices import RUNTIMES, compile_for, find_device, selector_of
 from dmlc.files import read_bounded, write_files
 from dmlc.ir import Function
@@ -28,7 +26,6 @@ from dmlc.oracle import find_expected
 from dmlc.pipeline import USUAL, Steps, compile_kernels, list_subjects
 from dmlc.program import VERSION, Program
 from dmlc.runtime.interface import AnyDevice
-from dmlc.scalars import Array
 from dmlc.schedules.table import find_root, name_type, parse_table, print_row
 from dmlc.source import DmlcError, Source, UnsupportedError
 from dmlc.testing.bounds import bound_errors
@@ -118,14 +115,14 @@ class State:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TrialStep:
-    """Trial before it begins, or with its outcome."""
+    """Finished trial."""
 
     kernel: str
     numbers: str
     number: int
     count: int
     """Number of trials of this kernel."""
-    outcome: TrialOutcome | None = None
+    outcome: TrialOutcome
 
 
 Try = Callable[[Path, Trial, float], TrialOutcome]
@@ -223,8 +220,7 @@ class Session:
         inputs, _ = fill_function(self._function)
         allowed = bound_errors(self._function, inputs, self._device.floats)
         results = find_expected(self._function, inputs)
-        spread = {name: _spread(allowed[name], results[name]) for name in results}
-        self._expected = Expected(inputs, results, spread)
+        self._expected = Expected(inputs, results, allowed)
         return self._expected
 
     def _tune(self, subject: Subject, folder: Path) -> Iterator[TrialStep]:
@@ -236,7 +232,6 @@ class Session:
         for number, each in enumerate(candidates, 1):
             said = record.find(kernel, each.numbers)
             if said is None:
-                yield TrialStep(kernel, each.numbers, number, len(candidates))
                 outcome = self._try(kernel, each, folder)
                 said = Tried(kernel, each.numbers, outcome, each.modelled)
                 record.tried.append(said)
@@ -251,7 +246,7 @@ class Session:
         record.begun = name
         self._state.write()
         trial = Trial(
-            str(self._function), self._selector, self._gpu_class, self._profile, "", each.table
+            str(self._function), self._selector, self._gpu_class, self._profile, each.table
         )
         try:
             with _ending_by_exception():
@@ -322,10 +317,6 @@ def _ending_by_exception() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _spread(allowed: Array, result: Array) -> Array:
-    return np.broadcast_to(np.asarray(allowed, np.float64), result.shape)
 
 
 def name_kernel(subject: Subject) -> str:

@@ -43,8 +43,6 @@ class Trial:
     device: str
     gpu_class: str | None
     profile: str | None
-    usual: str
-    """Schedule table of the usual kernels; empty for none."""
     table: str
     """Schedule table with the candidate."""
 
@@ -93,18 +91,14 @@ def try_candidate(folder: Path) -> TrialOutcome:
         device = find_trusted(trial.device)
         if device is None:
             return TrialOutcome(TrialStatus.FAILED, "the reference has no kernels")
+        tables = (None, Source("<table>", trial.table))
+        ways = (Steps(gpu_class=trial.gpu_class, table=table) for table in tables)
         usual, candidate = (
-            load_on(compile_for(function, device, _take(trial, table), trial.profile), device)
-            for table in (trial.usual, trial.table)
+            load_on(compile_for(function, device, way, trial.profile), device) for way in ways
         )
         return judge(candidate, usual, pickle.loads((folder / _EXPECTED).read_bytes()))
     except DmlcError as error:
         return TrialOutcome(TrialStatus.FAILED, str(error)[:_LONGEST])
-
-
-def _take(trial: Trial, table: str) -> Steps:
-    own = Source("<table>", table) if table else None
-    return Steps(gpu_class=trial.gpu_class, table=own)
 
 
 def main(folder: str) -> None:

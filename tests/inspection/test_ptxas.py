@@ -32,7 +32,7 @@ def read(name: str) -> MachineKernel:
 
 def test_a_recorded_kernel() -> None:
     kernel = read("relu_grad")
-    assert (kernel.registers, kernel.spilled, kernel.scratch_bytes) == (20, 0, 0)
+    assert (kernel.registers, kernel.spilled_registers, kernel.scratch_bytes) == (20, 0, 0)
     assert (kernel.wave, kernel.waves, kernel.uniform_registers) == (32, None, None)
     # Without what fills it up behind the end.
     assert len(kernel.listing.instructions) == 63

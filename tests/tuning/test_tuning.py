@@ -219,9 +219,7 @@ def test_a_candidate_that_wins_twice_becomes_a_row(tmp_path: Path) -> None:
 
 def test_a_trial_has_a_limit(tmp_path: Path) -> None:
     write_expected(tmp_path, expect(ir.parse(PLAIN)))
-    trial = Trial(
-        PLAIN, "opencl", None, None, "", "device cpu\nrow elementwise any any; per_item 1"
-    )
+    trial = Trial(PLAIN, "opencl", None, None, "device cpu\nrow elementwise any any; per_item 1")
     outcome = run_trial(tmp_path, trial, 0.01)
     assert outcome.status is TrialStatus.HUNG
 
