@@ -63,8 +63,8 @@ from dmlc.transform.simplify import is_inlinable, replace_stages
 _MOST_FACTORS = 32
 """Largest number of factors moved out of one sum; repeated squaring has any number."""
 
-_MOST_LOOKED_THROUGH = 16
-"""Largest number of stages searched for the factors of one sum."""
+MOST_LOOKED_THROUGH = 16
+"""Largest number of stages searched for the factors or conditions of one reduction."""
 
 _Steps: TypeAlias = tuple[tuple[str, int | None], ...]
 """Operations applied to a sum in order: `mul` or `div` by a value of the body, `neg`, `where` (0 if
@@ -252,7 +252,7 @@ def _apply(total: Stage, parted: _Parted) -> Body:
 
 def _look_through(stage: Stage, earlier: Mapping[str, Stage]) -> Body:
     """Body of a sum with stages inlined that may contain factors."""
-    for _ in range(_MOST_LOOKED_THROUGH):
+    for _ in range(MOST_LOOKED_THROUGH):
         found = _find_product(stage.body, earlier)
         made = stage if found is None else inline_stages(stage, {found.name: found})
         if made is stage:

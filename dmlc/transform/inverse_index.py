@@ -28,13 +28,10 @@ from dmlc.ir.naming import take_name
 from dmlc.scalars import Array, DataType
 from dmlc.transform.keys import Key, add_places, find_point_keys, guard_choices
 from dmlc.transform.simplify import replace_soundly
-from dmlc.transform.sort import LEAST_ROW, NUMBER, find_starts, rank_rows
+from dmlc.transform.sort import LEAST_ROW, MOST_POINTS, NUMBER, find_starts, rank_rows
 
 _MOST_ELEMENTS = int(np.iinfo(NUMBER.dtype).max)
 """Largest number of elements of one index, as a key is a `NUMBER`."""
-_MOST_POINTS = 1 << 30
-"""Largest number of points of one index, so that indices a little beyond the last fit in 32
-bits."""
 _LEAST_STEPS = 1 << 25
 """Smallest number of steps of a sum that is worth the launches."""
 _GAIN = 16
@@ -111,7 +108,7 @@ class Choice:
         bits."""
         if self.stage.is_positional:
             return False
-        return self.elements < _MOST_ELEMENTS and self.count(self.points) < _MOST_POINTS
+        return self.elements < _MOST_ELEMENTS and self.count(self.points) < MOST_POINTS
 
     @property
     def is_long(self) -> bool:

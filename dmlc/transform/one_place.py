@@ -21,12 +21,10 @@ from dmlc.ir import Function, Load, Reduction, Select, Stage
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.verify import are_sound
+from dmlc.transform.factor import MOST_LOOKED_THROUGH
 from dmlc.transform.inline import inline_stages
 from dmlc.transform.keys import Key, find_keys, find_place, guard_choices
 from dmlc.transform.simplify import is_inlinable, replace_stages
-
-_MOST_LOOKED_THROUGH = 16
-"""Largest number of stages searched for one reduction's conditions."""
 
 
 def read_one_place(function: Function) -> Function:
@@ -59,7 +57,7 @@ def _shorten(stage: Stage, earlier: Mapping[str, Stage]) -> Stage:
 
 def _look_through(stage: Stage, earlier: Mapping[str, Stage]) -> Stage:
     """Reduction with stages inlined that may contain such a condition."""
-    for _ in range(_MOST_LOOKED_THROUGH):
+    for _ in range(MOST_LOOKED_THROUGH):
         body = guard_choices(stage).body
         root = body.instructions[body.result]
         found = earlier.get(root.tensor) if isinstance(root, Load) else None

@@ -18,11 +18,10 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, evaluate_instruction, reach_back
 from dmlc.scalars import Array, DataType
 from dmlc.transform.keys import Key, find_counted, find_point_keys
+from dmlc.transform.sort import MOST_POINTS
 
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _JOINTS = ("and", "or", "not")
-_MOST_ROW = 1 << 30
-"""Largest row length, so that indices a little beyond the last fit in 32 bits."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ def find_ranking(stage: Stage) -> Ranking | None:
     if counted is None or body.guard is None:
         return None
     compared, (point, count) = _find_compared(body, body.guard), counted
-    if compared is None or not 0 < count < _MOST_ROW:
+    if compared is None or not 0 < count < MOST_POINTS:
         return None
     facts = IndexFacts(stage)
     for there, here in (compared, compared[::-1]):

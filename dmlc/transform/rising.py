@@ -17,16 +17,12 @@ from dmlc.ir.index import IndexFacts, read_comparison
 from dmlc.scalars import DataType
 from dmlc.sizes import find_symbols
 from dmlc.transform.keys import find_counted
-from dmlc.transform.scans import find_scan
-from dmlc.transform.sort import bisect
+from dmlc.transform.scans import LEAST_STEPS, find_scan
+from dmlc.transform.sort import MOST_POINTS, bisect
 
-_LEAST_STEPS = 1 << 16
-"""Smallest number of steps of a count that is worth the bisection."""
 _BISECTED = 16
 """Smallest ratio of steps without bisection to steps with it, as the latter depend on one
 another."""
-_MOST_POINTS = 1 << 30
-"""Largest number of points, so that indices a little beyond the last fit in 32 bits."""
 
 
 def bisect_counts(function: Function, *, always: bool = False) -> Function:
@@ -57,7 +53,7 @@ def _find_rising(stage: Stage) -> int | None:
     counts = stage.combiner == "sum" and not term.steps
     points = math.prod(stage.size(index) for index in stage.indices if index.reduced)
     is_one = isinstance(one, Constant) and one.dtype.is_integer and one.value == 1
-    if not counts or not is_one or points >= _MOST_POINTS or stage.dtype.bytes < 4:
+    if not counts or not is_one or points >= MOST_POINTS or stage.dtype.bytes < 4:
         return None
     own = [index for index, times in scan.last.factors if times > 0 and index not in scan.outer]
     return own[0].axis if own else None
@@ -79,7 +75,7 @@ class _Count:
     def is_worth_it(self) -> bool:
         elements = math.prod(e for e in self.stage.extents if isinstance(e, int))
         bisected = self.points.bit_length() * _BISECTED
-        return elements * self.points >= _LEAST_STEPS and self.points >= bisected
+        return elements * self.points >= LEAST_STEPS and self.points >= bisected
 
 
 def _find_count(stage: Stage, rising: Mapping[str, int]) -> _Count | None:

@@ -46,8 +46,8 @@ _BLOCK = 16
 """Points of a block, of which an element reduces half on average."""
 _UPPER_BLOCK = 64
 """Points of a block at higher levels: there are few, so that fewer kernels are worth more steps."""
-_LEAST_STEPS = 1 << 16
-"""Smallest number of steps of a scan that is worth the launches."""
+LEAST_STEPS = 1 << 16
+"""Smallest number of steps of a scan, or of a count, that is worth replacing."""
 _GAIN = 4
 """Smallest ratio of steps without blocks to steps with them."""
 
@@ -150,7 +150,7 @@ class Scan:
         scans = _count(self.stage, self.outer)
         dense = elements * _count(self.stage, [self.point])
         short = elements + len(self.terms) * scans * self.count * _BLOCK
-        return dense >= max(_LEAST_STEPS, _GAIN * short)
+        return dense >= max(LEAST_STEPS, _GAIN * short)
 
 
 def find_scan(stage: Stage) -> Scan | None:
@@ -170,7 +170,7 @@ def find_scan(stage: Stage) -> Scan | None:
 
 def _count(stage: Stage, indices: Iterable[Index]) -> int:
     """Number of points that indices range over."""
-    return math.prod(stage.size(index, _LEAST_STEPS) for index in indices)
+    return math.prod(stage.size(index, LEAST_STEPS) for index in indices)
 
 
 def find_last(facts: IndexFacts, condition: int) -> tuple[Index, Affine[Index], bool] | None:

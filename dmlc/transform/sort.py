@@ -24,6 +24,9 @@ from 256 elements on, on GPUs and CPUs, and 3 times as slow on GPUs at 100."""
 NUMBER = DataType.INT32
 """Type of sort keys, and of their original indices."""
 
+MOST_POINTS = 1 << 30
+"""Largest number of points, so that indices a little beyond the last fit in 32 bits."""
+
 _POINT = Index(0, reduced=True)
 
 

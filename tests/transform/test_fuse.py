@@ -508,3 +508,15 @@ def test_a_row_at_hand_is_made_of_what_is_stored_by_then() -> None:
     fusion = fuse(function, longest_row=64)
     check_order(fusion)
     assert [group.row for group in fusion.groups] == [None, "row"]
+
+
+@pytest.mark.parametrize(("place", "is_stored"), [("div(i1, 2)", False), ("min(i1, 3)", True)])
+def test_what_a_block_of_an_axis_reads_is_computed_there(place: str, *, is_stored: bool) -> None:
+    """As where a whole axis reads it; at other places it is stored instead of the reduction."""
+    text = """func @centred(%x: f32[3, 8, 70]) -> (%y) {
+      %total: f32[i0 < 3, i1 < 4] = sum[r2 < 2, r3 < 70] %x[i0, add(mul(i1, 2), r2), r3]
+      %mean: f32[i0 < 3, i1 < 4] = div(%total[i0, i1], 140.0)
+      %y: f32[i0 < 3, i1 < 8, i2 < 70] = sub(%x[i0, i1, i2], %mean[i0, PLACE])
+    }"""
+    fusion = fuse(ir.parse(text.replace("PLACE", place)))
+    assert any("mean" in group.stages for group in fusion.groups) is is_stored
