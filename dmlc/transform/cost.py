@@ -294,7 +294,7 @@ def _find_ends(function: Function) -> dict[str, str]:
         load.tensor
         for stage in function.stages
         for load in stage.body.loads()
-        if None in _list_axes(stage, load)
+        if not _is_repeated(stage, load, blocks=True)
     }
     found: dict[str, str] = {}
     for name in function.sort_tensors(moved):
@@ -316,9 +316,9 @@ def _count_wanted(reader: Stage, own: int, loads: list[Load], wanted: _Pass, tim
     """Number of times that a pass computes a stage of `own` points, if the pass computes its
     `reader` `times` times."""
     count = times * len(loads)
-    indices = _list_axes(reader, loads[0])
-    if len(loads) > 1 or count <= own or None in indices:
+    if len(loads) > 1 or count <= own or not _is_repeated(reader, loads[0]):
         return count
+    indices = [reader.body.instructions[i] for i in loads[0].indices]
     # Values that do not vary along a row or a reduction are computed once for it.
     if wanted.level or wanted.kept:
         again = times / max(1, _count_points(*reader.sizes))
@@ -332,17 +332,17 @@ def _count_wanted(reader: Stage, own: int, loads: list[Load], wanted: _Pass, tim
     return count if moving or last < 0 else max(own, count / _count_points(reader.extents[last]))
 
 
-def _list_axes(reader: Stage, load: Load) -> list[Index | Constant | None]:
-    """For each index of a load: the axis of the reader along which it broadcasts elements, each to
-    one point or to a block of them, or the constant that it is; None for other indices."""
+def _is_repeated(reader: Stage, load: Load, *, blocks: bool = False) -> bool:
+    """Whether a load broadcasts a tensor along further axes, or reads one element; with `blocks`,
+    also whether it broadcasts each element to a block of an axis, as `%mean[div(i1, 4)]`."""
     values = reader.body.instructions
-    found: list[Index | Constant | None] = []
-    for place in (values[number] for number in load.indices):
-        if isinstance(place, Apply) and place.operation.name == "div":
-            place, by = (values[operand] for operand in place.operands)
-            place = place if isinstance(place, Index) and isinstance(by, Constant) else None
-        found.append(place if isinstance(place, Index | Constant) else None)
-    return found
+    places = [values[i] for i in load.indices]
+    if blocks:
+        places = [
+            values[p.operands[0]] if isinstance(p, Apply) and p.operation.name == "div" else p
+            for p in places
+        ]
+    return all(isinstance(p, Index | Constant) for p in places)
 
 
 # What a stage costs ------------------------------------------------------------------------
