@@ -89,27 +89,9 @@ class Drafter:
         inputs = [t for t in draft.present if not t.output] or draft.present
         often = float(self.random.choice([0.0, 0.5]))
         for tensor in inputs:
-            if tensor.name in draft.types:
-                continue
-            if tensor is not inputs[0] and self.random.random() >= often:
-                continue
-            tried = draft.copy()
-            tried.types[tensor.name] = pick(self.random, tensor.dtypes)
-            if self._permits_types(tried):
-                draft.types = tried.types
-            elif tensor is inputs[0] and wished is None:
-                draft.types.pop(tensor.name, None)
-
-    def _permits_types(self, draft: Draft) -> bool:
-        binding = self.bind(draft)
-        combinations = self.definition.combinations
-        present = [t for t in infer_types(binding).tensors.values() if t.dtype is not None]
-        if any(t.dtype not in t.definition.dtypes for t in present):
-            return False
-        return not combinations or any(
-            all(t.dtype in c.types.get(t.definition.row, (t.dtype,)) for t in present)
-            for c in combinations
-        )
+            drawn = tensor is inputs[0] or self.random.random() < often
+            if drawn and tensor.name not in draft.types:
+                draft.types[tensor.name] = pick(self.random, tensor.dtypes)
 
     def bind(self, draft: Draft) -> Binding:
         """Binding with what is known so far, without inference."""
