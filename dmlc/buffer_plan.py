@@ -31,7 +31,7 @@ def plan_buffers(needs: Sequence[Need]) -> dict[str, int]:
     for need in sorted(needs, key=lambda n: n.first):
         live = [place for place in live if place[2].last >= need.first]
         size = max(1, -(-need.bytes // ALIGNMENT)) * ALIGNMENT
-        offset = _take_over(need, live)
+        offset = _store_over(need, live)
         if offset is None:
             offset = 0
             for start, end, _ in live:
@@ -44,7 +44,7 @@ def plan_buffers(needs: Sequence[Need]) -> dict[str, int]:
     return offsets
 
 
-def _take_over(need: Need, live: list[tuple[int, int, Need]]) -> int | None:
+def _store_over(need: Need, live: list[tuple[int, int, Need]]) -> int | None:
     """Offset of the tensor that a need may be stored over, which is released."""
     for number, (start, _, other) in enumerate(live):
         if other.name == need.over and other.last == need.first and other.bytes == need.bytes:

@@ -300,7 +300,7 @@ class Evaluator(Evaluating):
                     checks.clear()
                     checks.update(before)
             value = self.settle(value) if decided else value
-            return self._take_type(value, other, scope, chosen.span)
+            return self._adopt_type(value, other, scope, chosen.span)
         if not isinstance(condition, Node | tuple):
             raise DmlcError(
                 "the condition of '?:' must be a boolean, but "
@@ -313,7 +313,9 @@ class Evaluator(Evaluating):
         otherwise = yield self.visit(expression.otherwise, self._under(scope, condition, False))
         return self._select(condition, then, otherwise, expression)
 
-    def _take_type(self, value: Value, other: syntax.Expression, scope: Scope, span: Span) -> Value:
+    def _adopt_type(
+        self, value: Value, other: syntax.Expression, scope: Scope, span: Span
+    ) -> Value:
         """Chosen number, in the type of the operand that is not chosen."""
         number = value if isinstance(value, Node) else whole_number(value)
         builder = self.builder

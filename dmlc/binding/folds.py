@@ -96,7 +96,7 @@ class Folds:
         if is_positional(combiner):
             settled = DataType.FLOAT32 if dtype is Weak.FLOAT else dtype
             if dtype in _WHOLE:
-                settled = self._hold_whole("max", element, 1, span)
+                settled = self._find_integer_type("max", element, 1, span)
             if isinstance(settled, DataType):
                 element = adapt(element, settled, span)
             outcome, soft = Weak.INTEGER, False
@@ -104,7 +104,7 @@ class Folds:
             outcome, soft = DataType.FLOAT32, dtype not in _WHOLE
             if not soft:
                 points = count_most(v.extent for v in bound)
-                outcome = self._hold_whole(combiner, element, points, span)
+                outcome = self._find_integer_type(combiner, element, points, span)
             element = adapt(element, outcome, span)
         operands = (element, self._positions.all(guards)) if guards else (element,)
         made = self._nodes.add(Node(Op.REDUCE, combiner, operands, outcome, bound=bound, soft=soft))
@@ -120,7 +120,7 @@ class Folds:
         elif to is Weak.INTEGER and is_positional(value.payload):
             to = position_type(value)
         elif to in _WHOLE:
-            to = self._hold_whole("max", value, 1, span)
+            to = self._find_integer_type("max", value, 1, span)
         return self._conversions.adapt(value, to, span)
 
     def _average(
@@ -142,7 +142,7 @@ class Folds:
             return float(count)
         return self._conversions.adapt(self._nodes.size(count), DataType.FLOAT32, span)
 
-    def _hold_whole(self, combiner: str, element: Node, points: int, span: Span) -> DataType:
+    def _find_integer_type(self, combiner: str, element: Node, points: int, span: Span) -> DataType:
         """Integer type that holds every result of a reduction of whole numbers."""
         low, high = self._positions.interval(self._conversions.adapt(element, _INDEX, span))
         largest = max(abs(low), abs(high))

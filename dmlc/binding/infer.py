@@ -59,7 +59,9 @@ def _list_absent(
     return (dtype,) if dtype is not None else _choices(binding, joined, probe)
 
 
-def _settle(tensors: dict[str, BoundTensor], find: Callable[[BoundTensor], BoundTensor]) -> None:
+def _find_fixed_point(
+    tensors: dict[str, BoundTensor], find: Callable[[BoundTensor], BoundTensor]
+) -> None:
     """Replaces each tensor by `find` of it, until nothing changes."""
     changed = True
     while changed:
@@ -68,7 +70,7 @@ def _settle(tensors: dict[str, BoundTensor], find: Callable[[BoundTensor], Bound
         tensors.update({tensor.name: tensor for tensor in found})
 
 
-def _beside(
+def _list_grouped(
     tensors: dict[str, BoundTensor], groups: list[list[str]], tensor: BoundTensor
 ) -> list[BoundTensor]:
     """Tensors in a common group with this one."""
@@ -81,11 +83,11 @@ def _spread_types(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
     groups = _same(binding, "DataType")
 
     def find(tensor: BoundTensor) -> BoundTensor:
-        known = (t.dtype for t in _beside(tensors, groups, tensor) if t.dtype is not None)
+        known = (t.dtype for t in _list_grouped(tensors, groups, tensor) if t.dtype is not None)
         dtype = next(known, None) if tensor.dtype is None else None
         return tensor if dtype is None else dataclasses.replace(tensor, dtype=dtype)
 
-    _settle(tensors, find)
+    _find_fixed_point(tensors, find)
 
 
 def _choices(
@@ -130,7 +132,7 @@ def _may_be(
     tried = {**tensors, tensor.name: dataclasses.replace(tensor, dtype=dtype)}
     evaluator = _try_tensors(binding, tried)
     for requirement in binding.operator.requirements:
-        if not _asks_type(requirement, tensor.name):
+        if not _reads_type(requirement, tensor.name):
             continue
         try:
             if not holds(evaluator.constant(requirement.condition)):
@@ -146,7 +148,7 @@ def _try_tensors(binding: Binding, tensors: dict[str, BoundTensor]) -> Evaluator
     return Evaluator(dataclasses.replace(binding, tensors=tensors, checks={}))
 
 
-def _asks_type(constraint: syntax.Require, name: str) -> bool:
+def _reads_type(constraint: syntax.Require, name: str) -> bool:
     return any(
         isinstance(part, syntax.Member)
         and part.member.text == "DataType"
@@ -355,7 +357,7 @@ def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
     def find(tensor: BoundTensor) -> BoundTensor:
         if tensor.sizes is not None:
             return tensor
-        known = (t.sizes for t in _beside(tensors, groups, tensor) if t.sizes is not None)
+        known = (t.sizes for t in _list_grouped(tensors, groups, tensor) if t.sizes is not None)
         sizes = next(known, None)
         named = name_sizes(tensors.values())
         pattern = _list_taken(tensor.definition, named)
@@ -368,4 +370,4 @@ def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
             sizes = (1,) * tensor.definition.ranks[0]
         return tensor if sizes is None else dataclasses.replace(tensor, sizes=sizes)
 
-    _settle(tensors, find)
+    _find_fixed_point(tensors, find)

@@ -41,7 +41,7 @@ def resolve(
     outputs if all are optional and none is described, except those of a gradient, whose forward
     tensors may be absent. Raises `DmlcError` with `diagnostics` and every further error."""
     binding = begin(definition, table, given, attributes, computed, diagnostics)
-    return _settle(dataclasses.replace(binding, level=level))
+    return _resolve_sizes(dataclasses.replace(binding, level=level))
 
 
 def begin(
@@ -65,7 +65,7 @@ def begin(
     return dataclasses.replace(binding, attributes=completed)
 
 
-def _settle(binding: Binding) -> Binding:
+def _resolve_sizes(binding: Binding) -> Binding:
     """Binding with every size, checked against the constraints."""
     diagnostics: list[Diagnostic] = []
     gradient = binding.operator.gradient
@@ -86,7 +86,7 @@ def _settle(binding: Binding) -> Binding:
         if not forward.symbolic:
             forward = spread_sizes(forward)
             _check_inputs(forward)
-        forward = _settle(forward)
+        forward = _resolve_sizes(forward)
     except DmlcError as error:
         raise _explain(error, gradient, binding) from None
     return dataclasses.replace(binding, forward=forward)

@@ -35,7 +35,7 @@ class TensorArrays:
             )
         return value, value.shape
 
-    def _place_in(
+    def _read_shifted(
         self, value: Node, axis: int, offset: Measure, span: Span
     ) -> Callable[[list[Node]], Node]:
         """Reader of a tensor shifted by `offset` along an axis. An index out of bounds is clamped,
@@ -74,10 +74,10 @@ class TensorArrays:
         ends = list(itertools.accumulate(lengths))
         whole = (*shapes[0][:at], as_extent(ends[-1]), *shapes[0][at + 1 :])
         readers = [
-            (self._place_in(part, at, end - length, span), end)
+            (self._read_shifted(part, at, end - length, span), end)
             for part, shape, length, end in zip(parts, shapes, lengths, ends, strict=True)
             if 0 not in shape
-        ] or [(self._place_in(parts[0], at, 0, span), 0)]
+        ] or [(self._read_shifted(parts[0], at, 0, span), 0)]
 
         def make(bound: list[Node]) -> Value:
             found: Value = readers[-1][0](bound)
@@ -123,7 +123,7 @@ class TensorArrays:
         made: list[Node] = []
         ends = itertools.accumulate(lengths)
         for sizes, length, end in zip(self._on.targets, lengths, ends, strict=True):
-            read = self._place_in(value, at, length - end, span)
+            read = self._read_shifted(value, at, length - end, span)
             made.append(self._on.place(sizes, read, span))
         return tuple(made)
 

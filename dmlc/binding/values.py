@@ -132,7 +132,7 @@ def show(value: Constant) -> str:
 def measure_all(given: Sequence[Scalar]) -> tuple[list[Measure], int] | None:
     """Numbers and sizes times their common denominator, and that denominator; None for any other
     value."""
-    parts = [_part_fraction(value) for value in given]
+    parts = [_as_fraction(value) for value in given]
     found = [part for part in parts if part is not None]
     if len(found) < len(parts):
         return None
@@ -140,7 +140,7 @@ def measure_all(given: Sequence[Scalar]) -> tuple[list[Measure], int] | None:
     return [size * (over // own) for size, own in found], over
 
 
-def _part_fraction(value: Scalar) -> tuple[Measure, int] | None:
+def _as_fraction(value: Scalar) -> tuple[Measure, int] | None:
     """Numerator and denominator of a number; None for a value that has none, or too large a
     denominator."""
     if isinstance(value, OpenSize):

@@ -105,7 +105,7 @@ def _of_operator(subject: Operator, wanted: Iterable[str], spelt: Mapping[str, s
     outputs = [t for t in forward.newest.outputs if t.holds_floats]
     if not outputs:
         raise DmlcError(f"{forward.name} gives no floats, and has no gradient")
-    attributes = [a for a in forward.attributes if not _asks_outputs(a, forward)]
+    attributes = [a for a in forward.attributes if not _reads_outputs(a, forward)]
     taken = (*inputs, *(a.name for a in attributes))
     names = _spell([*(t.name for t in outputs), *wanted], spelt, taken, f"'{forward.name}'")
     # Inputs to differentiate by are required.
@@ -140,7 +140,7 @@ def _floats(tensor: TensorDefinition) -> tuple[DataType, ...]:
     return tuple(t for t in tensor.dtypes if t.is_float)
 
 
-def _asks_outputs(attribute: AttributeDefinition, forward: OperatorDefinition) -> bool:
+def _reads_outputs(attribute: AttributeDefinition, forward: OperatorDefinition) -> bool:
     """Whether a default reads an output, which the gradient lacks: the forward operator evaluates
     it."""
     expressions = [e for e in (attribute.default, attribute.length) if e is not None]

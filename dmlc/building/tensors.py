@@ -42,10 +42,10 @@ def join_extents(
 
 def read_broadcast(at: Point, tensor: Tensor, indices: Sequence[Scalar]) -> Scalar:
     """Element of a tensor at an index into its broadcast shape."""
-    return at.read(tensor, *_place_broadcast(tensor.extents, indices))
+    return at.read(tensor, *_index_broadcast(tensor.extents, indices))
 
 
-def _place_broadcast(own: Sequence[Extent], indices: Sequence[Scalar]) -> list[Operand]:
+def _index_broadcast(own: Sequence[Extent], indices: Sequence[Scalar]) -> list[Operand]:
     """Index into a shape for an index into its broadcast shape, aligned at the last axes."""
     pairs = zip(indices[len(indices) - len(own) :], own, strict=True)
     return [0 if extent == 1 else index for index, extent in pairs]
@@ -475,8 +475,8 @@ def matrix_multiply(builder: FunctionBuilder, name: str, one: Tensor, other: Ten
         outer = at.indices[: len(batch)]
         row = at.indices[len(batch) : len(batch) + len(rows)]
         column = at.indices[len(batch) + len(rows) :]
-        left = _place_broadcast(one.extents[:-2], outer)
-        right = _place_broadcast(other.extents[:-2], outer)
+        left = _index_broadcast(one.extents[:-2], outer)
+        right = _index_broadcast(other.extents[:-2], outer)
         (step,) = at.reduced
         return at.read(one, *left, *row, step) * at.read(other, *right, step, *column)
 

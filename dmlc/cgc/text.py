@@ -187,7 +187,7 @@ class _TextReader(Tokens):
         if self.token.kind == "symbol":
             self.next()
         self.expect("{", "func.func")
-        name = self._take("symbol", "the name of the function")
+        name = self._expect("symbol", "the name of the function")
         self.expect("(")
         parameters = dict(self.list_until(")", self._parameter))
         self.types |= parameters
@@ -217,9 +217,9 @@ class _TextReader(Tokens):
 
     def _statement(self) -> Statement | None:
         start = self.token
-        results = [self._take("value", "a statement, or 'cgc.return'")]
+        results = [self._expect("value", "a statement, or 'cgc.return'")]
         while self.accept(","):
-            results.append(self._take("value", "the name of a result"))
+            results.append(self._expect("value", "the name of a result"))
         self.expect("=")
         place = self.token
         operation = self.name("an operation of cgc_op")
@@ -264,7 +264,7 @@ class _TextReader(Tokens):
                          attributes, None, self.span(place))  # fmt: skip
 
     def _parameter(self) -> tuple[str, TensorType]:
-        name = self._take("value", "a parameter")
+        name = self._expect("value", "a parameter")
         self.expect(":")
         kind = self._type()
         if kind is None:
@@ -273,14 +273,14 @@ class _TextReader(Tokens):
 
     def _operand(self) -> str | None:
         token = self.token
-        name = self._take("value", "an operand")
+        name = self._expect("value", "an operand")
         if name in self.nulls:
             return None
         check_known("value", self.types, name, span=self.span(token))
         return name
 
     def _constant(self) -> Resource | Numbers:
-        kind = self._take("kind", "what the constant is")
+        kind = self._expect("kind", "what the constant is")
         if kind == "cgc.constant_resource":
             self.expect("<")
             name = self.name("the name of a constant")
@@ -305,7 +305,7 @@ class _TextReader(Tokens):
         name = self.name("the name of an attribute")
         self.expect("=")
         token = self.token
-        kind = self._take("kind", "the value of an attribute")
+        kind = self._expect("kind", "the value of an attribute")
         value: Attribute
         if kind == "cgc.dense_integer_elements":
             value = self._numbers()
@@ -339,7 +339,7 @@ class _TextReader(Tokens):
 
     # Types and contents -----------------------------------------------------------------------
 
-    def _take(self, kind: str, what: str) -> str:
+    def _expect(self, kind: str, what: str) -> str:
         """The text of a token of a kind, without its mark."""
         if self.token.kind != kind:
             self.fail(what)
@@ -388,7 +388,7 @@ class _TextReader(Tokens):
         name = self.name("the name of a constant")
         self.expect(":")
         token = self.token
-        text = self._take("text", "the contents of a constant")[:-1]
+        text = self._expect("text", "the contents of a constant")[:-1]
         try:
             held = bytes.fromhex(text.removeprefix("0x"))
         except ValueError:

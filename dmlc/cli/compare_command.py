@@ -52,7 +52,7 @@ def command(
     dtype = DataType.BFLOAT16 if bfloat16 else None
     left, right = read_array(actual, dtype), read_array(expected, dtype)
     if elements is not None:
-        left, right = (_cut(a, elements) for a in (left, right))
+        left, right = (_trim(a, elements) for a in (left, right))
     if left.dtype != right.dtype or left.size != right.size:
         raise DmlcError(
             f"'{actual}' has {left.size:,} elements of {left.dtype}, and '{expected}' "
@@ -81,7 +81,7 @@ def command(
     return 0 if verdict.holds else 1
 
 
-def _cut(array: Array, count: int) -> Array:
+def _trim(array: Array, count: int) -> Array:
     """One-dimensional array without its padding."""
     return array[:count] if array.ndim == 1 else array
 

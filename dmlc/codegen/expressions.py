@@ -205,7 +205,7 @@ class Expressions(abc.ABC):
 
     def _spell_load(self, load: k.Load) -> Text:
         buffer = self._buffers[load.buffer]
-        index = self._spell_place(load.index)
+        index = self._spell_index(load.index)
         lanes = load.type.lanes
         places = {
             "p": self._names.spell(load.buffer),
@@ -253,7 +253,7 @@ class Expressions(abc.ABC):
         lines = (", ".join(parts[n : n + 2]) for n in range(0, len(parts), 2))
         return Text(self._dialect.syntax.lanes.format(T=name, a=",\n    ".join(lines)))
 
-    def _spell_place(self, index: k.Expression) -> Text:
+    def _spell_index(self, index: k.Expression) -> Text:
         """Index in a subscript."""
         made = self.spell(index)
         if self._kernel.index_bits == 32 or isinstance(index, k.Literal):
@@ -292,23 +292,23 @@ class Expressions(abc.ABC):
         name, found = self._names.spell(buffer), self._buffers[buffer]
         packed = self._count_packed(found)
         width = max(found.lanes, packed)
-        place, _ = self._part_index(index, width)
-        element = f"{name}[{self._spell_place(place).text}]"
+        place, _ = self._divide_index(index, width)
+        element = f"{name}[{self._spell_index(place).text}]"
         if lanes > 1 or width == packed:
             return element
-        word, _ = self._part_index(index, packed)
+        word, _ = self._divide_index(index, packed)
         lane = self._find_lane(word, width // packed)
-        return f"{element}[{self._spell_place(lane).text}]"
+        return f"{element}[{self._spell_index(lane).text}]"
 
     def _spell_shift(self, buffer: str, index: k.Expression) -> Text:
         """First bit of an element in its word."""
         found = self._buffers[buffer]
         packed, bits = self._count_packed(found), 8 * found.dtype.bytes
-        _, rest = self._part_index(index, packed)
+        _, rest = self._divide_index(index, packed)
         if isinstance(rest, k.Literal):
             return Text(str(int(rest.value) * bits))
         lane = operate("bit_and", rest, k.Literal(k.INDEX, packed - 1))
-        shift = self._spell_place(operate("mul", lane, k.Literal(k.INDEX, bits)))
+        shift = self._spell_index(operate("mul", lane, k.Literal(k.INDEX, bits)))
         if self._kernel.index_signed and self._dialect.shift_type:
             return Text(f"{self._dialect.shift_type}({shift.text})")
         return shift
@@ -501,12 +501,12 @@ class Expressions(abc.ABC):
         if width > 1:
             if width > lanes:
                 lane = f"][{self.spell(self._find_lane(index, width)).text}"
-            index, _ = self._part_index(index, width)
+            index, _ = self._divide_index(index, width)
         made = self.spell(index)
         at = self._spell_address(array, made)
         return {"p": self._names.spell(array), "i": made.text + lane, "at": at, "n": lanes}
 
-    def _part_index(self, index: k.Expression, width: int) -> tuple[k.Expression, k.Expression]:
+    def _divide_index(self, index: k.Expression, width: int) -> tuple[k.Expression, k.Expression]:
         """Index divided by a number, rounded down, and a shorter sum with the same remainder.
         Multiples are divided separately where what is left is never negative."""
         if width == 1:
@@ -522,7 +522,7 @@ class Expressions(abc.ABC):
             ):
                 return multiply(left, int(value) // width), ZERO
             case k.Operate(operation=operation, operands=operands) if operation.name in joins:
-                (whole, near), (more, far) = (self._part_index(o, width) for o in operands)
+                (whole, near), (more, far) = (self._divide_index(o, width) for o in operands)
                 joined = joins[operation.name]
                 rest = joined(near, far)
                 if rest in (near, far) and reaches.find(rest)[0] >= 0:
@@ -535,7 +535,7 @@ class Expressions(abc.ABC):
 
     def _find_lane(self, index: k.Expression, width: int) -> k.Expression:
         """Remainder of an index."""
-        _, rest = self._part_index(index, width)
+        _, rest = self._divide_index(index, width)
         low, high = self._quotients.reaches.find(rest)
         if is_within((low, high), width):
             return rest

@@ -146,7 +146,7 @@ class StrictLaunch(Launch):
     def _has(self, freedom: Freedom) -> bool:
         return freedom in self._taken.freedoms
 
-    def _take_key(self) -> int:
+    def _next_key(self) -> int:
         """Number of the current instruction."""
         self._instructions += 1
         return draw_key(self._taken.seed, self._kernel.name, self._instructions)
@@ -205,7 +205,7 @@ class StrictLaunch(Launch):
         product = _find_product(node)
         is_kept = self._keeps or not self._has(Freedom.CONTRACTION)
         made = super()._make_operation(node)
-        if product is None or is_kept or not self._take_key() & 1:
+        if product is None or is_kept or not self._next_key() & 1:
             return made
         first, second = (self._make(operand) for operand in product.operands)
         other = self._make(node.operands[1 if product is node.operands[0] else 0])
@@ -228,7 +228,7 @@ class StrictLaunch(Launch):
         operation, dtype = node.operation, node.operands[0].type.dtype
         evaluate = super()._find_evaluation(node)
         free = self._has(Freedom.CONTRACTION)
-        if operation.name == "fma" and free and self._take_key() & 1:
+        if operation.name == "fma" and free and self._next_key() & 1:
             evaluate = _multiply_then_add
         defined = operation if isinstance(operation, Definition) else self._find_function(node)
         if defined is not None:
@@ -252,7 +252,7 @@ class StrictLaunch(Launch):
         self, node: k.Operate, evaluate: Callable[..., Array]
     ) -> Callable[..., Array]:
         """Quotient or remainder of integers, as HLSL divides."""
-        counted, key = self._quotients.find_counted(node), self._take_key()
+        counted, key = self._quotients.find_counted(node), self._next_key()
         if counted is not None:
             return functools.partial(_divide_counted, node.operation.name, counted)
         entry, dtype = self._quotients.find_operation(node)
@@ -284,7 +284,7 @@ class StrictLaunch(Launch):
 
     def _free_float(self, node: k.Operate, evaluate: Callable[..., Array]) -> Callable[..., Array]:
         """Operation on floats, with its instruction's treatment of denormals, NaN and zeros."""
-        name, dtype, key = node.operation.name, node.operands[0].type.dtype, self._take_key()
+        name, dtype, key = node.operation.name, node.operands[0].type.dtype, self._next_key()
         if name in _BITWISE and dtype is DataType.FLOAT32:
             return evaluate
         loses = self._has(Freedom.DENORMALS)
@@ -313,7 +313,7 @@ class StrictLaunch(Launch):
     def _make_choice(self, node: k.Select) -> Callable[[Who], Array]:
         chosen = super()._make_choice(node)
         condition, sides = node.condition, (node.then, node.otherwise)
-        dtype, key = node.type.dtype, self._take_key()
+        dtype, key = node.type.dtype, self._next_key()
         if not dtype.is_float or not self._has(Freedom.SPECIAL):
             return chosen
         if width_of(dtype) in self._taken.special or not isinstance(condition, k.Operate):
@@ -329,7 +329,7 @@ class StrictLaunch(Launch):
         return run
 
     def _find_conversion(self, node: k.Convert, target: DataType) -> Callable[[Array], Array]:
-        source, key = node.operand.type.dtype, self._take_key()
+        source, key = node.operand.type.dtype, self._next_key()
         convert_plainly = super()._find_conversion(node, target)
         if not source.is_float or not target.is_integer or not self._has(Freedom.CONVERSIONS):
             return convert_plainly

@@ -322,7 +322,7 @@ class Speller(Expressions):
         value = self._pack(store.value, buffer) if packs else self.spell_vector(store.value)
         if value.mask:
             value = self._convert_mask(value, 1, lanes)
-        index = self._spell_place(store.index)
+        index = self._spell_index(store.index)
         stored = dialect.storage[buffer.dtype]
         places = {
             "p": self._names.spell(store.buffer),

@@ -69,7 +69,7 @@ class _SizeTrial:
 
     @staticmethod
     def make(call: Call) -> _SizeTrial:
-        whole = {name: _keep_numbers(desc.sizes) for name, desc in call.tensors.items()}
+        whole = {name: _list_numbers(desc.sizes) for name, desc in call.tensors.items()}
         inputs = _SizeTrial(call, {name: whole[name] for name in call.inputs}, whole)
         return inputs if inputs.resolve(inputs.sizes) else _SizeTrial(call, whole, whole)
 
@@ -84,7 +84,7 @@ class _SizeTrial:
         except DmlcError:
             return None
         known = {
-            name: _keep_numbers(tensor.sizes)
+            name: _list_numbers(tensor.sizes)
             for name, tensor in found.items()
             if name in self.whole and tensor.sizes is not None
         }
@@ -141,6 +141,6 @@ def _multiply(sizes: _Sizes, axes: Sequence[_Axis], factor: int) -> _Sizes:
     return {name: tuple(each) for name, each in found.items()}
 
 
-def _keep_numbers(sizes: Sequence[Extent] | None) -> tuple[int, ...]:
+def _list_numbers(sizes: Sequence[Extent] | None) -> tuple[int, ...]:
     """Numeric sizes: all of them in a call with its data."""
     return tuple(size for size in sizes or () if isinstance(size, int))

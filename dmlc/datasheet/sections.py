@@ -144,7 +144,7 @@ def _describe_gradient(operator: Operator, link: Callable[[str], str]) -> list[s
     for example in definition.examples:
         with contextlib.suppress(DmlcError):
             return [*lines, *_derive(next(read_cases(operator, example)))]
-    return [*lines, *_say_refusal(operator)]
+    return [*lines, *_describe_refusal(operator)]
 
 
 def _derive(case: Case) -> list[str]:
@@ -178,7 +178,7 @@ def _list_inputs(call: Call) -> list[str]:
     return list(dict.fromkeys(name.partition("[")[0] for name in floats))
 
 
-def _say_refusal(operator: Operator) -> list[str]:
+def _describe_refusal(operator: Operator) -> list[str]:
     """Reason that no example has a derived gradient, from the first one."""
     case = find_case(operator)
     if case is None:

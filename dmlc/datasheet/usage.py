@@ -150,7 +150,7 @@ def write_cpp(program: Program) -> list[str]:
         "{",
         "    op::Buffers buffers;",
         *(
-            f"    buffers[op::slot::{slot}].resource = {name}; // {_tell_buffer(tensor)}"
+            f"    buffers[op::slot::{slot}].resource = {name}; // {_describe_buffer(tensor)}"
             for name, (slot, tensor) in zip(parameters, slots, strict=True)
         ),
         "    return op::record(list, pipelines, buffers);",
@@ -158,7 +158,7 @@ def write_cpp(program: Program) -> list[str]:
     ]
 
 
-def _tell_buffer(tensor: TensorSpec) -> str:
+def _describe_buffer(tensor: TensorSpec) -> str:
     sizes = ", ".join(map(str, tensor.extents))
     said = {Role.SCRATCH: "memory between kernels", Role.CONSTANT: "a table: upload its values"}
     return f"{said.get(tensor.role, tensor.role.value)}: {tensor.dtype.name} [{sizes}]"

@@ -168,10 +168,10 @@ class Inspection:
                 for compiled in kernel.compiled:
                     lines += [f"  machine code for {compiled.gpu}", compiled.isa.rstrip()]
             lines.append("")
-        lines += self._tell_totals()
+        lines += self._describe_totals()
         return "\n".join(lines)
 
-    def _tell_totals(self) -> list[str]:
+    def _describe_totals(self) -> list[str]:
         lines: list[str] = []
         for total in self.totals:
             lines.append(f"all of {self.name} as compiled for {total.gpu}, modelled")

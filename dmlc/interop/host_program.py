@@ -166,7 +166,7 @@ def describe_program(program: Program, names: Names, files: Mapping[str, bytes])
         "rounds": any("round_up" in tensor.bytes for tensor in tensors),
         "kernels": kernels,
         "parts": _list_parts(program, names),
-        "order": _tell_order(program),
+        "order": _describe_order(program),
         **describe_sizes(program, names),
     }
 
@@ -199,7 +199,7 @@ def _describe_kernel(
         name=kernel.name,
         entry_point=kernel.entry_point,
         arguments=" ".join(arguments),
-        source=tuple(_cut(kernel.source)),
+        source=tuple(_split_lines(kernel.source)),
         bindings=tuple(bindings),
         scalars=tuple(
             _describe_scalar(scalar, members, names, in_registers)
@@ -239,7 +239,7 @@ def _spell_groups(dispatch: Dispatch, names: Names) -> str:
     return f"({count} + {less}) / {by}"
 
 
-def _cut(source: str) -> list[str]:
+def _split_lines(source: str) -> list[str]:
     """Text in pieces of whole lines."""
     pieces = [""]
     for line in source.splitlines(keepends=True):
@@ -281,7 +281,7 @@ def _may_be_left_out(dispatch: Dispatch) -> bool:
     return dispatch.is_chosen or find_least(measure(dispatch.count)) < 1
 
 
-def _tell_order(program: Program) -> list[str]:
+def _describe_order(program: Program) -> list[str]:
     """Launches in words."""
     told: list[str] = []
     for repeat, numbers in program.parts():

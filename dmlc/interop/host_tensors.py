@@ -68,7 +68,9 @@ def _describe_slot(program: Program, tensor: TensorSpec, names: Names) -> Slot:
         alignment=alignment,
         axes=tuple(symbols.index(e) if e in symbols else -1 for e in map(str, tensor.extents)),
         spec=tensor,
-        comment=_tell_tenants(program, tensor.name, names) if tensor.role is Role.SCRATCH else (),
+        comment=_describe_tenants(program, tensor.name, names)
+        if tensor.role is Role.SCRATCH
+        else (),
     )
 
 
@@ -87,7 +89,7 @@ def _spell_bytes(tensor: TensorSpec, alignment: int, names: Names) -> str:
     return text if is_multiple(size, alignment) else names.spelling.round_up.format(text, alignment)
 
 
-def _tell_tenants(program: Program, buffer: str, names: Names) -> tuple[str, ...]:
+def _describe_tenants(program: Program, buffer: str, names: Names) -> tuple[str, ...]:
     told: list[str] = []
     for tensor in program.scratch:
         if names.home(tensor.name) == buffer and tensor.lifetime is not None:

@@ -73,7 +73,7 @@ class Proof:
             call.function,
             case.given,
             {ir_name(name): array for name, array in wanted.expected.items()},
-            {ir_name(n): _settle(a, wanted.expected[n]) for n, a in wanted.allowed.items()},
+            {ir_name(n): _replace_nan(a, wanted.expected[n]) for n, a in wanted.allowed.items()},
             call.operator,
             call.binding.attributes,
             _find_concerned(call, case.inputs),
@@ -87,7 +87,7 @@ def _find_concerned(call: Call, inputs: Mapping[str, Array]) -> Concerned:
     }
 
 
-def _settle(allowed: Array, expected: Array) -> Array:
+def _replace_nan(allowed: Array, expected: Array) -> Array:
     """Tolerances without NaN: 0 for expected NaN and infinities, which must match exactly; infinity
     for an unknown tolerance of any other value."""
     finite = np.isfinite(expected.astype(np.float64))
@@ -165,7 +165,7 @@ def prove(
         function,
         inputs,
         expected,
-        {name: _settle(array, expected[name]) for name, array in allowed.items()},
+        {name: _replace_nan(array, expected[name]) for name, array in allowed.items()},
         operator,
         known,
         concerned,

@@ -57,10 +57,10 @@ def make_rules(name: str, expected: Array, allowed: Array, dtype: DataType) -> l
         raise refuse_results(name)
     allowed = np.where(held, allowed, 0.0)
     if dtype.bytes != 2:
-        return _hold_values(name, expected, allowed, held, dtype)
-    words, clipped = _hold_words(name, expected, allowed, held, dtype)
+        return _compare_values(name, expected, allowed, held, dtype)
+    words, clipped = _compare_words(name, expected, allowed, held, dtype)
     if clipped and dtype is DataType.FLOAT16:
-        return words + _hold_values(name, expected, allowed, held, dtype)
+        return words + _compare_values(name, expected, allowed, held, dtype)
     return words
 
 
@@ -73,7 +73,7 @@ def refuse_results(name: str) -> UnsupportedError:
     )
 
 
-def _hold_both(
+def _make_pair(
     name: str,
     least: Array,
     most: Array,
@@ -88,7 +88,7 @@ def _hold_both(
     ]
 
 
-def _hold_values(
+def _compare_values(
     name: str, expected: Array, allowed: Array, held: Array, dtype: DataType
 ) -> list[Rule]:
     """Rules that compare by differences."""
@@ -109,7 +109,7 @@ def _hold_values(
     low, high = (np.where(held, values, expected) for values in (least, most))
     settings = (("Epsilon", repr(epsilon)), *((_KEEP,) if dtype.bytes > 2 else ()))
     unit = ".difference" if dtype.bytes == 2 else ""
-    return _hold_both(name, low, high, "BufferFloatEpsilon", settings, unit)
+    return _make_pair(name, low, high, "BufferFloatEpsilon", settings, unit)
 
 
 def _up(values: Array, dtype: DataType) -> Array:
@@ -131,7 +131,7 @@ def _down(values: Array, dtype: DataType) -> Array:
 # Steps between words ---------------------------------------------------------------------------
 
 
-def _hold_words(
+def _compare_words(
     name: str, expected: Array, allowed: Array, held: Array, dtype: DataType
 ) -> tuple[list[Rule], bool]:
     """Rules that count representable values between words, and whether some words could not be
@@ -148,7 +148,7 @@ def _hold_words(
     clipped = any(bool(np.any(held & (t != np.clip(t, *limits)))) for t in targets)
     moved = [np.where(held, _unrank(np.clip(t, *limits)), words) for t in targets]
     least, most = (found.astype(np.uint16).view(expected.dtype) for found in moved)
-    return _hold_both(name, least, most, "BufferFloatULP", (("ULPT", str(steps)),), ""), clipped
+    return _make_pair(name, least, most, "BufferFloatULP", (("ULPT", str(steps)),), ""), clipped
 
 
 def _rank_within(values: Array, dtype: DataType, inward: int) -> Array:

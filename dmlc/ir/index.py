@@ -101,9 +101,9 @@ class IndexFacts:
     def count_points(self, over: Iterable[Index]) -> float:
         """Number of points that the indices range over together, restricted to `places`; an empty
         axis counts as one."""
-        return math.prod(max(1, self._count_places(index)) for index in over)
+        return math.prod(max(1, self._count_values(index)) for index in over)
 
-    def _count_places(self, index: Index) -> float:
+    def _count_values(self, index: Index) -> float:
         """Number of values that an index takes."""
         if index in self._places:
             return len(self._places[index])
@@ -138,7 +138,7 @@ class IndexFacts:
         found = self.evaluate(conditions, over)
         if found is None:
             return None
-        passing: Array = np.ones([int(self._count_places(i)) for i in over], np.bool_)
+        passing: Array = np.ones([int(self._count_values(i)) for i in over], np.bool_)
         for holds in found:
             passing = passing & holds
         return passing

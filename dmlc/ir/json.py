@@ -51,7 +51,7 @@ def function_schema() -> dict[str, Any]:
     return describe(_RECORDS, Function, "A function of dmlc's tensor IR")
 
 
-def _take_stage(stage: Stage) -> dict[str, Any]:
+def _read_stage(stage: Stage) -> dict[str, Any]:
     body = stage.body
     own = {name: getattr(stage, name) for name in ("name", "dtype", "extents", "reduction")}
     return {**own, "body": body.instructions, "result": body.result, "guard": body.guard}
@@ -81,14 +81,14 @@ def _make_table(fields: dict[str, Any], where: str) -> Table:
     return Table(fields["name"], fields["dtype"], fields["extents"], tuple(values))
 
 
-def _take_operands(instruction: Select | Cast) -> dict[str, Any]:
+def _read_operands(instruction: Select | Cast) -> dict[str, Any]:
     return {"operands": operands(instruction), "dtype": instruction.dtype}
 
 
 def _shape_operands(kind: Callable[..., Select | Cast], arity: int) -> Shape:
     """Shape of an instruction whose operands are a list, as those of operations are."""
     fields = {"operands": tuple[int, ...], "dtype": DataType}
-    return Shape(fields, lambda f, _: kind(*f["operands"], f["dtype"]), _take_operands, arity=arity)
+    return Shape(fields, lambda f, _: kind(*f["operands"], f["dtype"]), _read_operands, arity=arity)
 
 
 _STAGE: dict[str, Any] = {
@@ -106,7 +106,7 @@ SHAPES: dict[type, Shape] = {
         lambda fields, _: Function(**fields),
         optional=("tables", "checks", "loops"),
     ),
-    Stage: Shape(_STAGE, _make_stage, _take_stage, former={"domain": "extents"}),
+    Stage: Shape(_STAGE, _make_stage, _read_stage, former={"domain": "extents"}),
     Table: Shape(find_fields(Table), _make_table),
     Reduction: Shape(
         find_fields(Reduction),

@@ -273,14 +273,14 @@ class _Reading:
         items = cast("list[object]", value)
         if endless:
             return tuple(
-                self._read(kinds[0], item, where, key, self._place(kinds[0], item, number, where))
+                self._read(kinds[0], item, where, key, self._locate(kinds[0], item, number, where))
                 for number, item in enumerate(items)
             )
         if len(items) != len(kinds):
             raise refuse(where, f"{self._records.tuples[key]} for '{key}'", items)
         return tuple(self._read(k, v, where, key) for k, v in zip(kinds, items, strict=True))
 
-    def _place(self, kind: Any, item: object, number: int, where: str) -> str:
+    def _locate(self, kind: Any, item: object, number: int, where: str) -> str:
         """Location of a list item in messages, by its name if it has one."""
         if dataclasses.is_dataclass(kind):
             noun = name_class(cast(type, kind))

@@ -140,12 +140,12 @@ def guard(
     if not conditions or not statements:
         return list(statements)
     *before, last = statements
-    if isinstance(last, k.If) and not last.rare and all(map(_names_place, before)):
+    if isinstance(last, k.If) and not last.rare and all(map(_defines_index, before)):
         return [*before, k.If(functools.reduce(both, [*conditions, last.condition]), last.then)]
     return [k.If(functools.reduce(both, conditions), tuple(statements))]
 
 
-def _names_place(statement: k.Statement) -> bool:
+def _defines_index(statement: k.Statement) -> bool:
     """Whether a statement names an index, which takes no element of memory."""
     if not isinstance(statement, k.Let) or statement.local.type != k.INDEX:
         return False

@@ -33,8 +33,8 @@ def clean_up(kernel: k.Kernel) -> k.Kernel:
     """Equivalent kernel, cleaned up for readers."""
     taken = dict.fromkeys([b.name for b in kernel.buffers], 0)
     taken |= dict.fromkeys([s.name for s, _ in kernel.scalars], 0)
-    arrays = {array.name: _take(array.name, taken) for array in kernel.arrays}
-    matrices = {matrix.name: _take(matrix.name, taken) for matrix in kernel.matrices}
+    arrays = {array.name: _find_unused_name(array.name, taken) for array in kernel.arrays}
+    matrices = {matrix.name: _find_unused_name(matrix.name, taken) for matrix in kernel.matrices}
     fixed = {b.name for b in kernel.buffers if b.access is k.Access.READ}
     return dataclasses.replace(
         kernel,
@@ -89,7 +89,7 @@ class _Naming:
                 if found is not None:
                     names[wanted.name] = found
                     continue
-                given = k.Local(_take(wanted.name, taken), wanted.type)
+                given = k.Local(_find_unused_name(wanted.name, taken), wanted.type)
                 names[wanted.name] = given
                 self._variables.discard(given)
                 self._places.pop(given, None)
@@ -107,7 +107,7 @@ class _Naming:
                 continue
             # A loop's variable is visible in its body alone.
             around = dict(taken) if body else taken
-            given = k.Local(_take(local.name, around), local.type)
+            given = k.Local(_find_unused_name(local.name, around), local.type)
             self._places.pop(given, None)
             statement = define(statement, given)
             if body:
@@ -168,7 +168,7 @@ def _literal(expression: k.Expression, made: Array) -> k.Expression:
     return k.Literal(expression.type, value)
 
 
-def _take(name: str, taken: dict[str, int]) -> str:
+def _find_unused_name(name: str, taken: dict[str, int]) -> str:
     """Unused name: `name`, or with a number. `taken` has the last number used for each name."""
     wanted = chosen = name.partition(NUMBER)[0]
     if wanted in taken:

@@ -67,7 +67,7 @@ class _Expander:
         for statement in statements:
             steps = list_steps(statement) if isinstance(statement, k.For) else []
             if isinstance(statement, k.For) and len(steps) == 1:
-                made += self.expand(self._take_step(statement, steps[0]))
+                made += self.expand(self._copy_step(statement, steps[0]))
                 continue
             if isinstance(statement, k.For) and steps and self._stays(statement):
                 made.append(start_at_zero(statement))
@@ -88,7 +88,7 @@ class _Expander:
         straight = all(isinstance(s, _STRAIGHT) for s in loop.body)
         reads = sum(isinstance(s, k.Let) for s in loop.body) * len(steps)
         if is_bound and (not straight or reads > _MOST_READS):
-            return [made for step in steps for made in self._take_step(loop, step)]
+            return [made for step in steps for made in self._copy_step(loop, step)]
         if is_bound or (straight and len(steps) <= _MOST_STEPS and not self._is_alone):
             return self._read_first(loop, steps)
         return [loop]
@@ -103,7 +103,7 @@ class _Expander:
         keeps = self._keeps or not (self._is_bound(loop) or self._is_alone)
         return keeps and is_near(loop, self._registers)
 
-    def _take_step(self, loop: k.For, step: k.Expression) -> list[k.Statement]:
+    def _copy_step(self, loop: k.For, step: k.Expression) -> list[k.Statement]:
         """Copy of a loop's body for one step."""
         return copy_statements(loop.body, {loop.variable.name: step}, self._rename)
 

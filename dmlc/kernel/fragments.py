@@ -135,7 +135,7 @@ class _Nest:
                 case k.Let(local=local, value=k.LoadLocal(array=array) as read) if (
                     array in self._holder.shared and read.type.lanes == 1
                 ):
-                    place = self._hold(local.name, read, sums, loops)
+                    place = self._find_register(local.name, read, sums, loops)
                     if place is not None:
                         self._known[local.name] = place
                         continue
@@ -148,7 +148,7 @@ class _Nest:
             made.append(map_body(statement, self.write, sums, ()))
         return made
 
-    def _hold(
+    def _find_register(
         self, wanted: str, read: k.LoadLocal, sums: Mapping[str, Sum], loops: Sequence[k.For]
     ) -> k.Expression | None:
         """Register that holds an element that loops read; None if it is not held."""

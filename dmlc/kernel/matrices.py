@@ -44,7 +44,7 @@ class Matrices:
 
                 def fill(who: Who) -> None:
                     here = self._find_subgroups(who)
-                    self._put(name, here, self._agree(given(who), here)[:, None])
+                    self._store(name, here, self._agree(given(who), here)[:, None])
 
                 return fill
             case k.MultiplyMatrices():
@@ -56,10 +56,10 @@ class Matrices:
                     here = self._find_subgroups(who)
                     shares = [
                         self._items.among(cells.read(at, 1, who), who).reshape(-1, self._size)
-                        for at in self._list_places(place(who), name, stride, here, statement)
+                        for at in self._list_indices(place(who), name, stride, here, statement)
                     ]
                     values = np.concatenate(shares, axis=1)
-                    self._put(name, here, values if here is None else self._spread(values, here))
+                    self._store(name, here, values if here is None else self._spread(values, here))
 
                 return load
             case k.StoreMatrix(matrix=name, index=index, stride=stride):
@@ -69,7 +69,7 @@ class Matrices:
                     here = self._find_subgroups(who)
                     self._demand_filled(name, here)
                     first = 0
-                    for at in self._list_places(place(who), name, stride, here, statement):
+                    for at in self._list_indices(place(who), name, stride, here, statement):
                         part = self._held[name][:, first : first + self._size]
                         cells.write(at, part.reshape(-1), 1, who)
                         first += self._size
@@ -98,7 +98,7 @@ class Matrices:
             self._fail("items of a subgroup do not agree", None, None)
         return each[:, 0]
 
-    def _list_places(
+    def _list_indices(
         self,
         index: Array,
         name: str,
@@ -134,7 +134,7 @@ class Matrices:
         if not filled.all():
             self._fail(f"'{name}' is read before it is written", None, None)
 
-    def _put(self, name: str, here: Array | None, values: Array) -> None:
+    def _store(self, name: str, here: Array | None, values: Array) -> None:
         held = self._held[name]
         self._filled[name] |= np.True_ if here is None else here
         self._held[name] = (
@@ -160,4 +160,4 @@ class Matrices:
         stored = shapes[2].dtype
         if stored.compute is not stored:
             flat = convert(convert(flat, stored), stored.compute)
-        self._put(statement.sum, here, flat)
+        self._store(statement.sum, here, flat)

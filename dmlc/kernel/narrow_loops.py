@@ -89,7 +89,7 @@ class _Narrowing:
         changing = {*assigned, *(let.local for let in lets)}
         fills = all(isinstance(s, k.Let | k.StoreLocal) for s in then)
         starts, stops, rest = [loop.start], [loop.stop], list[k.Expression]()
-        for part in _part(condition, conditions):
+        for part in _split_conditions(condition, conditions):
             bound = _find_bound(part, loop.variable, known)
             read = () if bound is None else (e for t in bound.place.terms for e in walk(t))
             if bound is None or not changing.isdisjoint(read):
@@ -98,7 +98,7 @@ class _Narrowing:
             # The ends of a segment may be elements of a tensor.
             is_end = bound.is_plain and any(map(self._reads, bound.place.terms))
             if is_end or (fills and self._is_signed and not bound.further):
-                (starts if bound.starts else stops).append(_settle(bound, loop))
+                (starts if bound.starts else stops).append(_clamp_bound(bound, loop))
             else:
                 rest.append(part)
         if len(starts) + len(stops) == 2:
@@ -127,7 +127,7 @@ class _Narrowing:
         inner: k.Statement = dataclasses.replace(loop, start=strip, stop=end)
         for each in sums:
             name, _, _ = each.name.partition(NUMBER)
-            part = k.Local(f"{name}_part{NUMBER}n{self._count}", each.type)
+            part = k.Local(f"{name}_split_conditions{NUMBER}n{self._count}", each.type)
             zero = k.Literal(k.Type(each.type.dtype), 0.0)
             body.append(k.Variable(part, widen(zero, each.type.lanes)))
             inner = substitute(inner, each, part)
@@ -166,7 +166,7 @@ def _list_sums(statements: Sequence[k.Statement]) -> list[k.Local]:
     return [local for local in found if local not in own]
 
 
-def _settle(bound: _Bound, loop: k.For) -> k.Expression:
+def _clamp_bound(bound: _Bound, loop: k.For) -> k.Expression:
     """Start or stop of a loop from a bound; `place + 1` is clamped to the loop's stop first, as it
     may overflow."""
     place = express(bound.place)
@@ -186,13 +186,15 @@ def _is_free(value: k.Expression) -> bool:
             return False
 
 
-def _part(condition: k.Expression, named: Mapping[str, k.Expression]) -> list[k.Expression]:
+def _split_conditions(
+    condition: k.Expression, named: Mapping[str, k.Expression]
+) -> list[k.Expression]:
     """Conditions that are joined by `and`."""
     match condition:
         case k.Local(name=name) if name in named:
-            return _part(named[name], named)
+            return _split_conditions(named[name], named)
         case k.Operate(operation=operation, operands=(left, right)) if operation.name == "and":
-            return [*_part(left, named), *_part(right, named)]
+            return [*_split_conditions(left, named), *_split_conditions(right, named)]
         case _:
             return [condition]
 

@@ -98,7 +98,7 @@ class _Offsets:
         uses: dict[k.Expression, _Uses] = {}
         for number, statement in enumerate(statements):
             pending: list[tuple[k.Expression, k.Expression | None]]
-            pending = [(place, None) for place in reversed(self._list_places(statement))]
+            pending = [(place, None) for place in reversed(self._list_indices(statement))]
             while pending:
                 part, outer = pending.pop()
                 if not isinstance(part, k.Operate):
@@ -115,7 +115,7 @@ class _Offsets:
                 pending += [(o, part if fits else None) for o in part.operands]
         return uses
 
-    def _list_places(self, statement: k.Statement) -> tuple[k.Expression, ...]:
+    def _list_indices(self, statement: k.Statement) -> tuple[k.Expression, ...]:
         """Indices of a statement's accesses, one for each lane of a register access, its body
         included."""
         known = self._places.get(id(statement))
@@ -132,7 +132,7 @@ class _Offsets:
             if isinstance(part, k.LoadLocal) and part.array in self._arrays:
                 found += [part.index] * part.type.lanes
         for inner in find_body(statement):
-            found += self._list_places(inner)
+            found += self._list_indices(inner)
         # The statement is kept, so that its id is not reused.
         self._places[id(statement)] = statement, tuple(found)
         return tuple(found)

@@ -23,7 +23,7 @@ def place_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
     if lanes < 2:
         return kernel
 
-    def write(statements: Sequence[k.Statement], places: _Places) -> list[k.Statement]:
+    def write(statements: Sequence[k.Statement], places: _IndexLocals) -> list[k.Statement]:
         def change(expression: k.Expression) -> k.Expression:
             made = map_operands(expression, change)
             if isinstance(made, k.Load) and made.type.lanes > 1:
@@ -42,12 +42,12 @@ def place_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
             made.append(map_body(statement, lambda body: write(body, places.copy())))
         return made
 
-    made = write(kernel.body, _Places({}, {}, {}))
+    made = write(kernel.body, _IndexLocals({}, {}, {}))
     return dataclasses.replace(kernel, body=tuple(drop_unused(made)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Places:
+class _IndexLocals:
     """Visible index locals."""
 
     values: dict[str, k.Expression]
@@ -56,8 +56,8 @@ class _Places:
     firsts: dict[Sum, tuple[k.Expression, int]]
     """First vector index of those that differ by a constant, with its constant."""
 
-    def copy(self) -> _Places:
-        return _Places(dict(self.values), dict(self.sums), dict(self.firsts))
+    def copy(self) -> _IndexLocals:
+        return _IndexLocals(dict(self.values), dict(self.sums), dict(self.firsts))
 
     def find(self, index: k.Expression) -> k.Expression:
         """Index as a local plus a constant, from its definition or from a preceding vector's

@@ -58,18 +58,18 @@ class _Arithmetic:
                     keeps = array in self._arrays and value.type.dtype.is_float
                 case _:
                     keeps = False
-            changed = map_expressions(statement, self._keep if keeps else self._name)
+            changed = map_expressions(statement, self._rewrite_local if keeps else self._name)
             made += self._named
             made.append(map_body(changed, self.write))
         return made
 
-    def _keep(self, expression: k.Expression) -> k.Expression:
+    def _rewrite_local(self, expression: k.Expression) -> k.Expression:
         """Rewrites the value of a float local."""
         passes = passes_on(expression, self._precise)
 
         def keep(operand: k.Expression) -> k.Expression:
             is_kept = passes and operand.type.dtype.is_float
-            return (self._keep if is_kept else self._name)(operand)
+            return (self._rewrite_local if is_kept else self._name)(operand)
 
         return map_operands(expression, keep)
 
@@ -79,7 +79,7 @@ class _Arithmetic:
             return map_operands(expression, self._name)
         self._count += 1
         local = k.Local(f"value{NUMBER}precise{self._count}", expression.type)
-        self._named.append(k.Let(local, self._keep(expression)))
+        self._named.append(k.Let(local, self._rewrite_local(expression)))
         return local
 
     def _computes(self, expression: k.Expression) -> bool:

@@ -54,7 +54,7 @@ def place_rows(
         if key not in starts:
             wanted = f"{split_words(row.whole)}_{'before' if row.before else 'now'}"
             starts[key] = k.Local(names.take(wanted), k.INDEX)
-            made.append(k.Let(starts[key], multiply(_find_place(row, one_step), measure(row.size))))
+            made.append(k.Let(starts[key], multiply(_find_index(row, one_step), measure(row.size))))
         return add(starts[key], place)
 
     def change(expression: k.Expression) -> k.Expression:
@@ -72,7 +72,7 @@ def place_rows(
     return [*made, *changed]
 
 
-def _find_place(row: Row, one_step: OneStep) -> k.Expression:
+def _find_index(row: Row, one_step: OneStep) -> k.Expression:
     """Index of a slice along the loop's axis. At the first step, the previous one wraps around to
     the last, whose elements are read but not used."""
     if not row.before:

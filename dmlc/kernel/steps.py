@@ -172,7 +172,7 @@ class _Sample:
         who = np.ones(self._lanes, np.bool_)
         with np.errstate(all="ignore"):
             body, steps = self._count(self._kernel.body, who, np.ones(self._lanes))
-        self._sectors += sum(map(self._weigh_sectors, self._take_touched().values()))
+        self._sectors += sum(map(self._weigh_sectors, self._pop_touched().values()))
         waves = self._working * self._size / self._width
         longest, total = float(steps.max()), self._average(steps) * self._working * self._size
         return Steps(
@@ -195,7 +195,7 @@ class _Sample:
         """Average number of the given sectors per group."""
         return float(self._shares[:: self._size][sectors >> _PLACE_BITS].sum() * self._size)
 
-    def _take_touched(self) -> dict[str, Array]:
+    def _pop_touched(self) -> dict[str, Array]:
         """Distinct sectors of the current iteration; resets them."""
         found = {name: _sort_distinct(np.concatenate(s)) for name, s in self._touched.items()}
         self._touched = {}
@@ -289,7 +289,7 @@ class _Sample:
             body, own = self._count(loop.body, self._inside, times)
             bodies.append((body, self._average(self._inside)))
             steps += np.where(self._inside, np.maximum(own, 1), 0)
-            touched = self._take_touched()
+            touched = self._pop_touched()
             self._sectors += often * self._count_fresh(touched, before)
             before = touched
         return merge_bodies(bodies), steps
@@ -302,7 +302,7 @@ class _Sample:
         self._inside, self._touched = who & (run.turns > 0), {}
         self._values[loop.variable.name] = run.find_place(middle)
         body, own = self._count(loop.body, self._inside, times * run.turns)
-        first, often = self._take_touched(), self._average(times)
+        first, often = self._pop_touched(), self._average(times)
         self._sectors += often * self._count_fresh(first, {})
         further = who & (run.turns > 1)
         if first and further.any():
@@ -310,7 +310,7 @@ class _Sample:
             self._values[loop.variable.name] = run.find_place(middle + 1)
             self._count(loop.body, further, times)
             self._is_second = False
-            fresh = self._count_fresh(self._take_touched(), first)
+            fresh = self._count_fresh(self._pop_touched(), first)
             self._sectors += often * fresh * float((run.turns - 1)[further].mean())
         return body, run.turns * np.maximum(own, 1)
 
@@ -318,7 +318,7 @@ class _Sample:
         """Sectors of a group in an iteration that were not accessed in the previous one."""
         nothing = np.zeros(0, np.int64)
         return sum(
-            self._weigh_sectors(_take_out(sectors, before.get(name, nothing)))
+            self._weigh_sectors(_subtract(sectors, before.get(name, nothing)))
             for name, sectors in touched.items()
         )
 
@@ -542,7 +542,7 @@ def _sort_distinct(numbers: Array) -> Array:
     return ordered[is_first]
 
 
-def _take_out(numbers: Array, others: Array) -> Array:
+def _subtract(numbers: Array, others: Array) -> Array:
     """Numbers without `others`; both ascending and distinct."""
     if not others.size:
         return numbers

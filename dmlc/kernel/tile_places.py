@@ -43,7 +43,7 @@ def _write(
             case k.Operate(
                 operation=operation, operands=(left, k.Literal(value=by)), type=k.INDEX
             ) if operation.name in ("div", "mod"):
-                settled = _part(left, int(by), known, origins, reaches)
+                settled = _divide(left, int(by), known, origins, reaches)
                 return one if settled is None else settled[operation.name == "mod"]
             case _:
                 return one
@@ -66,7 +66,7 @@ def _write(
     return tuple(made)
 
 
-def _part(
+def _divide(
     left: k.Expression, by: int, known: Mapping[str, Sum], origins: Mapping[str, Sum],
     reaches: Reaches,
 ) -> tuple[k.Expression, k.Expression] | None:  # fmt: skip

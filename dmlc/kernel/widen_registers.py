@@ -85,7 +85,7 @@ class _Loop:
                     made.append(statement)
                 case k.StoreLocal(array=array, index=at, value=one) if array in self._widener.wide:
                     value = self._widen(one)
-                    if value is None or not self._is_beside(array, at):
+                    if value is None or not self._is_adjacent(array, at):
                         return None
                     for part in walk(one):
                         if isinstance(part, k.LoadLocal):
@@ -105,7 +105,7 @@ class _Loop:
         self._places.setdefault(array, set()).add(place)
         return place
 
-    def _is_beside(self, array: str, at: k.Expression) -> bool:
+    def _is_adjacent(self, array: str, at: k.Expression) -> bool:
         """Whether an index is the loop's variable plus a multiple of the vector length."""
         place, variable = self._note(array, at), self._loop.variable
         _, others = place.part(lambda term: term == variable)
@@ -123,7 +123,7 @@ class _Loop:
             case k.LoadLocal(array=array, index=at) if array in self._widener.arrays:
                 if value.type.lanes > 1:
                     return None
-                if self._is_beside(array, at):
+                if self._is_adjacent(array, at):
                     return dataclasses.replace(value, type=kind)
                 parts = {p.name for p in walk(at) if isinstance(p, k.Local)} & self._moving
                 is_plain = parts == {self._loop.variable.name}

@@ -109,14 +109,14 @@ def check_function_gradients(checker: ExpressionChecker, function: syntax.Scalar
             message = f"a gradient is a number, and this is {found.describe()}"
             checker.fail(message, gradient.value.span, code="E0707")
     for expression in parts(function):
-        _hold_to_elements(checker, expression, function)
+        _check_elementwise(checker, expression, function)
 
 
 def _may_be_number(kind: ValueKind) -> bool:
     return kind.what in (What.NUMBER, What.UNKNOWN)
 
 
-def _hold_to_elements(
+def _check_elementwise(
     checker: ExpressionChecker, expression: syntax.Expression, function: syntax.ScalarFunction
 ) -> None:
     """Refuses a formula that depends on anything but the parameters' elements, numbers and

@@ -113,7 +113,7 @@ def read_text(source: Source) -> Reading:
             made = cast(syntax.File, builder.build(tree))
             diagnostics += builder.diagnostics
             break
-    diagnostics.sort(key=_place)
+    diagnostics.sort(key=_locate)
     return Reading(made, tuple(diagnostics[:MAX_ERRORS]))
 
 
@@ -139,11 +139,11 @@ def parse_expression(source: Source, start: int, end: int) -> syntax.Expression:
     builder = Builder(source, start)
     made = cast(syntax.Expression, builder.build(tree))
     if builder.diagnostics:
-        raise DmlcError(sorted(builder.diagnostics, key=_place))
+        raise DmlcError(sorted(builder.diagnostics, key=_locate))
     return made
 
 
-def _place(diagnostic: Diagnostic) -> int:
+def _locate(diagnostic: Diagnostic) -> int:
     return 0 if diagnostic.span is None else diagnostic.span.start
 
 

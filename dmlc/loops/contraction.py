@@ -147,7 +147,7 @@ def find_contraction(phases: Sequence[Phase], *, single: bool = False) -> Contra
             if sides[side] or not any(sides):
                 conditions[side].append(condition)
     factors = [Factor(*each) for each in zip(values, map(tuple, conditions), own, strict=True)]
-    if _find_beside(after, space) in own[0]:
+    if _find_contiguous(after, space) in own[0]:
         factors.reverse()
     left, right = factors
     batch = tuple(a for a in space.parallel if a not in (*left.axes, *right.axes))
@@ -170,7 +170,7 @@ def is_plain(elements: Elements, root: int, dtype: DataType) -> bool:
     return True
 
 
-def _find_beside(after: Phase, space: Space) -> int | None:
+def _find_contiguous(after: Phase, space: Space) -> int | None:
     """Parallel axis along which results are contiguous."""
     for view, _ in after.elements.results:
         for axis, own in zip(space.parallel, after.space.parallel, strict=True):

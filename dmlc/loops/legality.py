@@ -96,14 +96,14 @@ def take_lanes(nest: Nest, loop: Loop, name: str, extent: int, *, own: bool = Fa
     demand(not list_scattered(nest), "one work item alone puts points into the elements of a row")
     stages = [i for i, n in enumerate(path) if isinstance(n, Stage)]
     if stages:
-        return _take_own(nest, path[stages[-1] + 1 :], loop, name, extent)
+        return _allot_lanes(nest, path[stages[-1] + 1 :], loop, name, extent)
     if own:
         grouped = isinstance(path[0], Loop) and path[0].kind is Kind.GROUP
         demand(grouped, "blocks of a group have axes of their own")
         # All work items execute the counted loops around the block together.
         walked = [n for n in path[1:] if not (isinstance(n, Loop) and n.kind is Kind.LOOP
                                               and n.extent and n is not loop)]  # fmt: skip
-        return _take_own(nest, walked, loop, name, extent)
+        return _allot_lanes(nest, walked, loop, name, extent)
     loops = [n for n in path if isinstance(n, Loop) and n is not loop]
     plain = not any(isinstance(n, Reduce | Stage) for n in (*path, *walk(loop.body)))
     fits = all(n.kind in (Kind.GROUP, Kind.LANE) or
@@ -131,7 +131,7 @@ def demand_free(nest: Nest, name: str) -> None:
     demand(name not in taken, f"a block has an axis '{name}' of its own")
 
 
-def _take_own(nest: Nest, path: Sequence[Node], loop: Loop, name: str, extent: int) -> Nest:
+def _allot_lanes(nest: Nest, path: Sequence[Node], loop: Loop, name: str, extent: int) -> Nest:
     """Nest where a block has work-item axes of its own, such as for filling a tile: no other block
     has them, and their product is at most the group's size."""
     loops = [n for n in path if isinstance(n, Loop) and n is not loop]

@@ -180,7 +180,7 @@ class _Writer:
             return None
         combiner, dtype = reduction.combiner, body.dtype
         (*_, last), nothing = self._terms, COMBINERS[combiner].neutral(dtype)
-        factors, weights = self._part_factors(columns)
+        factors, weights = self._split_factors(columns)
         identity = builder.add(ir.Constant(dtype, reduction.record.identity(dtype)))
         total = identity if is_whole else None
         for column in self._list_points(columns):
@@ -254,7 +254,7 @@ class _Writer:
         """Iterations in which a point takes part, by the index along an axis."""
         return self._terms[axis].holds[(self._places[axis], *point.values())]
 
-    def _part_factors(self, columns: Sequence[ir.Index]) -> tuple[list[int], list[int]]:
+    def _split_factors(self, columns: Sequence[ir.Index]) -> tuple[list[int], list[int]]:
         """Factors of the summed value: those that vary within a column, and those that do not. For
         other reductions, or columns of one point, all count as the former."""
         facts = self._facts

@@ -314,7 +314,7 @@ class Nest:
 
     def list_lines(self) -> list[str]:
         """Text of the nodes alone, one line each."""
-        return list(PLAIN.tree(self.body, lambda node, around: _say(self, node, around)))
+        return list(PLAIN.tree(self.body, lambda node, around: _remark(self, node, around)))
 
 
 PLAIN = PlainForm(
@@ -518,7 +518,7 @@ def number_steps(name: str, parts: Sequence[tuple[Dim, int]]) -> Dim:
     return Dim(name, make_size(multiply(counts)), tuple(parts))
 
 
-def _say(nest: Nest, node: Node, around: Sequence[Node]) -> str:
+def _remark(nest: Nest, node: Node, around: Sequence[Node]) -> str:
     """Remark on a node's line, for readers."""
     match node:
         case Loop():

@@ -208,7 +208,7 @@ class _Nests(Phases):
         if largest is not None:
             nodes = (Reduce(largest, nodes),)
         if self._sides:
-            nodes = (self._take_rows(nodes), *self._write_ends())
+            nodes = (self._loop_rows(nodes), *self._write_ends())
         else:
             nodes = self._write_copies(nodes)
         before = (_fill_all(self._before, repeats=False),) if self._before else ()
@@ -247,7 +247,7 @@ class _Nests(Phases):
             dim = self._dims[extra]
             return Loop(dim, Kind.LOOP, 1, (node,), dim.name, output=lanes)
         side, shape = self._sides[extra], self._shape
-        node = self._take_columns(side, (Point(number),))
+        node = self._loop_columns(side, (Point(number),))
         if (many := count_points(side) // shape.part) > 1:
             output = VECTOR * lanes
             node = Loop(side, Kind.UNROLL, shape.part, (node,), "part", many, output=output)
@@ -257,7 +257,7 @@ class _Nests(Phases):
         filled = (_fill_all(tiles, repeats=True),) if tiles else ()
         return Loop(self._key, Kind.LOOP, shape.turn, (*filled, node), "strip", many)
 
-    def _take_columns(self, side: Dim, nodes: tuple[Node, ...]) -> Node:
+    def _loop_columns(self, side: Dim, nodes: tuple[Node, ...]) -> Node:
         """Loop over a work item's columns of a part of a tile."""
         return Loop(side, Kind.UNROLL, 1, nodes, "column", VECTOR, output=self._shape.lanes)
 
@@ -265,7 +265,7 @@ class _Nests(Phases):
         """Loop over all points of a tile."""
         return Loop(dim, Kind.UNROLL, 1, (node,), dim.name, count_points(dim))
 
-    def _take_rows(self, nodes: tuple[Node, ...]) -> Node:
+    def _loop_rows(self, nodes: tuple[Node, ...]) -> Node:
         """Loop over a work item's rows, or over those of a vector."""
         shape = self._shape
         node: Node = Loop(self._row, Kind.VECTOR, shape.lanes, nodes, "row", 1)
@@ -283,7 +283,7 @@ class _Nests(Phases):
             kept: list[tuple[Buffer, Node]] = []
             for member, buffer in self._kept.items():
                 if find_extra(found, member) == extra:
-                    kept.append((buffer, self._keep(member, buffer, extra)))
+                    kept.append((buffer, self._store_partial(member, buffer, extra)))
             nodes: list[Node] = [_fill_all(kept, repeats=extra is not None)] if kept else []
             for number, own, member in ends:
                 if own == extra:
@@ -301,7 +301,7 @@ class _Nests(Phases):
             made += nodes
         return made
 
-    def _keep(self, member: Member, buffer: Buffer, extra: int | None) -> Node:
+    def _store_partial(self, member: Member, buffer: Buffer, extra: int | None) -> Node:
         """Stores a work item's part of a sum to a tile."""
         shape, numbers = self._shape, self._own(extra)
         collector = self._collect(numbers, {}, 0)
@@ -319,9 +319,9 @@ class _Nests(Phases):
         put = Into(buffer, buffer.dim, tile=tuple(tile), lane=lane, in_vectors=lane == 1)
         node: Node = Point(self._add(elements, numbers, tiles=tiles), (put,))
         for column in tiles.values():
-            node = self._take_columns(column, (node,))
+            node = self._loop_columns(column, (node,))
             node = Loop(column, Kind.LANE, VECTOR, (node,), "columns", shape.across)
-        return self._take_rows((node,))
+        return self._loop_rows((node,))
 
     def _write_copies(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         """Stores of the results on a CPU, after some nodes."""
@@ -334,7 +334,7 @@ class _Nests(Phases):
             if dim is not None:
                 node = Loop(dim, Kind.LOOP, 1, (node,), dim.name, output=self._shape.lanes)
             nodes = (*nodes, node)
-        return (self._take_rows(nodes), *after)
+        return (self._loop_rows(nodes), *after)
 
     def _measure(self, dim: Dim) -> int:
         """Size of a dimension."""

@@ -144,7 +144,7 @@ class Phases:
         turn = () if numbers[-1] in self._inner else (self._turn,)
         return (self._row, self._key, side, *turn)
 
-    def _place(self, member: Member, numbers: Sequence[int]) -> dict[ir.Index, int]:
+    def _map_axes(self, member: Member, numbers: Sequence[int]) -> dict[ir.Index, int]:
         """Axis of some work for each index of a stage."""
         return {i: numbers.index(d) for i, d in member.axes if d in numbers}
 
@@ -339,7 +339,7 @@ class Phases:
     def _reduce(self, member: Member, numbers: Sequence[int], local: Mapping[str, DataType]) -> int:
         """Phase that reduces one stage."""
         collector = self._collect(numbers, local, self._found.rows + 1)
-        collector.add_reduction(member.stage, self._place(member, numbers))
+        collector.add_reduction(member.stage, self._map_axes(member, numbers))
         elements = self._stage(self._read_lanes(collector.elements(), numbers), numbers)
         return self._add(elements, numbers)
 
@@ -349,7 +349,7 @@ class Phases:
         found, numbers = self._found, self._own(self._found.rows)
         collector = self._collect(numbers, self._list_local(found.scores), found.rows + 1)
         for member in found.totals if found.largest is None else [found.largest]:
-            collector.add_reduction(member.stage, self._place(member, numbers))
+            collector.add_reduction(member.stage, self._map_axes(member, numbers))
         spans = {found.along: self._shape.rows - 1, found.rows: self._shape.keys - 1}
         reached = find_reached(collector.elements(), spans)
         return None if reached is None else self._add(reached, numbers)
@@ -367,23 +367,23 @@ class Phases:
             extra = find_extra(found, member)
             numbers = self._own(found.rows, extra)
             collector = self._collect(numbers, local, found.rows + 1)
-            collector.add_reduction(member.stage, self._place(member, numbers))
+            collector.add_reduction(member.stage, self._map_axes(member, numbers))
             elements = self._read_lanes(collector.elements(), numbers)
             weight = _find_weight(elements, found, numbers)
             if weight is not None:
-                elements = self._keep_weight(elements, weight, numbers, found.largest is not None)
+                elements = self._load_weight(elements, weight, numbers, found.largest is not None)
                 elements = prune(elements)
             for number, value in enumerate(elements.values):
                 # Operands of a sum have one element per key, as weights have, unless the work item
                 # that has the score sums it.
                 alone = self._sides and extra is None
                 if isinstance(value, Read) and value.view.tensor in scores and not alone:
-                    elements = self._keep_weight(elements, number, numbers, False)
+                    elements = self._load_weight(elements, number, numbers, False)
             elements = self._stage(prune(elements), numbers)
             made.append((self._add(elements, numbers), extra))
         return made
 
-    def _keep_weight(
+    def _load_weight(
         self, elements: Elements, weight: int, numbers: Sequence[int], is_one: bool
     ) -> Elements:
         """Work that reads a weight which a phase stores to a tile before, for each key of a block;
@@ -422,7 +422,7 @@ class Phases:
             extra = find_extra(found, member)
             numbers = self._own(extra)
             collector = self._collect(numbers, local, len(numbers))
-            axes = self._place(member, numbers)
+            axes = self._map_axes(member, numbers)
             if member in found.totals:
                 collector.add_copy(member.stage, axes)
             else:

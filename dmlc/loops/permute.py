@@ -118,7 +118,7 @@ def find_permutation(function: Function, stage: Stage, row: str) -> Permutation 
     steps: set[int] = set()
     good = np.ones(-(-len(terms.holds) // LANES), np.bool_)
     for number, point in itertools.product(loads, terms.points):
-        places = _find_places(terms, number)
+        places = _find_indices(terms, number)
         if places is None:
             return None
         taken, holds = places[(..., *point)], terms.holds[(..., *point)]
@@ -155,7 +155,7 @@ def _takes_zeros(terms: Terms, loads: list[int]) -> bool:
     return found is not None and all(bool(np.isfinite(values).all()) for values in found)
 
 
-def _find_places(terms: Terms, load: int) -> Array | None:
+def _find_indices(terms: Terms, load: int) -> Array | None:
     """Index of a load along the row, for every output and point; None if it depends on more."""
     instruction = terms.stage.body.instructions[load]
     if not isinstance(instruction, Load):

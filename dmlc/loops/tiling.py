@@ -336,7 +336,7 @@ def vectorize_tile(on: On, lanes: int) -> Nest:
     many = count_steps(nest, loop)
     demand(loop.step == 1 and many == lanes, "a vector is the step of the loop around")
     into = tuple(
-        dataclasses.replace(each, lane=step, in_vectors=_lies_evenly(each, loop.dim, lanes))
+        dataclasses.replace(each, lane=step, in_vectors=_is_aligned(each, loop.dim, lanes))
         for each in point.into
         for dim, step in each.tile
         if dim is loop.dim
@@ -349,6 +349,6 @@ def vectorize_tile(on: On, lanes: int) -> Nest:
     return on.replace(made)
 
 
-def _lies_evenly(into: Into, dim: Dim, lanes: int) -> bool:
+def _is_aligned(into: Into, dim: Dim, lanes: int) -> bool:
     """Whether vectors along a dimension are aligned in a buffer."""
     return not any(step % lanes for other, step in into.tile if other is not dim)

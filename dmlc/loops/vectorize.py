@@ -109,7 +109,7 @@ def _vectorize_reads(
     again = not aligned and not function.in_place and not _overwrites_operand(work)
     best: Vectorization | None = None
     for start in range(1 if aligned else min(LANES, size - LANES + 1)):
-        found = _find_stretch(analyses, start, size, cut, again)
+        found = _find_range(analyses, start, size, cut, again)
         if found is None:
             continue
         if best is None or found.last - found.first > best.last - best.first:
@@ -186,7 +186,7 @@ def _make_stage(elements: Elements, space: Space) -> tuple[ir.Stage, tuple[int, 
     return ir.Stage("", DataType.BOOL, domain, body), tuple(numbers)
 
 
-def _find_stretch(
+def _find_range(
     analyses: Sequence[_Analysis], start: int, size: int, cut: _Skipped, again: bool
 ) -> Vectorization | None:
     """Range of outputs to vectorize if the first vector starts `start` elements after an aligned

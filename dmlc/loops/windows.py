@@ -192,7 +192,7 @@ class _Windows:
         domain = block.turns
         kept = {ir.Index(axis): axis for axis in range(len(domain))}
         placed = {
-            name_neighbour(stage.name, number): self._place(stage, places)
+            name_neighbour(stage.name, number): self._view_stored(stage, places)
             for stage in (*self.reductions, *self.derived)
             for number, places in enumerate(block.list_places())
         }
@@ -225,7 +225,7 @@ class _Windows:
         work.append(prune(collector.elements()))
         return tuple(map(Phase, arrange(work, len(domain), as_written=True)))
 
-    def _place(self, stage: ir.Stage, places: Mapping[int, range]) -> View:
+    def _view_stored(self, stage: ir.Stage, places: Mapping[int, range]) -> View:
         """View of a neighbour's stored outputs."""
         strides = list(known(tensor_strides(self.function, stage.name)))
         offset = sum(strides[axis] * own.start for axis, own in places.items())

@@ -218,18 +218,18 @@ class Emitter:
                     return self._near[value.view.tensor](place, lanes)
                 return k.Load(value.view.tensor, place, k.Type(value.dtype, lanes))
             case ir.Apply():
-                made = self._take(number, known, lanes)
+                made = self._expand_operands(number, known, lanes)
                 width = max([o.type.lanes for o in made])
                 if width > 1:
                     made = tuple(widen(o, width) for o in made)
                 return k.Operate(value.operation, made, k.Type(value.dtype, width))
             case ir.Select():
-                parts = self._take(number, known, lanes)
+                parts = self._expand_operands(number, known, lanes)
                 width = max(p.type.lanes for p in parts)
                 then, otherwise = (widen(p, width) for p in parts[1:])
                 return k.Select(parts[0], then, otherwise, k.Type(value.dtype, width))
             case ir.Cast():
-                (operand,) = self._take(number, known, lanes)
+                (operand,) = self._expand_operands(number, known, lanes)
                 if operand.type.dtype is value.dtype:
                     return operand
                 if (operand.type.dtype, value.dtype) == (DataType.UINT64, DataType.INDEX):
@@ -245,7 +245,7 @@ class Emitter:
             case ir.Step():
                 return step_number()
 
-    def _take(
+    def _expand_operands(
         self, number: int, known: Mapping[int, k.Expression], lanes: int
     ) -> tuple[k.Expression, ...]:
         """Operands of a value. For other values than indices, an index operand is expanded to its

@@ -133,7 +133,7 @@ def collect_group(
     phases = collect_phases(function, group.parallel, group.passes, stored)
     passes: Sequence[Pass] = group.passes
     if any(p.tests_guard for p in phases):
-        passes = _part_guards(function, passes)
+        passes = _separate_guards(function, passes)
         phases = collect_phases(function, group.parallel, passes, stored)
     if len(_split(passes)) > 1 and _is_parted(phases):
         raise UnsupportedError(_PARTED)
@@ -166,7 +166,7 @@ class _Lowering:
         phases, alone = self._arrange(group.parallel, group.passes, group.stages)
         passes: Sequence[Pass] = group.passes
         if any(p.tests_guard for p in phases):
-            passes = _part_guards(function, passes)
+            passes = _separate_guards(function, passes)
         parts = _split(passes)
         walks = any(_find_keyed(group, steps) is not None for steps in parts)
         apart = _WALKED if walks else self._find_obstacle(phases, len(parts))
@@ -421,7 +421,7 @@ def _name_members(passes: Sequence[Pass]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(m.stage for m in (*each.members, *each.across)) for each in passes)
 
 
-def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
+def _separate_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
     """Passes in which a guarded reduction is alone, as a loop tests one guard."""
     parted: list[Pass] = []
     for each in passes:

@@ -24,8 +24,8 @@ def fuse_loops(
 
     None if the loops do not correspond.
     """
-    ours, our_end = _part(first)
-    theirs, their_end = _part(second)
+    ours, our_end = _split_at_loops(first)
+    theirs, their_end = _split_at_loops(second)
     if len(ours) != len(theirs):
         return None
     made: list[k.Statement] = []
@@ -37,7 +37,7 @@ def fuse_loops(
     return [*made, *our_end, *their_end]
 
 
-def _part(statements: Sequence[k.Statement]) -> tuple[list[_Part], list[k.Statement]]:
+def _split_at_loops(statements: Sequence[k.Statement]) -> tuple[list[_Part], list[k.Statement]]:
     """Each loop with the statements before it, and the statements after the last loop."""
     parts: list[_Part] = []
     before: list[k.Statement] = []

@@ -138,7 +138,7 @@ class Loops(Points):
         if scope.span(dim).start is not None:
             return scope
         first = dim.parts[0][0] if dim.parts else dim
-        if self._find_rest(first, scope) is not None:
+        if self._find_remainder(first, scope) is not None:
             return scope.narrow(dim, stop=self._find_end(dim, scope, body), is_loose=True)
         if dim.size == node.extent * node.step:
             return scope

@@ -209,7 +209,7 @@ class _Writer:
         number, values = node.phase, self._values
         progress, elements = scope.progress(number), self._nest.phases[number].elements
         if node.into or node.name:
-            return values.open(number, scope, lambda scope: self._hold(node, scope))
+            return values.open(number, scope, lambda scope: self._write_results(node, scope))
         if not progress.conditions or not elements.results:
             return values.open(
                 number,
@@ -238,7 +238,7 @@ class _Writer:
 
         return values.open(number, dataclasses.replace(free, depth=level - 1), within)
 
-    def _hold(self, node: Point, scope: Scope) -> list[k.Statement]:
+    def _write_results(self, node: Point, scope: Scope) -> list[k.Statement]:
         """Writes a point's results to buffers or locals."""
         emitter = self._values.emitter(node.phase, scope)
         results = self._nest.phases[node.phase].elements.results

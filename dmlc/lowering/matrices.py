@@ -79,11 +79,11 @@ class Products:
         first_column = multiply(operate("mod", subgroup, across), shape.n)
         made = _Product(
             tuple(
-                tuple(self._take("sum", k.Use.SUM, product) for _ in range(columns))
+                tuple(self._add_matrix("sum", k.Use.SUM, product) for _ in range(columns))
                 for _ in range(rows)
             ),
-            tuple(self._take("left", k.Use.LEFT, product) for _ in range(rows)),
-            tuple(self._take("right", k.Use.RIGHT, product) for _ in range(columns)),
+            tuple(self._add_matrix("left", k.Use.LEFT, product) for _ in range(rows)),
+            tuple(self._add_matrix("right", k.Use.RIGHT, product) for _ in range(columns)),
             self._frame.name(body, "first_row", first_row),
             self._frame.name(body, "first_column", first_column),
             strips,
@@ -128,7 +128,7 @@ class Products:
                 pass
         return [operate("eq", scope.start(dim), add(begin, index(number * length)))]
 
-    def _take(self, name: str, use: k.Use, product: Multiply) -> str:
+    def _add_matrix(self, name: str, use: k.Use, product: Multiply) -> str:
         """Adds a matrix, and returns its name."""
         shape = product.instruction.shape
         rows = shape.k if use is k.Use.RIGHT else shape.m

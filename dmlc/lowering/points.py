@@ -210,7 +210,7 @@ class Points:
                 inside = self._narrow(part, step, digit, inside, body, loops[0])
                 continue
             settled[part] = digit
-            rest = self._find_rest(part, scope) if number else None
+            rest = self._find_remainder(part, scope) if number else None
             checks += [] if rest is None else [operate("lt", digit, rest)]
         return body + guard(checks, self._write(node.body, inside.fix(settled)))
 
@@ -240,7 +240,7 @@ class Points:
         first: Loop,
     ) -> Scope:
         """Scope for loops over one step of a dimension, of which `first` is the outermost."""
-        start, rest = multiply(digit, step), self._find_rest(dim, scope)
+        start, rest = multiply(digit, step), self._find_remainder(dim, scope)
         count = dim.count if rest is None else operate("min", dim.count, rest)
         if not isinstance(dim.size, int) and not first.extent:
             start = self._frame.name(body, f"first_{dim.wanted}", start)
@@ -267,7 +267,7 @@ class Points:
 
     # Pieces of longer dimensions ---------------------------------------------------------------
 
-    def _find_rest(self, dim: Dim, scope: Scope) -> k.Expression | None:
+    def _find_remainder(self, dim: Dim, scope: Scope) -> k.Expression | None:
         """Remaining length of a chunked dimension at the start of a chunk; None if all chunks are
         full."""
         if dim.piece is None:
@@ -286,7 +286,7 @@ class Points:
     def _find_end(self, dim: Dim, scope: Scope, body: list[k.Statement]) -> k.Expression:
         """End of a dimension, which for the last chunk may be earlier."""
         (first, step), *finer = dim.parts or ((dim, 1),)
-        rest = self._find_rest(first, scope)
+        rest = self._find_remainder(first, scope)
         if rest is None:
             return dim.count
         length = operate("min", first.count, rest)

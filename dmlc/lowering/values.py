@@ -77,7 +77,7 @@ class Values:
         def depth(view: View) -> int:
             return max((levels[dim] for dim, _ in terms[view]), default=0)
 
-        filling = _part_filling(path)
+        filling = _find_filling(path)
         vectors = [n.dim for n in filling if isinstance(n, Loop) and n.kind is Kind.VECTOR]
         vectors += [dim.within for dim in vectors if dim.within is not None]
         vectors += [part for dim in vectors for part, _ in dim.parts[-1:]]
@@ -203,7 +203,7 @@ class Values:
     def _vector_level(self, number: int) -> int:
         """Scope of a phase's vectorized loop."""
         loops = [n for n in self._paths[number] if isinstance(n, Loop)]
-        own = sum(isinstance(n, Loop) for n in _part_filling(self._paths[number]))
+        own = sum(isinstance(n, Loop) for n in _find_filling(self._paths[number]))
         wide = (i + 1 for i, n in enumerate(loops) if n.kind is Kind.VECTOR)
         return next((level for level in wide if level > len(loops) - own), len(loops) + 1)
 
@@ -216,11 +216,11 @@ class Values:
 
         def read(place: k.Expression, lanes: int) -> k.Expression:
             kind = k.Type(buffer.dtype, lanes)
-            return k.LoadLocal(array.name, self._place(buffer, place), kind)
+            return k.LoadLocal(array.name, self._offset_of(buffer, place), kind)
 
         self._frame.local[buffer.name] = read
 
-    def _place(self, buffer: Buffer, place: k.Expression) -> k.Expression:
+    def _offset_of(self, buffer: Buffer, place: k.Expression) -> k.Expression:
         """Offset of an element of a buffer's row in its array."""
         return add(self.offset(buffer), place, index(buffer.front))
 
@@ -232,7 +232,7 @@ class Values:
         """Stores a value to a buffer."""
         point = scope.output if into.dim is self._nest.block else scope.known[into.dim]
         place = add(multiply(point, into.step), index(into.offset))
-        return k.StoreLocal(self.arrays[into.buffer], self._place(into.buffer, place), value)
+        return k.StoreLocal(self.arrays[into.buffer], self._offset_of(into.buffer, place), value)
 
     def store_tile(self, into: Into, value: k.Expression, scope: Scope) -> list[k.Statement]:
         """Stores a point of a tile, or a vector of points, to a buffer."""
@@ -267,7 +267,7 @@ def _find_path(nodes: Sequence[Node], number: int) -> tuple[Node, ...]:
     return ()
 
 
-def _part_filling(path: Sequence[Node]) -> Sequence[Node]:
+def _find_filling(path: Sequence[Node]) -> Sequence[Node]:
     """Part of a path that does not belong to enclosing vectors: from the node that fills tiles on,
     or the node of a condition."""
     point = path[-1]

@@ -444,7 +444,7 @@ def _look_up(
         if typical.points == _LONG and not isinstance(outer, int):
             short = make(_LONG, typical.outputs, _ANY.take(outer, _SHORT))
             plain = make(_LONG, typical.outputs)
-            fours = _part_fours(symbol, short, short)
+            fours = _split_fours(symbol, short, short)
             return _Fork(multiply((outer, outputs)), "<", _PIECES, fours, plain)
         case = _Case(in_pieces=typical.in_pieces)
         fours = case = make(typical.points, typical.outputs, case)
@@ -453,7 +453,7 @@ def _look_up(
         if typical.most is not None:
             fours = dataclasses.replace(make(typical.most, 4097), bounds=((symbol, typical.most),))
         odd = make(typical.odd, typical.outputs, _Case(in_pieces=typical.in_pieces))
-        return _part_fours(symbol, fours, odd)
+        return _split_fours(symbol, fours, odd)
 
     def make(many: int, each: int, known: _Case = _ANY) -> _Case:
         case, left = known.take(points, many), each
@@ -520,7 +520,7 @@ def _plan_product(product: Contraction, last: str) -> _Tree:
             bound, many = whole[number - len(classes)]
             case = take(_ANY, many).take(depth, 256)
             # With few products, storing the results dominates.
-            return case if bound is not None else _part_fours(last, case, case)
+            return case if bound is not None else _split_fours(last, case, case)
 
         return _divide(outputs, [bound for bound, _ in (*classes, *whole)], make)
 
@@ -537,7 +537,7 @@ def _plan_product(product: Contraction, last: str) -> _Tree:
     return tree
 
 
-def _part_fours(symbol: str, fours: _Case, others: _Case) -> _Tree:
+def _split_fours(symbol: str, fours: _Case, others: _Case) -> _Tree:
     """Cases for multiples of `VECTOR` of a symbol, and for other sizes."""
     if not symbol.isidentifier():
         return fours

@@ -83,7 +83,7 @@ def plan_reads(
     for number, instruction in enumerate(stage.body.instructions):
         if isinstance(instruction, Load):
             extents = tensors[instruction.tensor].extents
-            cuts = _cut(stage, [forms[i] for i in instruction.indices], extents)
+            cuts = _slice(stage, [forms[i] for i in instruction.indices], extents)
             if cuts is not None:
                 found[number] = Operand(instruction.tensor, cuts, extents)
             else:
@@ -93,20 +93,20 @@ def plan_reads(
     return found
 
 
-def _cut(
+def _slice(
     stage: Stage, forms: Sequence[Affine[Index] | None], extents: Sequence[Extent]
 ) -> tuple[Cut, ...] | None:
     """Parts of a tensor's axes for these indices; None if no operand is possible."""
     cuts: list[Cut] = []
     for form, extent in zip(forms, extents, strict=True):
-        cut = None if form is None else _cut_axis(stage, form, extent)
+        cut = None if form is None else _slice_axis(stage, form, extent)
         if cut is None:
             return None
         cuts.append(cut)
     return tuple(cuts)
 
 
-def _cut_axis(stage: Stage, form: Affine[Index], extent: Extent) -> Cut | None:
+def _slice_axis(stage: Stage, form: Affine[Index], extent: Extent) -> Cut | None:
     sizes = [stage.extent(index) for index, _ in form.factors]
     if len(sizes) == 1 and form == Affine(0, form.factors) and sizes[0] == extent:
         index, factor = form.factors[0]

@@ -331,12 +331,12 @@ class _Body:
         else:
             at = [self._values[i] for i in load.indices]
             for axis in read.held:
-                at[axis] = self._hold(at[axis], tensor.extents[axis])
+                at[axis] = self._clamp(at[axis], tensor.extents[axis])
             kind = spell_tensor(tensor.dtype, tensor.extents)
             element = self.region.extract(f"%{load.tensor}", kind, at, tensor.dtype)
         return write_conversion(self.region, element, load.dtype)
 
-    def _hold(self, position: Value, extent: Extent) -> Value:
+    def _clamp(self, position: Value, extent: Extent) -> Value:
         """Index clamped to an axis."""
         region = self.region
         if isinstance(extent, int):

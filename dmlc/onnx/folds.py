@@ -80,10 +80,10 @@ class Folds:
         while line.shape[-1] > 1:
             count = line.shape[-1]
             half = count // 2
-            parts = [self._cut(line, at, at + half) for at in (0, half)]
+            parts = [self._slice(line, at, at + half) for at in (0, half)]
             product = self.arithmetic.wrap(self.arithmetic.add("Mul", *parts), dtype)
             if count % 2:
-                product = self._append_last(product, self._cut(line, count - 1, count))
+                product = self._append_last(product, self._slice(line, count - 1, count))
             line = product
         return self.nodes.reshape(line, line.shape[:-1])
 
@@ -93,7 +93,7 @@ class Folds:
         shape = (*line.shape[:-1], size)
         return self.nodes.add("Concat", [line, last], line.element, shape, axis=rank)
 
-    def _cut(self, line: Value, start: int, end: int) -> Value:
+    def _slice(self, line: Value, start: int, end: int) -> Value:
         """Slice of a value's last axis."""
         ends = [self.nodes.sizes([number]) for number in (start, end, len(line.shape) - 1)]
         shape = (*line.shape[:-1], end - start)

@@ -83,7 +83,7 @@ def import_text(text: str, filename: str) -> ImportedPage:
     ledger = Ledger(page)
     draft = _read(page, ledger)
     ledger.close()
-    made = _settle(draft, ledger)
+    made = _drop_refused(draft, ledger)
     return ImportedPage(draft.name, made, ledger.figures())
 
 
@@ -108,7 +108,7 @@ def _read(page: Page, ledger: Ledger) -> Draft:
     )
 
 
-def _settle(draft: Draft, ledger: Ledger) -> str:
+def _drop_refused(draft: Draft, ledger: Ledger) -> str:
     """Text of a description without the parts that the language refuses."""
     text = ""
     for attempt in itertools.count(1):

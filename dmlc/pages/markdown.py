@@ -47,7 +47,7 @@ def read_markdown(name: str, text: str) -> Page:
     end = _find_front(lines)
     front = dict(_read_front(lines[:end]))
     body = "\n" * end + "\n".join(lines[end:])
-    shown, formulas = _take_formulas(_keep_source(body))
+    shown, formulas = _extract_formulas(_select_source(body))
     reader = _MarkdownReader(shown.split("\n"), formulas)
     # What stands within a line is read here: as Markdown it takes time with the square of the
     # brackets in it.
@@ -74,14 +74,14 @@ def _read_front(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield match[1], match[2].strip().strip("'\"")
 
 
-def _keep_source(text: str) -> str:
+def _select_source(text: str) -> str:
     """English sentences of a page that has them beside its own."""
     if "sxs-lookup" in text:
         text = _TRANSLATED.sub("", text)
     return _SPAN.sub("", text)
 
 
-def _take_formulas(text: str) -> tuple[str, list[str]]:
+def _extract_formulas(text: str) -> tuple[str, list[str]]:
     """Text with a placeholder on every line of each formula, and the formulas."""
     formulas: list[str] = []
 

@@ -50,7 +50,7 @@ class _OnednnReader:
         title = next((b.text for b in page.blocks if isinstance(b, Heading)), "")
         match = _NAME.match(title)
         self.draft = Draft("Operation" if match is None else match[0], "onednn")
-        self.placed = tuple(_place(page.blocks))
+        self.placed = tuple(_assign_sections(page.blocks))
         self.sentences = SentenceReader(self.draft, ledger, ONEDNN)
         self.formulas = FormulaReader(self.draft, ledger, self.sentences)
         self.aliases: dict[str, str] = {}
@@ -258,7 +258,7 @@ def _show_doc(text: str) -> str:
     return bare.rstrip(" :.,") + "."
 
 
-def _place(blocks: Sequence[Block]) -> Iterator[tuple[Block, str]]:
+def _assign_sections(blocks: Sequence[Block]) -> Iterator[tuple[Block, str]]:
     """Blocks with their sections."""
     section = ""
     for block in blocks:

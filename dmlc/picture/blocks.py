@@ -121,7 +121,7 @@ def _draw_framed(
     gutter = _GUTTER if look.framed else 0.0
     limit = look.limit - gutter - 24
     (reads, on_top), (writes, below) = (
-        _part_tags(tags, transfers, kind, look, limit)
+        _split_tags(tags, transfers, kind, look, limit)
         for tags, transfers, kind in (
             (reads, kernel.reads, "read"),
             (writes, kernel.writes, "write"),
@@ -143,7 +143,7 @@ def _draw_framed(
     return _frame(kernel, parts, layout.found, rim, look)
 
 
-def _part_tags(
+def _split_tags(
     tags: Sequence[Shape], transfers: Sequence[Transfer], kind: str, look: Look, limit: float
 ) -> tuple[list[Shape], int]:
     """Tags of a kernel, and the number of those on its rim; the others have more text."""

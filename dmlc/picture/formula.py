@@ -30,14 +30,14 @@ def summarize(stage: Stage) -> str:
     if reduction is None:
         return text
     where = f" where {guard}" if guard else ""
-    if plain and (not guard or _asks_data(stage)):
+    if plain and (not guard or _reads_data(stage)):
         over = ("axes " if len(axes) > 1 else "axis ") + ", ".join(str(label) for label in axes)
     else:
         over = ", ".join(f"r{label} < {extent}" for label, extent in axes.items())
     return f"{reduction.combiner} over {over}{where} of {text}"
 
 
-def _asks_data(stage: Stage) -> bool:
+def _reads_data(stage: Stage) -> bool:
     """Whether a guard reads tensors, and not only indices."""
     guard = stage.body.guard
     return guard is not None and not find_index_only(stage.body, open_sizes=True)[guard]

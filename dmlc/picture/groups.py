@@ -26,7 +26,7 @@ def draw_group(
     """Kernels of a group. `targets` has for each tensor the words for each reader, by the reader's
     label."""
     own = [
-        dataclasses.replace(look, targets=_say(kernel, targets, ()), done=done)
+        dataclasses.replace(look, targets=_describe_targets(kernel, targets, ()), done=done)
         for kernel, done in zip(kernels, _list_done(kernels, look), strict=True)
     ]
     if len(kernels) == 1:
@@ -43,7 +43,7 @@ def draw_group(
         if blocks:
             # A line leads to the next kernel's tag, where that is on its rim.
             linked = {t.tensor for t in kernel.writes} & set(blocks[-1].reads)
-            words = _say(kernel, targets, [(n, kernels[at + 1].label) for n in linked])
+            words = _describe_targets(kernel, targets, [(n, kernels[at + 1].label) for n in linked])
         if blocks or not look.linked:
             said |= {t.tensor for t in kernel.writes}
         blocks.append(
@@ -62,7 +62,7 @@ def _list_done(kernels: Sequence[Kernel], look: Look) -> list[frozenset[str]]:
     return found
 
 
-def _say(
+def _describe_targets(
     kernel: Kernel, targets: Mapping[str, Mapping[str, str]], shown: Sequence[tuple[str, str]]
 ) -> dict[str, str]:
     """Destinations of a kernel's results, in words, except those that a link shows."""

@@ -137,7 +137,7 @@ class _Net:
                 up[lower].append((upper, leave - arrive, weight))
                 down[upper].append((lower, arrive - leave, weight))
         for layer in self.layers:
-            self._settle(layer, [0.0] * len(layer), [1.0] * len(layer))
+            self._assign_positions(layer, [0.0] * len(layer), [1.0] * len(layer))
         both = [[*above, *below] for above, below in zip(up, down, strict=True)]
         for sweep in range(_SWEEPS):
             # Towards one side at a time first, which carries far; then between both.
@@ -171,7 +171,7 @@ class _Net:
             )
             wanted.append(wishes / total if total else self.x[node])
             weights.append(total or _LEAF)
-        self._settle(layer, wanted, weights)
+        self._assign_positions(layer, wanted, weights)
 
     def _straighten(
         self, layer: Sequence[int], ties: Sequence[Sequence[tuple[int, float, float]]]
@@ -193,7 +193,7 @@ class _Net:
                 wanted = min(wanted, self.x[right] - self._apart(node, right))
             self.x[node] = wanted
 
-    def _settle(
+    def _assign_positions(
         self, layer: Sequence[int], wanted: Sequence[float], weights: Sequence[float]
     ) -> None:
         """Gives a layer the positions closest to those wanted that keep order and gaps."""

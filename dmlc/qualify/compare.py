@@ -47,10 +47,10 @@ def compare_records(first: Qualification, second: Qualification) -> Differences:
         ("what they promise", tuple(_compare_promises(first, second))),
         ("limits", tuple(_compare_limits(first, second))),
         ("the verdict", tuple(_change("", first.verdict.status, second.verdict.status))),
-        ("known answers that are wrong now", tuple(_cut(wrong))),
-        ("known answers that are right now", tuple(_cut(right))),
-        ("new failures", tuple(_cut(map(_show, new)))),
-        ("failures that are gone", tuple(_cut(map(_show, gone)))),
+        ("known answers that are wrong now", tuple(_truncate(wrong))),
+        ("known answers that are right now", tuple(_truncate(right))),
+        ("new failures", tuple(_truncate(map(_show, new)))),
+        ("failures that are gone", tuple(_truncate(map(_show, gone)))),
         ("tests", tuple(_compare_tests(first, second, len(both)))),
         ("speeds, as times that a copy takes", tuple(_compare_speeds(first, second))),
     )
@@ -141,7 +141,7 @@ def _list_missing(items: Iterable[str], others: Iterable[str]) -> list[str]:
     return [item for item in items if item not in known]
 
 
-def _cut(lines: Iterable[str]) -> Iterator[str]:
+def _truncate(lines: Iterable[str]) -> Iterator[str]:
     """First lines, and the number of further ones."""
     listed = list(lines)
     yield from listed[:_MOST_SHOWN]

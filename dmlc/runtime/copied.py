@@ -220,11 +220,11 @@ class CopyingExecutable(ArrayExecutable[Call]):
             if len(self.frames) > _KEPT_FRAMES:
                 del self.frames[next(iter(self.frames))]
             if found is None:
-                _give_up_oldest()
+                _drop_oldest()
         return frame
 
 
-def _give_up_oldest() -> None:
+def _drop_oldest() -> None:
     """Drops frames, those of the least recently run executables first, until few bytes are kept."""
     kept = [(executable.frames, key) for executable in _recent for key in executable.frames]
     excess = sum(frames[key].bytes for frames, key in kept) - _KEPT_BYTES

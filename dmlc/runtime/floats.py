@@ -72,8 +72,8 @@ class FloatPromises:
     def facts(self) -> tuple[str, ...]:
         """Promises in words."""
         return (
-            f"NaN and signed zeros {_say_kept(self.special, self.lost)}",
-            f"denormals {_say_kept(self.denormals)}",
+            f"NaN and signed zeros {_describe_kept(self.special, self.lost)}",
+            f"denormals {_describe_kept(self.denormals)}",
             f"division {self.single}",
         )
 
@@ -89,7 +89,7 @@ KEEPING = FloatPromises(FLOAT_WIDTHS, FLOAT_WIDTHS)
 """Promises of a device that keeps all numbers, with the largest errors of divisions."""
 
 
-def _say_kept(widths: tuple[int, ...], lost: tuple[int, ...] = ()) -> str:
+def _describe_kept(widths: tuple[int, ...], lost: tuple[int, ...] = ()) -> str:
     said = [
         f"{word} of {join_words(map(str, some), 'and')} bits"
         for word, some in (("kept", widths), ("lost", lost))

@@ -58,13 +58,13 @@ def compile_kernel(kernel: KernelSource, floats: FloatPromises | None = None) ->
     devices, the SPIR-V requests what the kernel itself needs.
     """
     if kernel.spirv:
-        return _take(kernel)
+        return _wrap_foreign(kernel)
     special = kernel.float_controls if floats is None else list_special(kernel, floats)
     denormals = () if floats is None else floats.denormals
     return _compile(kernel, load_library(), special, denormals)
 
 
-def _take(kernel: KernelSource) -> CompiledKernel:
+def _wrap_foreign(kernel: KernelSource) -> CompiledKernel:
     """Foreign compiled kernel, described by its module."""
     facts = read_module(kernel.spirv)
     reflection = Reflection(facts.group_size, (), ())

@@ -131,7 +131,7 @@ def _choose_rows(work: Work) -> Nest:
         return rule.finish(f"each computes {p.per_item:,} elements of a row")
     row = rule.do("rename", row, name="i")
     _walk_row(rule, phase, row, p, aligned=aligned, in_pieces=False)
-    split = _part(sizes, p.per_item, last)
+    split = _find_split_axis(sizes, p.per_item, last)
     each = math.prod(sizes[split:])
     run = _share_blocks(rule, outer[:split], p.per_item // each)
     return rule.finish(f"each computes {run * each:,} elements")
@@ -231,12 +231,12 @@ def _choose_serial(work: Work) -> Nest:
     rule, phases, p = work.begin(), work.phases, work.profile
     parallel = phases[0].space.parallel_sizes
     outputs, share = rule.outer[: len(parallel)], _share_outputs(phases, p)
-    if _lies_across(phases, p):
+    if _runs_across(phases, p):
         # A work item takes at least part of the innermost axis, however long an output takes.
         width = min(parallel[-1], max(share // p.lanes, 1) * p.lanes)
         run = share_columns(rule, outputs, width, p, share // width)
         return rule.finish(f"each computes {run * width:,} outputs")
-    split = _part(parallel, share, len(parallel))
+    split = _find_split_axis(parallel, share, len(parallel))
     if split < len(parallel) and _find_together(work.function, phases, p) is not None:
         rule.do("vectorize", outputs[-1], LANES, "gather", name="i")
     each = math.prod(parallel[split:])
@@ -313,7 +313,7 @@ def _find_together(
     return vectorize_reads(function, [(phase, phase.space.parallel[-1]) for phase in phases])
 
 
-def _lies_across(phases: Sequence[Phase], p: Profile) -> bool:
+def _runs_across(phases: Sequence[Phase], p: Profile) -> bool:
     """Whether vectors run across outputs that each reduce a data-dependent segment, the same for
     all lanes."""
     axes = {phase.space.parallel[-1] for phase in phases if phase.space.parallel}
@@ -401,7 +401,7 @@ def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> 
         most, first = (_FLUSH_COLUMN, 0) if across else (_FLUSH_ROW, outer)
         # A row with more points is processed in strips.
         own = [sizes[axis] for axis in inner[first:]]
-        split, strips = _part(own, most, len(own) - 1), own[-1] > most
+        split, strips = _find_split_axis(own, most, len(own) - 1), own[-1] > most
         if strips:
             rule.do("split", loops[-1], most // height, name="strip")
         if strips or split:
@@ -424,7 +424,7 @@ def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> 
         rule.do("reverse", walked[0])
 
 
-def _part(sizes: Sequence[int], most: int, start: int) -> int:
+def _find_split_axis(sizes: Sequence[int], most: int, start: int) -> int:
     """First axis, at most `start`, from which on there are at most `most` points."""
     while start > 0 and math.prod(sizes[start - 1 :]) <= most:
         start -= 1

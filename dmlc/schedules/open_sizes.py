@@ -40,7 +40,7 @@ def choose(work: Work) -> Nest | None:
             )
     alone = len(phases) == 1 and not phases[0].accumulators
     if not p.grouped:
-        if alone or not _lies_across(phases):
+        if alone or not _runs_across(phases):
             return _choose_runs(work)
         rule = work.begin()
         cpu.share_columns(rule, rule.outer, _RUN, p, 1)
@@ -48,7 +48,7 @@ def choose(work: Work) -> Nest | None:
     if alone:
         vectors = gpu.takes_vectors(phases[0], limits)
         return gpu.choose_vectors(work) if vectors else gpu.choose_flat(work)
-    settled = [_settle(phase, p) for phase in phases]
+    settled = [_assume_sizes(phase, p) for phase in phases]
     if settled[0].has_positions and gpu.suits_serial(settled[0], p):
         return gpu.choose_serial(work)
     holding = gpu.count_holding(phases, p, limits)
@@ -58,7 +58,7 @@ def choose(work: Work) -> Nest | None:
     return gpu.share_outputs(work, *shape, p.taken)
 
 
-def _settle(phase: Phase, p: Profile) -> Phase:
+def _assume_sizes(phase: Phase, p: Profile) -> Phase:
     """Phase with assumed values for its open sizes."""
     found = phase.settle(p.taken)
     return dataclasses.replace(found, elements=found.elements.drop_ones())
@@ -71,7 +71,7 @@ def _shares_reads(first: Phase) -> bool:
     return not any(all(view.strides) for view in first.elements.buffers())
 
 
-def _lies_across(phases: Sequence[Phase]) -> bool:
+def _runs_across(phases: Sequence[Phase]) -> bool:
     """Whether outputs are contiguous, and their operands are contiguous or constant along them."""
     for phase in phases:
         space = phase.space

@@ -110,7 +110,7 @@ def _find_crossing(phase: Phase) -> _Crossing | None:
     stands = [_find_side(own, column) for own in stored]
     sides = [axis for axis in (*lies.values(), *stands) if axis is not None]
     row = max(sides, key=lambda axis: (sides.count(axis), axis), default=None)
-    if row is None or not _cut(phase, row, column):
+    if row is None or not _choose_tile(phase, row, column):
         return None
     turned = tuple(n for n, axis in enumerate(stands) if axis == row)
     across = [n for n, axis in lies.items() if axis == row and _is_stageable(phase, n)]
@@ -194,7 +194,7 @@ def _join_across(phase: Phase, across: Sequence[int], column: int) -> list[int]:
 # Tiles ---------------------------------------------------------------------------------------
 
 
-def _cut(phase: Phase, row: int, column: int) -> tuple[int, int] | None:
+def _choose_tile(phase: Phase, row: int, column: int) -> tuple[int, int] | None:
     """Rows and columns of a tile; None if the axes are too short."""
     lengths = [round_up(phase.space.sizes[axis]) for axis in (row, column)]
     rows, columns = (min(_SIDE, length) for length in lengths)
@@ -224,7 +224,7 @@ class _Tiles:
     def _choose_sides(self) -> tuple[int, int]:
         """Rows and columns of a tile: twice as many rows if there are enough groups."""
         found, sizes = self._found, self._phase.space.sizes
-        cut = _cut(self._phase, found.row, found.column)
+        cut = _choose_tile(self._phase, found.row, found.column)
         if cut is None:
             raise InternalError("axes are too short for tiles")
         rows, columns = cut

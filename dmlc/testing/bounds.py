@@ -148,7 +148,7 @@ def make_error_function(function: Function, rules: Rules) -> Function:
     multiply-add, which a device may round once or twice, is rounded twice here. Cached for other
     values."""
     if any("fma" in map(_name, stage.body.instructions) for stage in function.stages):
-        function = apply_rules(function, _part_multiply_add)
+        function = apply_rules(function, _split_multiply_add)
     taken = dict.fromkeys(function.tensors())
     sources: dict[str, Source] = {}
     stages: list[Stage] = []
@@ -197,7 +197,7 @@ def _name(instruction: Instruction) -> str:
     return instruction.operation.name if isinstance(instruction, Apply) else ""
 
 
-def _part_multiply_add(builder: BodyBuilder, instruction: Instruction) -> int | None:
+def _split_multiply_add(builder: BodyBuilder, instruction: Instruction) -> int | None:
     """Replaces a multiply-add by a product and a sum."""
     if _name(instruction) != "fma":
         return None

@@ -92,7 +92,7 @@ class Coverage:
 
     # Rows ---------------------------------------------------------------------------------
 
-    def _put(
+    def _add_item(
         self, key: object, kind: str, what: str, place: Span | None, reason: str = _NO_CASE
     ) -> None:
         self._rows.setdefault(key, CoverageItem(kind, what, place, reason=reason))
@@ -101,35 +101,35 @@ class Coverage:
         tensors, combinations = definition.newest.tensors, definition.combinations
         for number, combination in enumerate(combinations):
             parts = (f"{n} {_join(t)}" for n, t in combination.types.items())
-            self._put(("types", number), "types row", ", ".join(parts), combination.span)
+            self._add_item(("types", number), "types row", ", ".join(parts), combination.span)
         if combinations:
             table = combinations[0].span.to(combinations[-1].span)
             what = "data types that no row has are refused"
-            self._put(("types refused",), "types row", what, table)
+            self._add_item(("types refused",), "types row", what, table)
         for t in tensors:
             for dtype in t.dtypes:
                 reason = _find_type_conflict(definition, t, dtype) or _NO_CASE
                 what = f"'{t.name}' is {dtype.name}"
-                self._put(("dtype", t.name, dtype), "data type", what, t.span, reason)
+                self._add_item(("dtype", t.name, dtype), "data type", what, t.span, reason)
         for t in tensors:
             for rank in t.ranks:
                 reason = _find_rank_conflict(definition, t, rank) or _NO_CASE
                 what = f"'{t.name}' has {counted(rank, 'dimension')}"
-                self._put(("rank", t.name, rank), "dimension count", what, t.span, reason)
+                self._add_item(("rank", t.name, rank), "dimension count", what, t.span, reason)
         for t in tensors:
             if t.optional:
                 for present, word in ((True, "given"), (False, "left out")):
                     what = f"'{t.name}' is {word}"
-                    self._put(("present", t.name, present), "optional tensor", what, t.span)
+                    self._add_item(("present", t.name, present), "optional tensor", what, t.span)
         for t in tensors:
             if not t.output and any(_may_exceed(definition, other, t) for other in tensors):
                 what = f"'{t.name}' has size 1 where another tensor is larger"
-                self._put(("broadcast", t.name), "broadcasting", what, t.span)
-            self._put(("strides", t.name), "strides", f"'{t.name}' is not packed", t.span)
+                self._add_item(("broadcast", t.name), "broadcasting", what, t.span)
+            self._add_item(("strides", t.name), "strides", f"'{t.name}' is not packed", t.span)
             if not t.output:
                 what = f"'{t.name}' repeats elements, by a stride of 0"
-                self._put(("repeats", t.name), "strides", what, t.span)
-            self._put(("empty", t.name), "empty tensor", f"'{t.name}' has a size of 0", t.span)
+                self._add_item(("repeats", t.name), "strides", what, t.span)
+            self._add_item(("empty", t.name), "empty tensor", f"'{t.name}' has a size of 0", t.span)
 
     def _list_attributes(self, definition: OperatorDefinition) -> None:
         for a in definition.attributes:
@@ -140,10 +140,10 @@ class Coverage:
                 values = ("true", "false")
             for value in values:
                 key = ("value", a.name, _spell_listed(value))
-                self._put(key, "attribute", f"'{a.name}' is {value}", a.span)
+                self._add_item(key, "attribute", f"'{a.name}' is {value}", a.span)
             if a.default is not None:
                 what = f"'{a.name}' is left to its default"
-                self._put(("default", a.name), "attribute", what, a.span)
+                self._add_item(("default", a.name), "attribute", what, a.span)
 
     def _list_constraint(self, constraint: syntax.Constraint) -> None:
         place, text = constraint.span, _shorten(constraint.span)
@@ -152,15 +152,15 @@ class Coverage:
                 self._edges.append(_Edge(constraint, part.span, turned))
                 shown = _shorten(part.span)
                 what = f"{shown}: at its edge"
-                self._put(("edge", part.span, True), "constraint", what, part.span)
+                self._add_item(("edge", part.span, True), "constraint", what, part.span)
                 what = f"{shown}: just beyond its edge, and refused"
-                self._put(("edge", part.span, False), "constraint", what, part.span)
+                self._add_item(("edge", part.span, False), "constraint", what, part.span)
         else:
-            self._put(("holds", place), "constraint", f"{text}: holds of tensors given", place)
+            self._add_item(("holds", place), "constraint", f"{text}: holds of tensors given", place)
             if constraint.kind == "broadcastable":
                 what = f"{text}: with a size of 1 that is repeated"
-                self._put(("repeated", place), "constraint", what, place)
-        self._put(("broken", place), "constraint", f"{text}: broken, and refused", place)
+                self._add_item(("repeated", place), "constraint", what, place)
+        self._add_item(("broken", place), "constraint", f"{text}: broken, and refused", place)
 
     def _list_decisions(self, expression: syntax.Expression) -> None:
         for part in subexpressions(expression):
@@ -168,28 +168,28 @@ class Coverage:
                 case syntax.Ternary(condition=condition, then=then, otherwise=otherwise):
                     for arm, holds in ((then, True), (otherwise, False)):
                         what = f"'{_shorten(arm.span, 40)}' of '{_shorten(condition.span, 40)} ?'"
-                        self._put_decision(condition, Role.CONDITION, holds, what, arm.span)
+                        self._add_decision(condition, Role.CONDITION, holds, what, arm.span)
                 case syntax.Binary(operator="&&" | "||" as operator):
                     holds = operator == "||"
                     word = "holds" if holds else "fails"
                     for side in (part.left, part.right):
                         what = f"'{_shorten(side.span, 60)}' {word}"
-                        self._put_decision(side, Role.CONDITION, holds, what, side.span)
+                        self._add_decision(side, Role.CONDITION, holds, what, side.span)
                 case syntax.Reduce(condition=syntax.Node() as condition):
                     for holds, word in ((True, "takes part"), (False, "is left out")):
                         what = f"a point {word}, where '{_shorten(condition.span, 60)}'"
-                        self._put_decision(condition, Role.CONDITION, holds, what, condition.span)
+                        self._add_decision(condition, Role.CONDITION, holds, what, condition.span)
                 case syntax.Index(otherwise=syntax.Node()):
                     for holds, word in ((True, "inside"), (False, "outside")):
                         what = f"'{_shorten(part.span, 60)}' reads {word}"
-                        self._put_decision(part, Role.INSIDE, holds, what, part.span)
+                        self._add_decision(part, Role.INSIDE, holds, what, part.span)
                 case _:
                     pass
 
-    def _put_decision(
+    def _add_decision(
         self, condition: syntax.Expression, role: Role, holds: bool, what: str, place: Span
     ) -> None:
-        self._put(Decision(condition.span, role, holds), "decision", what, place)
+        self._add_item(Decision(condition.span, role, holds), "decision", what, place)
 
     # Cases --------------------------------------------------------------------------------
 

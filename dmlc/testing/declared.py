@@ -407,11 +407,11 @@ def turn_order(declared: Declared) -> Declared | None:
     return _TURNS[declared.language](declared)
 
 
-def _turn_opencl(declared: Declared) -> Declared:
+def _reverse_opencl(declared: Declared) -> Declared:
     return dataclasses.replace(declared, source=_BACKWARDS_CL + declared.source)
 
 
-def _turn_hlsl(declared: Declared) -> Declared | None:
+def _reverse_hlsl(declared: Declared) -> Declared | None:
     if declared.items is None:
         return None
     text, entry, (x, y, z) = declared.source, declared.entry, declared.items
@@ -428,7 +428,7 @@ def _turn_hlsl(declared: Declared) -> Declared | None:
     return dataclasses.replace(declared, source=made, entry=_BACKWARDS)
 
 
-def _turn_wgsl(declared: Declared) -> Declared | None:
+def _reverse_wgsl(declared: Declared) -> Declared | None:
     if declared.items is None:
         return None
     text, entry, (x, y, z) = declared.source, declared.entry, declared.items
@@ -463,7 +463,7 @@ def _turn_wgsl(declared: Declared) -> Declared | None:
 
 
 _TURNS: Mapping[str, Callable[[Declared], Declared | None]] = {
-    "HLSL": _turn_hlsl, "OpenCL C": _turn_opencl, "WGSL": _turn_wgsl,
+    "HLSL": _reverse_hlsl, "OpenCL C": _reverse_opencl, "WGSL": _reverse_wgsl,
 }  # fmt: skip
 
 

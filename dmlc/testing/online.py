@@ -116,7 +116,7 @@ class _Writer:
                 top = made.value(Load(self._top, places, _FLOAT))
                 chosen = top.equals(-math.inf).select(0.0, top)
                 made.instructions[number] = made.instructions[made.unwrap(chosen)]
-        inside = _keep(made, whole.body, position < self._keys)
+        inside = _exclude_masked(made, whole.body, position < self._keys)
         body = made.finish(whole.body.result, inside)
         part = Stage(
             take_name(f"{whole.name}_part", self._names), _FLOAT, (*whole.extents, self._blocks),
@@ -158,11 +158,11 @@ def _leave_out(stage: Stage) -> Stage:
     if not any(_list_masks(stage.body)):
         return stage
     made = PlainBuilder(stage.body)
-    inside = _keep(made, stage.body, made.value(Constant(DataType.BOOL, value=True)))
+    inside = _exclude_masked(made, stage.body, made.value(Constant(DataType.BOOL, value=True)))
     return dataclasses.replace(stage, body=made.finish(stage.body.result, inside))
 
 
-def _keep(made: PlainBuilder, body: Body, inside: Value) -> Value:
+def _exclude_masked(made: PlainBuilder, body: Body, inside: Value) -> Value:
     """Condition `inside`, and that a key is not masked: a kernel may or may not read masked
     ones."""
     for number, holds in _list_masks(body):

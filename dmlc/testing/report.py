@@ -113,7 +113,9 @@ class Report:
                 where = "not exported" if outcome.kind is CheckKind.EXPORT else where
                 reason = (where, outcome.message.partition("\n")[0])
                 reasons[reason] = reasons.get(reason, 0) + 1
-        lines = (f"  {count} {where}: {_cut(reason)}" for (where, reason), count in reasons.items())
+        lines = (
+            f"  {count} {where}: {_truncate(reason)}" for (where, reason), count in reasons.items()
+        )
         return "\n".join(lines)
 
     def render_verdict(self) -> str:
@@ -172,7 +174,7 @@ def render_failure(outcome: Outcome) -> str:
         lines.append(f"  at {outcome.place}")
     lines.append(f"  {outcome.kind}: {outcome.title}")
     if outcome.call:
-        lines.append(f"  with {_cut(outcome.call)}")
+        lines.append(f"  with {_truncate(outcome.call)}")
     if outcome.data:
         lines += [f"    {line}" for line in outcome.data.splitlines()]
     lines += [f"  {line}" for line in outcome.message.splitlines()]
@@ -183,7 +185,7 @@ def render_failure(outcome: Outcome) -> str:
 
 def _render_weak(weakest: Outcome, count: int) -> str:
     lines = [f"  {weakest.operator}, {counted(count, 'case')}: {weakest.weakness}"]
-    lines.append(f"    {weakest.kind}, {weakest.title}, with {_cut(weakest.call)}")
+    lines.append(f"    {weakest.kind}, {weakest.title}, with {_truncate(weakest.call)}")
     lines += [f"      {line}" for line in weakest.data.splitlines()]
     if weakest.folder is not None:
         lines.append(f"    again: {replay_command(weakest.folder)}")
@@ -274,7 +276,7 @@ def _align(rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 

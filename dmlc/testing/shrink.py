@@ -148,16 +148,16 @@ def _shrink_sizes(case: Case) -> Iterator[Case | None]:
             call = case.call.resize(changed)
             starts = range(size) if smaller == size - 1 and size <= _SHORT else (0, size - smaller)
             for at in starts if call is not None else ():
-                yield _with(case, call, _cut(case, call, at))
+                yield _with(case, call, _select_elements(case, call, at))
     for axis in range(max(map(len, sizes.values()), default=0)):
         single = {n: tuple(min(e, 1) if k == axis else e for k, e in enumerate(s))
                   for n, s in sizes.items()}  # fmt: skip
         call = case.call.resize(single) if single != sizes else None
         if call is not None:
-            yield _with(case, call, _cut(case, call, 0))
+            yield _with(case, call, _select_elements(case, call, 0))
 
 
-def _cut(case: Case, call: Call | None, at: int) -> dict[str, Array]:
+def _select_elements(case: Case, call: Call | None, at: int) -> dict[str, Array]:
     """Elements that a smaller call takes along each axis, starting at `at` and wrapping around."""
     if call is None:
         return {}

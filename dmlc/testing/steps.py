@@ -35,7 +35,7 @@ def count_steps(binding: Binding) -> set[int]:
         binding = binding.forward
     evaluator = Evaluator(binding)
     for statement in binding.operator.compute or ():
-        _take_in(evaluator, statement)
+        _define(evaluator, statement)
     found: set[int] = set()
     for extent in _list_extents(binding.operator):
         try:
@@ -81,7 +81,7 @@ def _list_extents(definition: OperatorDefinition) -> list[syntax.Expression]:
     ]
 
 
-def _take_in(evaluator: Evaluator, statement: syntax.Statement) -> None:
+def _define(evaluator: Evaluator, statement: syntax.Statement) -> None:
     """Defines a function, or a named number, of the formula in the evaluator."""
     if isinstance(statement, syntax.ScalarFunction):
         evaluator.functions[statement.name.text] = statement

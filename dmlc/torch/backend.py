@@ -119,7 +119,7 @@ class _Emitter(Copier):
     def __init__(self, module: GraphModule) -> None:
         super().__init__(Graph(), {})
         self._module = module
-        given = self.graph.call_function(_take, (self.graph.placeholder("inputs"),))
+        given = self.graph.call_function(_pop_inputs, (self.graph.placeholder("inputs"),))
         listed = [node for node in module.graph.nodes if node.op == "placeholder"]
         for number, node in enumerate(listed):
             if node.users:
@@ -140,7 +140,7 @@ class _Emitter(Copier):
         return Boxed(GraphModule(self._module, self.graph).forward)
 
 
-def _take(inputs: list[Any]) -> tuple[Any, ...]:
+def _pop_inputs(inputs: list[Any]) -> tuple[Any, ...]:
     """Inputs, removed from their list, so that each is freed after its last use."""
     given = tuple(inputs)
     inputs.clear()

@@ -204,7 +204,7 @@ def _index(site: Site, one: Tensor, given: Sequence[Tensor | None]) -> Tensor:
     return site.builder.compute(site.name, site.extents, element, one.dtype)
 
 
-def _put(
+def _scatter(
     site: Site,
     one: Tensor,
     given: Sequence[Tensor | None],
@@ -405,8 +405,8 @@ WHOLE: Mapping[Any, Rule] = MappingProxyType({
     aten.gather.default: _gather,
     aten.index.Tensor: _index,
     aten._unsafe_index.Tensor: _index,
-    aten.index_put.default: _put,
-    aten._unsafe_index_put.default: _put,
+    aten.index_put.default: _scatter,
+    aten._unsafe_index_put.default: _scatter,
     aten.slice_scatter.default: _slice_scatter,
     aten.sum.default: _reducing("sum"),
     aten.sum.dim_IntList: _reducing("sum"),

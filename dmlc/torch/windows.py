@@ -137,7 +137,7 @@ def _spread(
     )
 
 
-def _grow_max(
+def _spread_max(
     site: Site,
     gradient: Tensor,
     one: Tensor,
@@ -159,7 +159,7 @@ def _grow_max(
     return _spread(site, _windows(window, stride, padding, dilation), gradient, select)
 
 
-def _grow_average(
+def _spread_average(
     site: Site,
     gradient: Tensor,
     one: Tensor,
@@ -181,7 +181,7 @@ aten = torch.ops.aten
 WINDOWS: Mapping[Any, Rule] = MappingProxyType({
     aten.max_pool2d_with_indices.default: _pool_max,
     aten.avg_pool2d.default: _pool_average,
-    aten.max_pool2d_with_indices_backward.default: _grow_max,
-    aten.avg_pool2d_backward.default: _grow_average,
+    aten.max_pool2d_with_indices_backward.default: _spread_max,
+    aten.avg_pool2d_backward.default: _spread_average,
 })  # fmt: skip
 """The rule of each pooling, and of each gradient of one."""

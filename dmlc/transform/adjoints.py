@@ -106,21 +106,21 @@ def add_adjoints(builder: BodyBuilder, parts: Sequence[Adjoint], given: Instruct
         case _:
             pass
     total = builder.fold("add", [choose(builder, conditions, value) for conditions, value in rests])
-    held = [_hold(builder, conditions) for conditions, _ in rests]
+    held = [_conjoin(builder, conditions) for conditions, _ in rests]
     known = [condition for condition in held if condition is not None]
     if known and len(known) == len(held) and not isinstance(given, Load):
         shared = (*shared, (builder.fold("or", known), True))
     return Adjoint(total, shared)
 
 
-def _hold(builder: BodyBuilder, conditions: Sequence[Condition]) -> int | None:
+def _conjoin(builder: BodyBuilder, conditions: Sequence[Condition]) -> int | None:
     """Conjunction of conditions; None if there are none."""
     return builder.join(c if holds else builder.apply("not", c) for c, holds in conditions)
 
 
 def choose(builder: BodyBuilder, conditions: Sequence[Condition], value: int) -> int:
     """`value` if the conditions hold, and 0 otherwise."""
-    condition = _hold(builder, conditions)
+    condition = _conjoin(builder, conditions)
     if condition is None:
         return value
     zero = builder.add(Constant(builder.type_of(value), 0.0))

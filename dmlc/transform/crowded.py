@@ -69,13 +69,13 @@ def _split(stage: Stage, most: int, name: str) -> tuple[Stage, Stage] | None:
     ]
     parts.sort(key=lambda number: (counts[number], number), reverse=True)
     for number in parts[:_MOST_TRIED]:
-        part, left = _take_out(stage, number, name)
+        part, left = _extract(stage, number, name)
         if _count(left) < len(bits):
             return part, left
     return None
 
 
-def _take_out(stage: Stage, number: int, name: str) -> tuple[Stage, Stage]:
+def _extract(stage: Stage, number: int, name: str) -> tuple[Stage, Stage]:
     """A value of a stage as a stage of its own, and the stage that reads it."""
     body = stage.body
     needed = {index for index in find_dependencies(body)[number] if index.reduced}

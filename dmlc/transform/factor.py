@@ -104,10 +104,10 @@ def _split(
     none."""
     if stage.combiner != "sum" or any(extent == 0 for _, extent in stage.axes):
         return None
-    parted = _part(stage.body)
+    parted = _split_factors(stage.body)
     seen = dataclasses.replace(stage, body=_look_through(stage, earlier))
     if seen.body is not stage.body:
-        deeper = _part(seen.body)
+        deeper = _split_factors(seen.body)
         parted, seen = (deeper, seen) if len(deeper.steps) > len(parted.steps) else (parted, stage)
     if not parted.steps or _has_special(seen, parted.steps):
         return None
@@ -165,7 +165,7 @@ class _Parted:
     guard: int | None
 
 
-def _part(body: Body) -> _Parted:
+def _split_factors(body: Body) -> _Parted:
     """Splits the factors of a body's result into those that vary over the reduction and those that
     do not."""
     made = list(body.instructions)
@@ -178,9 +178,9 @@ def _part(body: Body) -> _Parted:
         if not varies[value] or not isinstance(instruction, Apply | Select):
             continue
         if isinstance(instruction, Select):
-            found = _part_choice(body, instruction, varies, parted)
+            found = _split_choice(body, instruction, varies, parted)
         else:
-            found = _part_operation(instruction, varies, parted)
+            found = _split_operation(instruction, varies, parted)
         if found is None or not 0 < len(found[1]) <= _MOST_FACTORS:
             continue
         new, steps = found
@@ -193,7 +193,7 @@ def _part(body: Body) -> _Parted:
     return _Parted(tuple(made), kept, steps, body.guard)
 
 
-def _part_operation(
+def _split_operation(
     instruction: Apply, varies: Sequence[bool], parted: Sequence[tuple[int, _Steps]]
 ) -> tuple[tuple[int, ...], _Steps] | None:
     """Operands of an operation that still need to be split, and the steps moved out: one operand if
@@ -214,7 +214,7 @@ def _part_operation(
     return (kept[0], kept[1]), (*parted[left][1], *parted[right][1])
 
 
-def _part_choice(
+def _split_choice(
     body: Body, instruction: Select, varies: Sequence[bool], parted: Sequence[tuple[int, _Steps]]
 ) -> tuple[tuple[int, ...], _Steps] | None:
     """Operands of a `select` between a value and 0, and the steps moved out; None for other
@@ -347,7 +347,7 @@ def factor_separable(
     reach = table_ranges(function.tables)
     for stage in function.stages:
         made = [stage]
-        parts = None if stage.name in known else _part_rows(stage, longest_row, known)
+        parts = None if stage.name in known else _find_split(stage, longest_row, known)
         if parts is not None:
             rows, outer = _split_rows(stage, parts, names)
             tensors = {**function.tensors(), rows.name: rows}
@@ -359,7 +359,7 @@ def factor_separable(
     return function.with_stages(stages)
 
 
-def _part_rows(stage: Stage, longest_row: int, known: Mapping[str, Array]) -> _Parts | None:
+def _find_split(stage: Stage, longest_row: int, known: Mapping[str, Array]) -> _Parts | None:
     """Split of a stage; None if it is impossible or saves no work."""
     if stage.combiner != "sum" or len(stage.axes) < 2:
         return None
@@ -368,13 +368,13 @@ def _part_rows(stage: Stage, longest_row: int, known: Mapping[str, Array]) -> _P
     facts = IndexFacts(stage, known)
     for label, extent in reversed(stage.axes):
         if isinstance(extent, int) and extent <= longest_row:
-            parts = _part_along(facts, Index(label, reduced=True), extent)
+            parts = _split_along(facts, Index(label, reduced=True), extent)
             if parts is not None and _is_less_work(facts, parts):
                 return parts
     return None
 
 
-def _part_along(facts: IndexFacts, row: Index, size: int) -> _Parts | None:
+def _split_along(facts: IndexFacts, row: Index, size: int) -> _Parts | None:
     dependencies = facts.dependencies
     place = Index(len(facts.stage.extents) - 1)
 

@@ -126,8 +126,8 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     if budget.held:
         function = reduce_stepwise(function)
     function = reduce_in_pieces(recompute(function, budget), budget)
-    drawn, grouping = _part(function, longest_row, budget)
-    return _put_together(function, drawn, grouping, budget)
+    drawn, grouping = _inline_and_group(function, longest_row, budget)
+    return _assemble(function, drawn, grouping, budget)
 
 
 def add_pieces(fusion: Fusion, budget: Budget) -> Fusion:
@@ -151,8 +151,8 @@ def _add_pieces(function: Function, group: Group, budget: Budget) -> Group:
     parted = reduce_in_pieces(own, budget, taken)
     if parted is own:
         return group
-    drawn, grouping = _part(parted, 0, budget)
-    return dataclasses.replace(group, pieces=_put_together(parted, drawn, grouping, budget))
+    drawn, grouping = _inline_and_group(parted, 0, budget)
+    return dataclasses.replace(group, pieces=_assemble(parted, drawn, grouping, budget))
 
 
 def _extract(function: Function, group: Group) -> Function:
@@ -180,10 +180,10 @@ def keep_apart(function: Function, longest_row: int = 0, budget: Budget = _USUAL
     """Every stage in a kernel of its own, as a reference for `fuse`."""
     names = {stage.name: (stage.name,) for stage in function.stages}
     drawn = Drawn(function.stages, names, {})
-    return _put_together(function, drawn, group_apart(function, budget), budget)
+    return _assemble(function, drawn, group_apart(function, budget), budget)
 
 
-def _put_together(function: Function, drawn: Drawn, grouping: Grouping, budget: Budget) -> Fusion:
+def _assemble(function: Function, drawn: Drawn, grouping: Grouping, budget: Budget) -> Fusion:
     left = function.with_stages(map(simplify_stage, drawn.stages))
     homes = grouping.find_homes()
     fused = read_results(left, homes)
@@ -204,7 +204,9 @@ _Homes: TypeAlias = Mapping[str, tuple[int, int]]
 """Kernel and pass of each stage."""
 
 
-def _part(function: Function, longest_row: int, budget: Budget) -> tuple[Drawn, Grouping]:
+def _inline_and_group(
+    function: Function, longest_row: int, budget: Budget
+) -> tuple[Drawn, Grouping]:
     """Inlines stages that need no memory, and groups the rest.
 
     A stage that several others share needs no memory if all of these are in one kernel, which is
@@ -345,18 +347,20 @@ def _explain(
     after = [n for n in own if n in given and not given.isdisjoint(read[n])]
     beside = [n for n in own if n in given and n not in after and n != first.name]
     waits = dict.fromkeys(n for names in read.values() for n in names)
-    clauses += _say([n for n in elementwise if n in local], "computed in the same loops")
-    clauses += _say([n for n in elementwise if n not in local], "stored in the same loops")
-    clauses += _say(beside, "computed beside it")
-    clauses += _say(after, "computed from it at once")
-    clauses += _say(across, "reduced over its rows, which it goes through once for all")
+    clauses += _describe_names([n for n in elementwise if n in local], "computed in the same loops")
+    clauses += _describe_names(
+        [n for n in elementwise if n not in local], "stored in the same loops"
+    )
+    clauses += _describe_names(beside, "computed beside it")
+    clauses += _describe_names(after, "computed from it at once")
+    clauses += _describe_names(across, "reduced over its rows, which it goes through once for all")
     waits = [n for n in waits if n in homes and n not in own and n not in local]
-    clauses += [f"the kernel runs after {clause}" for clause in _say(waits, "stored")]
-    clauses += _say(inlined, "computed where read")
+    clauses += [f"the kernel runs after {clause}" for clause in _describe_names(waits, "stored")]
+    clauses += _describe_names(inlined, "computed where read")
     return tuple(dict.fromkeys(clauses))
 
 
-def _say(names: Sequence[str], done: str) -> list[str]:
+def _describe_names(names: Sequence[str], done: str) -> list[str]:
     """Clause with a list of names, as in `%a, %b and 7 more are done`; empty without names."""
     shown = [f"%{name}" for name in names]
     if len(shown) > _SHOWN:

@@ -164,7 +164,7 @@ def _make_keys(choice: Choice, name: str) -> Stage:
     builder, body = BodyBuilder(), choice.stage.body
     number = builder.add(Index(len(choice.batch)))
     moved = {index: builder.add(Index(axis)) for axis, index in enumerate(choice.batch)}
-    moved |= _part(choice, builder, number)
+    moved |= _split_number(choice, builder, number)
     numbers = builder.copy(body, places=moved)
     strides = packed_strides(choice.sizes)
     total, conditions = add_places(builder, choice.keys, numbers, strides)
@@ -187,7 +187,7 @@ def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
     found = builder.add(Load(places.name, (*outer, number), NUMBER))
     place, last = builder.add(Cast(found, DataType.INDEX)), builder.constant(count - 1)
     point = builder.apply("max", builder.apply("min", place, last), builder.constant(0))
-    numbers = builder.copy(body, places=_part(choice, builder, point))
+    numbers = builder.copy(body, places=_split_number(choice, builder, point))
     element = builder.constant(0)
     strides = packed_strides(choice.sizes)
     for key, stride in zip(choice.keys, strides, strict=True):
@@ -209,7 +209,7 @@ def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
     return dataclasses.replace(stage, body=made, reduction=Reduction(stage.combiner or "", kept))
 
 
-def _part(choice: Choice, builder: BodyBuilder, number: int) -> dict[Index, int]:
+def _split_number(choice: Choice, builder: BodyBuilder, number: int) -> dict[Index, int]:
     """Index of a point along each axis of those that number the points."""
     sizes = tuple(choice.count([index]) for index in choice.points)
     found: dict[Index, int] = {}

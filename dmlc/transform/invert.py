@@ -138,7 +138,7 @@ class _Equations:
             value: Sum = Affine(0, ((low, 1), (high, step)))
             if extent % step:
                 self._asked.append(_Asked(value, "lt", extent))
-            pending = self._put(digit, value, pending)
+            pending = self._substitute(digit, value, pending)
             splits += 1
         for axis, number, form in found:
             if form is None:
@@ -147,10 +147,10 @@ class _Equations:
                 pending.append(form.plus(single(TensorIndex(axis, self._extents[axis])), -1))
         while pending:
             pending.sort(key=lambda form: len(list_digits(form)))
-            for digit, value in self._settle(pending.pop(0)):
-                pending = self._put(digit, value, pending)
+            for digit, value in self._solve(pending.pop(0)):
+                pending = self._substitute(digit, value, pending)
 
-    def _put(self, digit: Digit, value: Sum, pending: Sequence[Sum]) -> list[Sum]:
+    def _substitute(self, digit: Digit, value: Sum, pending: Sequence[Sum]) -> list[Sum]:
         """Substitutes a sum for a digit everywhere; returns the equations `pending`."""
         self._asked = [
             dataclasses.replace(asked, form=replace_digit(asked.form, digit, value))
@@ -186,7 +186,7 @@ class _Equations:
 
     # Solutions ----------------------------------------------------------------------------
 
-    def _settle(self, form: Sum) -> list[tuple[Digit, Sum]]:
+    def _solve(self, form: Sum) -> list[tuple[Digit, Sum]]:
         """Digits for which `form == 0` is solved, each with the sum to substitute, in order."""
         # Digits that also occur in a quotient cannot be solved for linearly.
         inner = {d for term, _ in form.factors if isinstance(term, Quotient)
@@ -200,9 +200,9 @@ class _Equations:
             digits = [(digit, -factor) for digit, factor in digits]
         else:
             known = known.times(-1)
-        return self._settle_all(digits, known) or self._settle_one(digits, known)
+        return self._solve_all(digits, known) or self._solve_one(digits, known)
 
-    def _settle_all(
+    def _solve_all(
         self, digits: Sequence[tuple[Digit, int]], known: Sum
     ) -> list[tuple[Digit, Sum]]:
         """Solution for all digits of a number, if the digits of smaller steps always add up to less
@@ -223,7 +223,7 @@ class _Equations:
         self._asked.append(_Asked(rest, "eq"))
         return settled
 
-    def _settle_one(
+    def _solve_one(
         self, digits: Sequence[tuple[Digit, int]], known: Sum
     ) -> list[tuple[Digit, Sum]]:
         """Solution for one digit in terms of the others: the longest of those with the smallest

@@ -263,7 +263,7 @@ class Weighing:
     def weigh(self, stage: Stage) -> Axes:
         """Dimension of each axis of a weighted sum, except its further axes; empty for other
         stages."""
-        axes = _place_sum(stage, self._largest, self.scores, self.numbers, self.own)
+        axes = _map_sum(stage, self._largest, self.scores, self.numbers, self.own)
         weighted = axes and _is_weighted(stage, self._largest, axes, self._table, self._score)
         return axes or {} if weighted else {}
 
@@ -376,7 +376,7 @@ def place_scores(stage: Stage, scores: Stage, numbers: Mapping[Index, int]) -> A
     return {axis: numbers[index] for axis, index in read.items()}
 
 
-def _place_sum(
+def _map_sum(
     stage: Stage, largest: Stage, scores: Stage, numbers: Mapping[Index, int], own: Axes
 ) -> Axes | None:
     """Dimension of each axis of a weighted sum, except its further axes."""

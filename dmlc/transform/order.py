@@ -154,7 +154,7 @@ def _name_rows(
         source = placed.get(stage.name)
         whole, place = stage, None
         if source is not None:
-            place = _find_place(source.stage.body, source.stage.body.result, source)
+            place = _find_index(source.stage.body, source.stage.body.result, source)
             whole = stage if place is None else source.stage
         load = whole.body.instructions[stage.body.result if place is None else place]
         found = rows.get(load.tensor) if isinstance(load, Load) else None
@@ -171,7 +171,7 @@ def _name_rows(
                 last, *others = readers.get(last, ("",))
             if last != stage.name or others or not stage.dtype.is_integer:
                 continue
-            rows[found.name] = _convert_places(found, stage.dtype)
+            rows[found.name] = _convert_indices(found, stage.dtype)
             gone.update(between)
         names[load.tensor] = stage.name
     gone.update(names.values())
@@ -179,7 +179,7 @@ def _name_rows(
     return function.with_stages(simplify_stage(stage, names) for stage in kept)
 
 
-def _convert_places(places: Stage, dtype: DataType) -> Stage:
+def _convert_indices(places: Stage, dtype: DataType) -> Stage:
     """Stage of original indices of another type."""
     builder, body = BodyBuilder(), places.body
     numbers, point = builder.copy(body), body.instructions[body.result]
@@ -209,19 +209,19 @@ def _read_numbers(stage: Stage, placed: dict[str, _Placed]) -> Stage:
         if found is None or not is_inlinable(found.stage):
             continue
         whole = inline_stages(stage, {name: found.stage})
-        if _find_place(whole.body, whole.body.result, found) is not None:
+        if _find_index(whole.body, whole.body.result, found) is not None:
             placed[stage.name] = dataclasses.replace(found, stage=whole)
-        stage = _read_at_places(whole, found) or stage
+        stage = _read_at_indices(whole, found) or stage
     return stage
 
 
-def _read_at_places(stage: Stage, placed: _Placed) -> Stage | None:
+def _read_at_indices(stage: Stage, placed: _Placed) -> Stage | None:
     """The same for a stage that loads the indices itself; None if nothing changes."""
     ranking, builder = placed.ranking, BodyBuilder()
     numbers = builder.copy(stage.body)
     made: dict[int, int] = {}
     for number, instruction in enumerate(stage.body.instructions):
-        read = _find_place(stage.body, number, placed)
+        read = _find_index(stage.body, number, placed)
         load = None if read is None else stage.body.instructions[read]
         if read is None or read == number or not isinstance(load, Load):
             continue
@@ -236,7 +236,7 @@ def _read_at_places(stage: Stage, placed: _Placed) -> Stage | None:
     return builder.remake(stage, replaced=made) if made else None
 
 
-def _find_place(body: Body, number: int, placed: _Placed) -> int | None:
+def _find_index(body: Body, number: int, placed: _Placed) -> int | None:
     """Load of a sorted element's original index that a value is, through conversions that preserve
     it and clamps to the row; None for other values."""
     last = placed.ranking.count - 1

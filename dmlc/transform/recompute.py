@@ -67,7 +67,7 @@ def _copy(function: Function, products: set[str], budget: Budget) -> Function | 
     drawn = function.with_stages(inline_producers(function, kept, (), budget).stages)
     readers = {n for name in products for n in drawn.readers().get(name, ())}
     names = dict.fromkeys(function.tensors())
-    parted = [_part(s, names) if s.name in readers else (s,) for s in drawn.stages]
+    parted = [_split(s, names) if s.name in readers else (s,) for s in drawn.stages]
     drawn = drawn.with_stages(stage for stages in parted for stage in stages)
     groups, waits = _group(drawn, products)
     stages = {stage.name: [stage] for stage in drawn.stages}
@@ -106,7 +106,7 @@ def _find_waits(function: Function, stage: Stage) -> set[str]:
     return waits
 
 
-def _part(stage: Stage, names: dict[str, None]) -> tuple[Stage, ...]:
+def _split(stage: Stage, names: dict[str, None]) -> tuple[Stage, ...]:
     """Split of a reduction that uses an index only by its quotient and remainder by one number: the
     reduction over both, and a stage that recombines them. Adjacent attention heads are indexed so.
     A conversion to a storage type is split off as well. The stage alone if neither applies."""
@@ -117,7 +117,7 @@ def _part(stage: Stage, names: dict[str, None]) -> tuple[Stage, ...]:
         builder = BodyBuilder()
         rounded = builder.make(builder.read(whole))
         last = Stage(stage.name, stage.dtype, stage.extents, rounded, span=stage.span)
-        return *_part(whole, names), last
+        return *_split(whole, names), last
     made, uses = stage.body.instructions, list[tuple[int, str, int, int]]()
     for number, instruction in enumerate(made):
         for operand in operands(instruction):

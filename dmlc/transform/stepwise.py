@@ -54,7 +54,7 @@ def reduce_stepwise(function: Function) -> Function:
     for stage in function.stages:
         long = _is_plain(stage) and len(stage.axes) > 1
         rows = _find_rows(stage, tensors, known, noted) if long else None
-        made += [stage] if rows is None else _part(stage, rows, names)
+        made += [stage] if rows is None else _split(stage, rows, names)
     return function.with_stages(made)
 
 
@@ -140,7 +140,7 @@ def _waits(stage: Stage, other: Stage, tensors: Mapping[str, Tensor]) -> bool:
     return False
 
 
-def _part(stage: Stage, rows: Mapping[Index, int], names: dict[str, None]) -> Iterator[Stage]:
+def _split(stage: Stage, rows: Mapping[Index, int], names: dict[str, None]) -> Iterator[Stage]:
     """Reduction along rows, and reduction over these."""
     name = take_name(f"{stage.name}_rows", names)
     combiner = stage.combiner or ""

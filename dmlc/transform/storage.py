@@ -58,7 +58,7 @@ def carry_rounding(function: Function) -> Function:
     for stage in function.stages:
         made = [redirect_loads(stage, replaced)]
         if stage.dtype.is_storage_only and stage.name in read:
-            made = _part(made[0], stage.name in results, names, exact)
+            made = _split(made[0], stage.name in results, names, exact)
             if stage.name in results:
                 replaced[stage.name] = made[-2].name
         for each in made:
@@ -67,7 +67,7 @@ def carry_rounding(function: Function) -> Function:
     return function.with_stages(stages)
 
 
-def _part(stage: Stage, leaves: bool, names: dict[str, None], exact: _Exact) -> list[Stage]:
+def _split(stage: Stage, leaves: bool, names: dict[str, None], exact: _Exact) -> list[Stage]:
     """Stages that replace a 16-bit stage. Others read the last one, or the last but one if the
     stage is a result (`leaves`)."""
     dtype, compute = stage.dtype, stage.dtype.compute
@@ -234,7 +234,7 @@ def narrow_positions(function: Function) -> Function:
         if t.dtype in long and all(-_POSITIONS <= value < _POSITIONS for value in t.values)
     }
     results = {r.name for r in function.results}
-    narrowed |= {s.name for s in function.stages if s.dtype in long and _finds_place(s)} - results
+    narrowed |= {s.name for s in function.stages if s.dtype in long and _finds_index(s)} - results
     for stage in function.stages:
         narrowed -= _list_numbers(stage.body)
     if not narrowed:
@@ -247,7 +247,7 @@ def narrow_positions(function: Function) -> Function:
     return dataclasses.replace(function, tables=tables, stages=stages)
 
 
-def _finds_place(stage: Stage) -> bool:
+def _finds_index(stage: Stage) -> bool:
     """Whether it is a positional reduction whose indices fit in INT32."""
     if not stage.is_positional:
         return False

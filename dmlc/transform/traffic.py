@@ -144,14 +144,14 @@ def _find_part(facts: IndexFacts, load: Load, sizes: Sequence[int]) -> _Part | N
         return None
     part: list[Array] = []
     for value, size in zip(load.indices, sizes, strict=True):
-        reached = _find_places(facts, value, size)
+        reached = _find_reached(facts, value, size)
         if reached is None:
             return None
         part.append(reached)
     return tuple(part)
 
 
-def _find_places(facts: IndexFacts, value: int, size: int) -> Array | None:
+def _find_reached(facts: IndexFacts, value: int, size: int) -> Array | None:
     """Mask of the indices reached along one axis, under the guard's conditions on the same loop
     indices."""
     over = facts.dependencies[value]

@@ -79,7 +79,7 @@ class Plan:
     def evaluate(self, values: Sequence[int]) -> tuple[Array, ...]:
         """Values at the visited indices, clamped to the axis."""
         places = np.clip(self.places, 0, self.size - 1)
-        return self.facts.evaluate_at(values, _list_places(self.facts.stage, self.over, places))
+        return self.facts.evaluate_at(values, _list_values(self.facts.stage, self.over, places))
 
     @property
     def _passing(self) -> Array:
@@ -149,13 +149,13 @@ def plan_axis(
     band = find_band(stage, conditions, index, reduced, size)
     if band is None:
         return None
-    found = facts.evaluate_at(conditions, _list_places(facts.stage, over, band))
+    found = facts.evaluate_at(conditions, _list_values(facts.stage, over, band))
     holds = functools.reduce(np.logical_and, found)
     nowhere = np.empty((0, 0))
     return _shorten(Plan(facts, label, index, conditions, size, band, holds, nowhere, may_repeat))
 
 
-def _list_places(stage: Stage, over: Sequence[Index], places: Array) -> dict[Index, Array]:
+def _list_values(stage: Stage, over: Sequence[Index], places: Array) -> dict[Index, Array]:
     """Values of indices: the last one at `places`, and the domain index at each row."""
     sizes = ((index, stage.extent(index)) for index in over[:-1])
     rows = {i: np.arange(n, dtype=np.int64)[:, None] for i, n in sizes if isinstance(n, int)}

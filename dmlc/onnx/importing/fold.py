@@ -117,7 +117,7 @@ def fold(
         return _evaluate(proto, inputs, protos, version, domain)
     try:
         if proto.op_type in _SIZES:
-            return [_settle(_fold_sizes(proto.op_type, inputs, attributes))]
+            return [_as_integers(_fold_sizes(proto.op_type, inputs, attributes))]
         return _move_sizes(proto, inputs, protos, version, domain)
     except _UndecidedError:
         return None
@@ -205,12 +205,12 @@ def _move_sizes(
         numbered.append(array)
     held = _as_objects(sizes)
     return [
-        _settle(held[places.ravel()].reshape(places.shape))
+        _as_integers(held[places.ravel()].reshape(places.shape))
         for places in _evaluate(proto, numbered, protos, version, domain)
     ]
 
 
-def _settle(array: Array) -> Array:
+def _as_integers(array: Array) -> Array:
     """Array of sizes, as INT64 if none of them is open."""
     if array.dtype == object and all(not isinstance(value, Size) for value in array.ravel()):
         return array.astype(np.int64)

@@ -198,7 +198,7 @@ def _multiply(
     node.hold(16 * used * results)
     turns = np.outer(np.arange(used), np.arange(results)) % radix
     circle = _circle(np.arange(radix), radix, inverse)
-    rows = _take_parts(np.stack([circle, 1j * circle], 1), signal.dtype)[:, :parts, :kept]
+    rows = _split_complex(np.stack([circle, 1j * circle], 1), signal.dtype)[:, :parts, :kept]
     matrix = node.place(np.moveaxis(rows[turns], 2, 1), f"{node.name}_matrix")
 
     def element(at: Point) -> Scalar:
@@ -275,7 +275,7 @@ def _circle(turns: Array, length: int, inverse: bool) -> Array:
     return np.exp((2j if inverse else -2j) * np.pi * (turns % length / length))
 
 
-def _take_parts(values: Array, dtype: DataType) -> Array:
+def _split_complex(values: Array, dtype: DataType) -> Array:
     """Complex numbers as an array whose last axis has their parts."""
     return np.stack([np.real(values), np.imag(values)], -1).astype(dtype.dtype)
 
@@ -283,7 +283,7 @@ def _take_parts(values: Array, dtype: DataType) -> Array:
 def _scale(node: Node, tensor: Tensor, factors: Array, *, swapped: bool = False) -> Tensor:
     """A signal times complex constants of its last axes. The axes of the result are those of the
     constants, of which the signal may have its two `swapped`."""
-    placed = node.place(_take_parts(factors, tensor.dtype), f"{node.name}_factors")
+    placed = node.place(_split_complex(factors, tensor.dtype), f"{node.name}_factors")
     outer = tensor.extents[: -1 - factors.ndim]
 
     def element(at: Point) -> Scalar:

@@ -107,11 +107,11 @@ def _fill(node: Node, x: Tensor, sizes: Sequence[Measure]) -> list[Measure]:
     if -1 not in sizes:
         return list(sizes)
     total, rest = multiply(x.extents), multiply(size for size in sizes if size != -1)
-    left = _part(node, total, rest)
+    left = _divide_exactly(node, total, rest)
     return [left if size == -1 else size for size in sizes]
 
 
-def _part(node: Node, total: Measure, by: Measure) -> Measure:
+def _divide_exactly(node: Node, total: Measure, by: Measure) -> Measure:
     """Size divided by a number that must divide it. For an open size that is checked at run time.
     Raises `DmlcError` if it never does."""
     found = divide_exactly(total, by)
@@ -121,7 +121,7 @@ def _part(node: Node, total: Measure, by: Measure) -> Measure:
         ((symbols, number),) = by.terms
         rest = divide_exactly(total, Size(((symbols, 1),)))
         if rest is not None:
-            return _part(node, rest, number)
+            return _divide_exactly(node, rest, number)
     if isinstance(by, Size):
         symbols = (*list_measured(total), *by.symbols)
         raise OpenSizeError(f"whether {total} is a multiple of {by} is not known", symbols)
@@ -226,7 +226,7 @@ def _slice(node: Node) -> Tensor:
     for axis, start, end, step in zip(chosen, starts, ends, steps, strict=True):
         if step == 0:
             raise DmlcError("it has steps of 0")
-        first[axis], count = _cut(node, measure(x.extents[axis]), start, end, step)
+        first[axis], count = _slice_bounds(node, measure(x.extents[axis]), start, end, step)
         extents[axis], moves[axis] = as_extent(count), step
     return slice_axes(node.builder, node.name, x, first, moves, extents)
 
@@ -235,7 +235,7 @@ _FAR = 10**8
 """From here on a place stands for the end of an axis of open size. That it is none is checked."""
 
 
-def _cut(
+def _slice_bounds(
     node: Node, size: Measure, start: Measure, end: Measure, step: int
 ) -> tuple[Measure, Measure]:
     """Start and length of a slice along an axis. Bounds relative to open sizes are inside unless
@@ -276,7 +276,7 @@ def _pad(node: Node) -> Tensor:
     if mode not in ("edge", "reflect", "wrap"):
         raise UnsupportedError(f"the mode {mode}")
     # What is cut off is gone before what is left is continued beyond its ends.
-    x = _cut_ends(node, x, [max(-amount, 0) for amount in before],
+    x = _crop(node, x, [max(-amount, 0) for amount in before],
                   [max(-amount, 0) for amount in after])  # fmt: skip
     before, after = ([max(amount, 0) for amount in amounts] for amounts in (before, after))
     for axis, extent in enumerate(x.extents):
@@ -292,13 +292,13 @@ def _pad(node: Node) -> Tensor:
                 places.append(index)
                 continue
             size = at.size(x.extents[axis])
-            places.append(clamp(_fold_place(index - before[axis], size, mode), size))
+            places.append(clamp(_wrap_index(index - before[axis], size, mode), size))
         return at.read(x, *places)
 
     return node.builder.compute(node.name, extents, element, x.dtype)
 
 
-def _cut_ends(node: Node, x: Tensor, first: Sequence[int], last: Sequence[int]) -> Tensor:
+def _crop(node: Node, x: Tensor, first: Sequence[int], last: Sequence[int]) -> Tensor:
     """Tensor without some elements before and after each axis."""
     if not any((*first, *last)):
         return x
@@ -307,11 +307,16 @@ def _cut_ends(node: Node, x: Tensor, first: Sequence[int], last: Sequence[int]) 
     if any(isinstance(size, int) and size < 0 for size in left):
         raise DmlcError(f"{first} and {last} places are cut off the ends of {x.extents}")
     return slice_axes(
-        node.builder, f"{node.name}_cut", x, first, [1] * x.rank, [as_extent(n) for n in left]
+        node.builder,
+        f"{node.name}_slice_bounds",
+        x,
+        first,
+        [1] * x.rank,
+        [as_extent(n) for n in left],
     )
 
 
-def _fold_place(place: Scalar, size: Scalar, mode: str) -> Scalar:
+def _wrap_index(place: Scalar, size: Scalar, mode: str) -> Scalar:
     """Index inside an axis for one outside, by a padding mode."""
     if mode == "edge":
         return place

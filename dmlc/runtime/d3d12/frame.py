@@ -88,7 +88,7 @@ class Frame:
                 current[name] = views[:1]
         for shader, pipeline, groups in self._launches:
             for view in (*shader.read, *shader.written):
-                self._bring(view, current)
+                self._update_view(view, current)
             pipeline.dispatch(*groups)
             for view in shader.written:
                 current[view.tensor] = [view]
@@ -97,7 +97,7 @@ class Frame:
                 self._views[current[name][0]].copy_to(readback)
                 readback.readback(memories[name])
 
-    def _bring(self, view: View, current: dict[str, list[View]]) -> None:
+    def _update_view(self, view: View, current: dict[str, list[View]]) -> None:
         """Copies a tensor's values to a view that lacks them. `current` lists the views that have
         them; a tensor that is not in it has no values yet."""
         having = current.setdefault(view.tensor, [view])

@@ -88,7 +88,7 @@ class Builds:
         self, kernels: dict[tuple[object, ...], KernelSource], unit: int
     ) -> dict[tuple[object, ...], Built]:
         """Builds kernels that are not cached, several modules in parallel."""
-        parts = _part(kernels.items(), self._device)
+        parts = _group_kernels(kernels.items(), self._device)
 
         def build(part: list[_Entry]) -> list[cl.Program]:
             return self._build_module([kernel for _, kernel in part], unit)
@@ -140,7 +140,7 @@ _Entry: TypeAlias = tuple[tuple[object, ...], KernelSource]
 _SETTING = re.compile(r"^[ \t]*#[ \t]*(?:define|undef|pragma)\b(?:\\\n|[^\n])*", re.MULTILINE)
 
 
-def _part(kernels: Iterable[_Entry], device: Device) -> list[list[_Entry]]:
+def _group_kernels(kernels: Iterable[_Entry], device: Device) -> list[list[_Entry]]:
     """Groups of kernels that share a module: a bounded number with different names and the same
     options, macros and pragmas, which hold for a whole module."""
     parts: list[list[_Entry]] = []

@@ -175,7 +175,7 @@ class _Run:
         self.buffers: list[cl.Buffer] = []
         self.bytes = 0
         places: dict[tuple[int, int], cl.Buffer] = {}
-        memories = {n: _memory_place(placement.operands[n].memory) for n in access}
+        memories = {n: _memory_range(placement.operands[n].memory) for n in access}
         for name, (_, written) in access.items():
             operand = placement.operands[name]
             place = memories[name]
@@ -223,7 +223,7 @@ class _Run:
             operand.store()
 
 
-def _memory_place(memory: Array) -> tuple[int, int]:
+def _memory_range(memory: Array) -> tuple[int, int]:
     """Address and length in bytes."""
     return memory.__array_interface__["data"][0], memory.nbytes
 

@@ -45,9 +45,9 @@ class StrictDevice:
         return ""
 
     def __str__(self) -> str:
-        return f"{self.name} (seed {self.seed}, {self._say_freedoms()})"
+        return f"{self.name} (seed {self.seed}, {self._describe_freedoms()})"
 
-    def _say_freedoms(self) -> str:
+    def _describe_freedoms(self) -> str:
         if self.freedoms == frozenset(Freedom):
             return "every freedom"
         return f"free in {join_words(sorted(self.freedoms), 'and')}" if self.freedoms else "exact"
@@ -74,7 +74,7 @@ class StrictDevice:
     @property
     def facts(self) -> tuple[str, ...]:
         """Properties in words."""
-        return ("interprets kernels in NumPy", self._say_freedoms(), *self.floats.facts)
+        return ("interprets kernels in NumPy", self._describe_freedoms(), *self.floats.facts)
 
 
 def choose_device(selector: str | None) -> StrictDevice:

@@ -225,7 +225,7 @@ class Recording:
             for buffer in kernel.buffers:
                 place = self._buffers[buffer.tensor]
                 if launch.window is not None:
-                    place = _part(place, launch.window, self._program.tensor(buffer.tensor))
+                    place = _slice_window(place, launch.window, self._program.tensor(buffer.tensor))
                 binding = shifts.find_binding(buffer.slot, buffer.written)
                 writes.append(_write(api, target, binding, storage, place))
             if block is not None:
@@ -408,7 +408,7 @@ def _host_bytes(buffer: Buffer) -> Bytes:
     return buffer.host
 
 
-def _part(whole: Buffer, window: tuple[int, int], tensor: TensorSpec) -> Buffer:
+def _slice_window(whole: Buffer, window: tuple[int, int], tensor: TensorSpec) -> Buffer:
     """Part of a buffer with a window's elements, in whole words of 4 bytes."""
     first, count = (n * tensor.dtype.bytes for n in window)
     return Buffer(whole.handle, whole.offset + first, -(-count // 4) * 4, None)
