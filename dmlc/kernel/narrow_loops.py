@@ -127,7 +127,7 @@ class _Narrowing:
         inner: k.Statement = dataclasses.replace(loop, start=strip, stop=end)
         for each in sums:
             name, _, _ = each.name.partition(NUMBER)
-            part = k.Local(f"{name}_split_conditions{NUMBER}n{self._count}", each.type)
+            part = k.Local(f"{name}_part{NUMBER}n{self._count}", each.type)
             zero = k.Literal(k.Type(each.type.dtype), 0.0)
             body.append(k.Variable(part, widen(zero, each.type.lanes)))
             inner = substitute(inner, each, part)

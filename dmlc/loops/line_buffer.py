@@ -257,7 +257,7 @@ class LineBuffer:
         row, parallel, size = self._row, self._kept, self.size
         lead = Dim("block.1", self.count, tuple((dim, 1) for dim in parallel))
         row_x, x = Dim("x", self._long), Dim("x.1", size)
-        at_hand = self._make_buffer(
+        at_hand = self._buffer(
             row, row_x, self.pitch * at_once, linear=True, rows=lead, pitch=self.pitch,
             front=self._front,
         )  # fmt: skip
@@ -285,7 +285,7 @@ class LineBuffer:
             buffers=tuple(self._buffers),
         )
 
-    def _make_buffer(self, phase: Phase, dim: Dim, size: int, **how: Any) -> Buffer:
+    def _buffer(self, phase: Phase, dim: Dim, size: int, **how: Any) -> Buffer:
         """Buffer of a reduction, with one element for each index along a row."""
         made = keep_along(phase, dim, size, **how)
         self._buffers.append(made)
@@ -343,9 +343,7 @@ class LineBuffer:
         is_stored = whole and _goes_in_vectors(stored.elements, len(stored.space.parallel))
         into = at_hand
         if not is_stored:
-            into = self._make_buffer(
-                self._total, x, size if permutation is None else _round_up(size)
-            )
+            into = self._buffer(self._total, x, size if permutation is None else _round_up(size))
         made: list[Node] = []
         if permutation is not None:
             # Outputs are stored as vectors at once if all are made by permutation.

@@ -63,7 +63,7 @@ stride, for which that pays: measured for products of 16 to 1,800 rows and 64 to
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _TileAxes:
+class _Box:
     """Axes of a tile: one index of the outer ones, a range of one, and all of the inner ones."""
 
     outer: tuple[Dim, ...]
@@ -102,7 +102,7 @@ class _TileAxes:
         return math.prod(dim.count_steps(step) for dim, step in self.list_parts())
 
 
-def _split_tile(dims: Sequence[Dim], most: int) -> _TileAxes:
+def _tile(dims: Sequence[Dim], most: int) -> _Box:
     """Tile of at most `most` points, in tiles of about equal size."""
     dims = dims or [Dim("single", 1)]
     place, inner = len(dims) - 1, 1
@@ -111,7 +111,7 @@ def _split_tile(dims: Sequence[Dim], most: int) -> _TileAxes:
         place -= 1
     size = _count(dims[place])
     tiles = -(-size // max(1, most // inner))
-    return _TileAxes(tuple(dims[:place]), dims[place], -(-size // tiles), tuple(dims[place + 1 :]))
+    return _Box(tuple(dims[:place]), dims[place], -(-size // tiles), tuple(dims[place + 1 :]))
 
 
 def _count(dim: Dim) -> int:
@@ -204,9 +204,9 @@ class Panels:
         self._lanes = lanes
         self._parallel = name_parallel(found.phase)
         self._own = own = name_inner(found.phase, self._parallel, "k", 0)
-        self._columns = _split_tile([own[axis] for axis in found.right.axes], columns)
-        self._points = _split_tile([own[axis] for axis in found.inner], depth)
-        self._rows = _split_tile([own[axis] for axis in found.left.axes], rows)
+        self._columns = _tile([own[axis] for axis in found.right.axes], columns)
+        self._points = _tile([own[axis] for axis in found.inner], depth)
+        self._rows = _tile([own[axis] for axis in found.left.axes], rows)
 
     @property
     def count(self) -> int:
@@ -363,14 +363,7 @@ class Panels:
         return node
 
     def _pack(
-        self,
-        number: int,
-        factor: Factor,
-        own: _TileAxes,
-        count: int,
-        name: str,
-        *,
-        dots: bool = False,
+        self, number: int, factor: Factor, own: _Box, count: int, name: str, *, dots: bool = False
     ) -> _Panel:
         """Packing of a factor's panel: with columns contiguous; and rows, or their points, as in
         memory, or their points for `dots`."""
@@ -444,5 +437,5 @@ class _Panel:
         return View(self.buffer.name, self.buffer.dtype, strides, local=True)
 
 
-_Sides: TypeAlias = tuple[tuple[_TileAxes, int], tuple[_TileAxes, int]]
+_Sides: TypeAlias = tuple[tuple[_Box, int], tuple[_Box, int]]
 """Both sides of a tile, with the strides of its accumulators along them."""

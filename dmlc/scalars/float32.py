@@ -143,7 +143,7 @@ def log_sum(k: Value, f: Value, tail: Value) -> Value:
 
 @define
 def log_special(x: Value, y: Value) -> Value:
-    """Logarithm `y` of x, with the special results for 0, negative numbers, infinity and NaN."""
+    """Logarithm y of x, with its results for 0, negative numbers, infinity and NaN."""
     v = let(v=select(x.equals(0.0), -math.inf, y))
     v = let(v=select(x < 0.0, math.nan, v))
     return select(isnan(x) | x.equals(math.inf), x, v)

@@ -34,7 +34,7 @@ def cross(rows: Draft, columns: Draft, budget: Budget) -> bool:
     inner = _find_inner(rows)
     if inner is None or rows.crossed is not None or columns.crossed is not None:
         return False
-    places = _map_dimensions(rows, columns, inner)
+    places = _map(rows, columns, inner)
     if places is None or not _holds(rows, columns, inner, budget):
         return False
     first = columns.opened[0]
@@ -68,9 +68,7 @@ def _find_inner(rows: Draft) -> tuple[Extent, ...] | None:
     return inner if in_order and is_known else None
 
 
-def _map_dimensions(
-    rows: Draft, columns: Draft, inner: tuple[Extent, ...]
-) -> Mapping[int, int] | None:
+def _map(rows: Draft, columns: Draft, inner: tuple[Extent, ...]) -> Mapping[int, int] | None:
     """Dimension of the row group for each dimension of the column group; None if the column group
     reduces along rows, or shares no tensor."""
     first, *derived = columns.opened

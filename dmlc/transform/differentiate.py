@@ -135,7 +135,7 @@ def _free_names(function: Function, wanted: Sequence[str]) -> tuple[Function, di
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Contribution:
+class _Term:
     """Contribution of one load to the adjoint of a tensor: a body over the tensor, summed over
     axes."""
 
@@ -171,7 +171,7 @@ class _Reverse:
         self.moving = self._find_moving()
         self.shifting = find_shifting(self.stages)
         self.signs = Signs(function.stages)
-        self.parts: dict[str, list[_Contribution]] = {}
+        self.parts: dict[str, list[_Term]] = {}
         self.made: list[Stage] = []
         self.vanishing: list[str] = []
         self.choices: dict[Choice, None] = {}
@@ -219,7 +219,7 @@ class _Reverse:
         if len(parts) > 1:
             parts = [self._join(tensor, own, parts)]
         if not parts:
-            parts = [_Contribution(Body.make([Constant(dtype, 0.0)], 0), (), tensor.span)]
+            parts = [_Term(Body.make([Constant(dtype, 0.0)], 0), (), tensor.span)]
         (part,) = parts
         source = self._find_source(tensor, part)
         if source is not None and not wanted:
@@ -237,7 +237,7 @@ class _Reverse:
         self._add(result, tensor.dtype, tensor, part)
         return result
 
-    def _find_source(self, tensor: Parameter | Stage, part: _Contribution) -> str | None:
+    def _find_source(self, tensor: Parameter | Stage, part: _Term) -> str | None:
         """Adjoint that this one equals, if its only contribution is a copy."""
         load = part.body.instructions[part.body.result]
         if part.axes or not isinstance(load, Load):
@@ -248,7 +248,7 @@ class _Reverse:
         same = known.get(load.tensor) == tensor.extents and reads_own_place(stage, load)
         return load.tensor if same else None
 
-    def _drop_zeros(self, tensor: Parameter | Stage) -> list[_Contribution]:
+    def _drop_zeros(self, tensor: Parameter | Stage) -> list[_Term]:
         """Contributions to a tensor's adjoint, without those that algebra shows to be 0; none if
         their sum is."""
         parts = self.parts.pop(tensor.name, [])
@@ -260,13 +260,11 @@ class _Reverse:
         gone = is_zero(normal, [stage for _, stage in left])
         return [] if gone else [part for part, _ in left]
 
-    def _read(self, name: str, tensor: Parameter | Stage, dtype: DataType) -> _Contribution:
+    def _read(self, name: str, tensor: Parameter | Stage, dtype: DataType) -> _Term:
         builder = BodyBuilder()
-        return _Contribution(builder.make(load_own(builder, name, tensor, dtype)), (), tensor.span)
+        return _Term(builder.make(load_own(builder, name, tensor, dtype)), (), tensor.span)
 
-    def _join(
-        self, tensor: Parameter | Stage, own: str, parts: Sequence[_Contribution]
-    ) -> _Contribution:
+    def _join(self, tensor: Parameter | Stage, own: str, parts: Sequence[_Term]) -> _Term:
         """Several contributions as one, with sums as stages of their own."""
         builder, values = BodyBuilder(), list[int]()
         for part in parts:
@@ -276,11 +274,9 @@ class _Reverse:
                 values.append(load_own(builder, name, tensor, tensor.dtype.compute))
             else:
                 values.append(builder.copy(part.body)[part.body.result])
-        return _Contribution(builder.make(builder.fold("add", values)), (), tensor.span)
+        return _Term(builder.make(builder.fold("add", values)), (), tensor.span)
 
-    def _add(
-        self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Contribution
-    ) -> None:
+    def _add(self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Term) -> None:
         stage = self._make_stage(name, dtype, tensor, part)
         known = self.reuse.rewrite(
             self._list_stages, stage, lambda: take_name(f"{name}_sum", self.taken)
@@ -292,7 +288,7 @@ class _Reverse:
         return {stage.name: stage for stage in (*self.stages, *self.made)}
 
     def _make_stage(
-        self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Contribution
+        self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Term
     ) -> Stage:
         reduction, span = Reduction("sum", part.axes) if part.axes else None, part.span
         return Stage(name, dtype, tensor.extents, part.body, reduction, span or tensor.span)
@@ -452,7 +448,7 @@ class _Reverse:
             part = made.make(value, made.join(conditions))
         else:
             part = made.make(choose(made, [(c, True) for c in conditions], value))
-        self.parts.setdefault(load.tensor, []).append(_Contribution(part, readers.axes, stage.span))
+        self.parts.setdefault(load.tensor, []).append(_Term(part, readers.axes, stage.span))
 
     # The function -------------------------------------------------------------------------
 

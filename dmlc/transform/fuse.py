@@ -126,7 +126,7 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     if budget.held:
         function = reduce_stepwise(function)
     function = reduce_in_pieces(recompute(function, budget), budget)
-    drawn, grouping = _inline_and_group(function, longest_row, budget)
+    drawn, grouping = _group(function, longest_row, budget)
     return _assemble(function, drawn, grouping, budget)
 
 
@@ -151,7 +151,7 @@ def _add_pieces(function: Function, group: Group, budget: Budget) -> Group:
     parted = reduce_in_pieces(own, budget, taken)
     if parted is own:
         return group
-    drawn, grouping = _inline_and_group(parted, 0, budget)
+    drawn, grouping = _group(parted, 0, budget)
     return dataclasses.replace(group, pieces=_assemble(parted, drawn, grouping, budget))
 
 
@@ -204,9 +204,7 @@ _Homes: TypeAlias = Mapping[str, tuple[int, int]]
 """Kernel and pass of each stage."""
 
 
-def _inline_and_group(
-    function: Function, longest_row: int, budget: Budget
-) -> tuple[Drawn, Grouping]:
+def _group(function: Function, longest_row: int, budget: Budget) -> tuple[Drawn, Grouping]:
     """Inlines stages that need no memory, and groups the rest.
 
     A stage that several others share needs no memory if all of these are in one kernel, which is
@@ -347,20 +345,18 @@ def _explain(
     after = [n for n in own if n in given and not given.isdisjoint(read[n])]
     beside = [n for n in own if n in given and n not in after and n != first.name]
     waits = dict.fromkeys(n for names in read.values() for n in names)
-    clauses += _describe_names([n for n in elementwise if n in local], "computed in the same loops")
-    clauses += _describe_names(
-        [n for n in elementwise if n not in local], "stored in the same loops"
-    )
-    clauses += _describe_names(beside, "computed beside it")
-    clauses += _describe_names(after, "computed from it at once")
-    clauses += _describe_names(across, "reduced over its rows, which it goes through once for all")
+    clauses += _list([n for n in elementwise if n in local], "computed in the same loops")
+    clauses += _list([n for n in elementwise if n not in local], "stored in the same loops")
+    clauses += _list(beside, "computed beside it")
+    clauses += _list(after, "computed from it at once")
+    clauses += _list(across, "reduced over its rows, which it goes through once for all")
     waits = [n for n in waits if n in homes and n not in own and n not in local]
-    clauses += [f"the kernel runs after {clause}" for clause in _describe_names(waits, "stored")]
-    clauses += _describe_names(inlined, "computed where read")
+    clauses += [f"the kernel runs after {clause}" for clause in _list(waits, "stored")]
+    clauses += _list(inlined, "computed where read")
     return tuple(dict.fromkeys(clauses))
 
 
-def _describe_names(names: Sequence[str], done: str) -> list[str]:
+def _list(names: Sequence[str], done: str) -> list[str]:
     """Clause with a list of names, as in `%a, %b and 7 more are done`; empty without names."""
     shown = [f"%{name}" for name in names]
     if len(shown) > _SHOWN:

@@ -264,7 +264,7 @@ def simplify_stage(stage: Stage, replaced: Mapping[str, str] = MappingProxyType(
     def change(_: int, moved: Instruction) -> int:
         if isinstance(moved, Load) and moved.tensor in replaced:
             moved = dataclasses.replace(moved, tensor=replaced[moved.tensor])
-        return builder.add(_simplify_quotient(stage, moved, builder.instructions))
+        return builder.add(_fold_quotient(stage, moved, builder.instructions))
 
     numbers = builder.copy(body, change=change)
     guard = None if body.guard is None else numbers[body.guard]
@@ -277,9 +277,7 @@ def simplify_stage(stage: Stage, replaced: Mapping[str, str] = MappingProxyType(
     return dataclasses.replace(stage, name=replaced.get(stage.name, stage.name), body=body)
 
 
-def _simplify_quotient(
-    stage: Stage, made: Instruction, values: Sequence[Instruction]
-) -> Instruction:
+def _fold_quotient(stage: Stage, made: Instruction, values: Sequence[Instruction]) -> Instruction:
     """Simplified quotient or remainder of an index that is always less than the divisor, such as
     the group of a channel if there is one group; the instruction itself otherwise."""
     if not isinstance(made, Apply) or made.operation.name not in ("div", "mod"):

@@ -308,7 +308,7 @@ def _crop(node: Node, x: Tensor, first: Sequence[int], last: Sequence[int]) -> T
         raise DmlcError(f"{first} and {last} places are cut off the ends of {x.extents}")
     return slice_axes(
         node.builder,
-        f"{node.name}_slice_bounds",
+        f"{node.name}_cut",
         x,
         first,
         [1] * x.rank,
