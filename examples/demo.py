@@ -200,9 +200,9 @@ def demonstrate(
     print(f"  devices   {', '.join(f'{selector} {name}' for selector, name in devices.items())}")
     for reason in refused:
         print(f"  not       {reason}")
-    elements = sum(v.comparison.elements for v in verdicts)
-    largest = max(v.comparison.largest for v in verdicts)
-    exact = all(v.comparison.different == 0 for v in verdicts)
+    elements = sum(v.elements for v in verdicts)
+    largest = max(v.largest for v in verdicts)
+    exact = all(v.different == 0 for v in verdicts)
     held = all(v.holds for v in verdicts)
     outcome = "exact" if exact else "within rounding" if held else "NOT within rounding"
     print(f"  compared  {elements:,} elements with the reference")
