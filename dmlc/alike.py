@@ -99,7 +99,7 @@ class Alike:
         return tuple(found)
 
     def _outline(self, group: Group) -> Hashable:
-        """What equal groups share, and few others do."""
+        """Key that equal groups share, and few others do."""
         stages = (self._function.stage(name) for name in group.stages)
         return tuple((s.dtype, s.sizes, len(s.body.instructions)) for s in stages if s is not None)
 

@@ -101,7 +101,7 @@ class _Deriving:
         return found
 
     def find_named(self, names: Iterable[str], rows: Mapping[str, str]) -> dict[str, str]:
-        """The same, keyed by the renamed tensors of the forward function."""
+        """Tensors of the binding, by the new names of the forward tensors that they stand for."""
         return {self.names[n]: row for n, row in self.find_rows(names, rows).items()}
 
     def differentiate(self, kept: Mapping[str, str] | None = None) -> Gradient:

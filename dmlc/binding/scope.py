@@ -251,7 +251,7 @@ class Evaluating(abc.ABC):
         return found
 
     def foretell(self, value: Undecided) -> bool | None:
-        """Result of `settle` without assumptions; None where it would raise."""
+        """Result of `settle` without assumptions; None if it would raise."""
         found = walk(self._weigh(value, {}))
         return found if isinstance(found, bool) else None
 

@@ -16,8 +16,8 @@ number of the step, for the index in the tensor."""
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """A state of a recurrence: it starts as `first`, and is `after` after each step. The stages of
-    a step read it as `before`, which is no tensor of the function."""
+    """State of a recurrence, with the value `first` at the start and `after` after each step.
+    Stages of a step read it as `before`, which is not a tensor of the function."""
 
     before: Tensor
     first: Tensor
@@ -31,13 +31,13 @@ def repeat_stages(
     states: Sequence[State],
     views: Mapping[str, View],
 ) -> dict[str, Tensor]:
-    """Gives the stages from number `start` on, which are those of one step, a first axis of steps,
-    and returns the tensors of all steps by the names that they have in one step.
+    """Extends the stages of one step, those from number `start` on, by a first axis of steps, and
+    returns the tensors of all steps by their names in one step.
 
     Stages on which the next step depends become a loop. `views` gives the elements of the tensors
-    that differ from step to step beside the states. Stages that read neither these nor a state stay
-    as they are, and come first. Raises `UnsupportedError` for a loop among the stages, and for
-    16-bit floats in the loop, with the builder unchanged."""
+    that differ from step to step beside the states. Stages that read neither these nor a state are
+    unchanged, and come first. Raises `UnsupportedError` for a loop among the stages, and for 16-bit
+    floats in the loop, with the builder unchanged."""
     stages = builder.list_stages(start)
     after = [state.after.name for state in states]
     changing = _close(stages, {*views, *(state.before.name for state in states)}) | {*after}

@@ -1,9 +1,9 @@
-"""CGC: graphs for Windows' Compute Graph Compiler, and from it, as `.mlir` of its dialect `cgc_op`.
+"""Import and export of graphs for Windows' Compute Graph Compiler (CGC), as `.mlir` files of its
+dialect `cgc_op`.
 
-A graph of CGC is one of ONNX in other words. So `export` writes models of `dmlc.onnx`, and `load`
-reads a text as such a model, which is imported. ONNX's own package is an extra:
-`pip install 'dmlc[onnx]'`. The names below are imported when they are first used.
-"""
+A CGC graph is an ONNX graph in other words. So `export` writes models of `dmlc.onnx`, and `load`
+reads a text as such a model, which is imported. ONNX's own package is an extra: `pip install
+'dmlc[onnx]'`. Names are imported when first used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators, graphs and functions of the tensor IR as CGC graphs."""
+"""Export of operators, graphs and functions of the tensor IR as CGC graphs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from dmlc.scalars import DataType, Operation
 
 
 class PlainArithmetic(Arithmetic):
-    """Operations as CGC has them. Where the IR says more of zeros and NaN than ONNX, the dialect
-    says nothing, and each backend does as it does."""
+    """Operations of CGC, which leaves zeros and NaN to each backend where the IR specifies more
+    than ONNX."""
 
     pads_with_zeros = True
 
@@ -48,24 +48,22 @@ def export(
     attributes: Mapping[str, object] | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> str:
-    """The CGC text of a function, of an operator, or its name, with these tensors and attributes,
-    of a graph with these tensors and symbols, as `bind` of both takes them, or of an ONNX model.
-
-    Raises `UnsupportedError`, which names all that public texts of CGC have no operation for, and
-    for open sizes; and what binding raises.
-    """
+    """CGC text of a function, of an operator (or its name) with these tensors and attributes, of a
+    graph with these tensors and symbols, as `bind` of both takes them, or of an ONNX model. Raises
+    `UnsupportedError`, with the names of all nodes for which public texts of CGC have no operation,
+    and for open sizes; and the errors of binding."""
     if isinstance(subject, onnx.ModelProto):
         return write_model(subject)
     return _write(find_function(subject, tensors, attributes, dims, "subject"))
 
 
 def export_files(function: Function, subject: Operator | Graph) -> Export:
-    """The file of `dmlc export --to cgc`."""
+    """File of `dmlc export --to cgc`."""
     return Export({name_file(function.name, ".mlir"): _write(function).encode()})
 
 
 def export_model(path: str | os.PathLike[str]) -> Export:
-    """The file of an ONNX model in a file, node by node."""
+    """File for an ONNX model in a file, node by node."""
     shown = expect_path("path", path)
     text = write_model(read_file(shown))
     return Export({name_file(shown.stem, ".mlir"): text.encode()})

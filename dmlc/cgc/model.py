@@ -1,4 +1,4 @@
-"""A model of ONNX as nodes whose values have types: what is written as CGC."""
+"""ONNX models as nodes whose values have types, from which CGC is written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FOLDED = ("Cast", "Expand", "Reshape", "Slice", "Squeeze", "Transpose", "Unsque
 
 @dataclasses.dataclass(slots=True)
 class Model:
-    """The nodes of a model in order, its functions laid out; constants are no nodes."""
+    """Nodes of a model in order, with its functions inlined; constants are not nodes."""
 
     name: str
     nodes: list[onnx.NodeProto]
@@ -35,7 +35,7 @@ class Model:
     constants: dict[str, Array]
 
     def add_constant(self, wanted: str, array: Array) -> str:
-        """The name of a constant, which is like the one wanted."""
+        """Name of a new constant, similar to the name wanted."""
         name = wanted
         while name in self.types and not self._is_same(name, array):
             name = f"{name}_"
@@ -59,12 +59,12 @@ class Model:
 
 
 def read_attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    """The values of a node's attributes."""
+    """Values of a node's attributes."""
     return {each.name: helper.get_attribute_value(each) for each in node.attribute}
 
 
 def open_model(model: onnx.ModelProto) -> Model:
-    """A model laid out. Raises `UnsupportedError` where sizes are open."""
+    """Model with its functions inlined. Raises `UnsupportedError` for open sizes."""
     version = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if version < OLDEST:
         raise UnsupportedError(
@@ -107,7 +107,7 @@ def open_model(model: onnx.ModelProto) -> Model:
 
 
 def _read_constant(node: onnx.NodeProto) -> Array | None:
-    """The value of a `Constant`; None where it is no tensor of numbers."""
+    """Value of a `Constant`; None if it is no tensor of numbers."""
     for name, value in read_attributes(node).items():
         if isinstance(value, onnx.TensorProto):
             return numpy_helper.to_array(value)
@@ -145,6 +145,6 @@ def _type_of_array(name: str, array: Array) -> TensorType:
 
 
 def describe_nodes(nodes: list[onnx.NodeProto]) -> str:
-    """`2 x Where (y, z)`"""
+    """Nodes counted by operator, with their outputs: `2 x Where (y, z)`."""
     names = [node.output[0] for node in nodes]
     return f"{len(nodes)} x {nodes[0].op_type} ({list_names(names, 4)})"

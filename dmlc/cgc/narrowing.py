@@ -1,9 +1,9 @@
-"""Nodes in 16 bits, and convolutions with their bias, as CGC has operations for them.
+"""Rewrites nodes to 16 bits, and merges convolutions with their bias, as CGC has operations for
+both.
 
-dmlc's models compute FLOAT16 and BFLOAT16 in FLOAT: they cast what they read, and what they give.
-One operation between such casts gives what it does in 16 bits, where it rounds once. So it is
-written in 16 bits; several in a row stay in FLOAT.
-"""
+dmlc's models compute FLOAT16 and BFLOAT16 in FLOAT: they cast what they read, and their results.
+One operation between such casts equals the operation in 16 bits, if it rounds once. So it is
+written in 16 bits; several operations in a row stay in FLOAT."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _PRODUCTS = ("Conv", "Gemm", "MatMul")
 
 
 def fuse_biases(model: Model) -> None:
-    """Makes one node of a convolution and the sum with its bias, where nothing else reads it."""
+    """Merges a convolution and the sum with its bias into one node, if nothing else reads the
+    convolution."""
     uses = model.count_uses()
     makers = {node.output[0]: node for node in model.nodes}
     for node in list(model.nodes):
@@ -51,7 +52,8 @@ def fuse_biases(model: Model) -> None:
 def _find_line(
     model: Model, makers: dict[str, onnx.NodeProto], name: str, kind: TensorType
 ) -> str | None:
-    """A value that holds a number for each channel of a tensor, as a line of these."""
+    """Vector with a number for each channel, of which a value is a reshaped copy; None if it is
+    none."""
     sizes, channels = model.types[name].sizes, kind.sizes[1]
     whole = (1,) * (len(kind.sizes) - len(sizes)) + sizes
     if whole != (1, channels, *(1,) * (len(kind.sizes) - 2)):
@@ -70,7 +72,7 @@ def _find_line(
 
 
 def narrow(model: Model) -> None:
-    """Writes what lies between casts in 16 bits, and drops casts that nothing needs."""
+    """Rewrites operations between casts to 16 bits, and removes casts that become unnecessary."""
     while _drop_cast(model) or _move_casts(model) or _narrow_one(model):
         pass
     uses = model.count_uses()
@@ -114,7 +116,8 @@ def _drop_cast(model: Model) -> bool:
 
 
 def _move_casts(model: Model) -> bool:
-    """Moves casts to FLOAT32 behind what moves elements, and casts to 16 bits in front of it."""
+    """Moves casts to FLOAT32 after nodes that move elements, and casts to 16 bits before them.
+    Returns whether there were any."""
     makers = {node.output[0]: node for node in model.nodes}
     uses = model.count_uses()
     for at, node in enumerate(model.nodes):
@@ -145,7 +148,7 @@ def _move_casts(model: Model) -> bool:
 
 
 def _swap(model: Model, at: int, node: onnx.NodeProto, source: str) -> None:
-    """Moves the elements of a cast's source, and casts them then."""
+    """Exchanges a cast with the node after it, which moves elements."""
     dtype = model.types[source].dtype
     moved = onnx.NodeProto()
     moved.CopyFrom(node)
@@ -157,7 +160,7 @@ def _swap(model: Model, at: int, node: onnx.NodeProto, source: str) -> None:
 
 
 def _narrow_one(model: Model) -> bool:
-    """Writes one node between casts in 16 bits; whether there was one."""
+    """Rewrites one node between casts to 16 bits. Returns whether there was one."""
     makers = {node.output[0]: node for node in model.nodes}
     uses = model.count_uses()
     readers: dict[str, list[onnx.NodeProto]] = {}
@@ -194,14 +197,14 @@ def _narrow_one(model: Model) -> bool:
 def _find_cast(
     model: Model, readers: Sequence[onnx.NodeProto], uses: int, dtype: DataType
 ) -> onnx.NodeProto | None:
-    """The cast to 16 bits that alone reads a value."""
+    """Cast to 16 bits that is the only reader of a value; None if it has other readers."""
     if uses != 1 or len(readers) != 1 or readers[0].op_type != "Cast":
         return None
     return readers[0] if model.types[readers[0].output[0]].dtype is dtype else None
 
 
 def _narrow_constant(model: Model, name: str, dtype: DataType) -> str | None:
-    """A constant in 16 bits, where these hold its numbers."""
+    """Constant in 16 bits, if these represent its numbers exactly; else None."""
     array = model.constants.get(name)
     if array is None or model.types[name].dtype is not DataType.FLOAT32:
         return None

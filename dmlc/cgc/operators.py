@@ -1,8 +1,7 @@
-"""The operations of `cgc_op` that are written and read, each with the operator of ONNX that it is.
+"""Table of the supported operations of `cgc_op`, each with its operator of ONNX.
 
-Those on elements are in the records of `scalars`. Their operands broadcast. `FACTS` says what is
-known of the others, and of the text, and where it was published.
-"""
+Element-wise operations are in the records of `scalars`; their operands broadcast. `FACTS` states
+what is known of the others, and of the text, with the source."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ FACTS: tuple[tuple[str, str], ...] = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """An attribute that CGC and ONNX both have."""
+    """Attribute of CGC, and the corresponding one of ONNX."""
 
     name: str
     """In CGC."""
@@ -63,7 +62,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operator:
-    """An operation of `cgc_op`, and the operator of ONNX."""
+    """Operation of `cgc_op`, and the operator of ONNX."""
 
     name: str
     onnx: str
@@ -105,7 +104,7 @@ _OTHERS = (
 
 @functools.cache
 def operators_by_name() -> Mapping[str, Operator]:
-    """The operators by their names in CGC, those that are only read included."""
+    """Operators by their names in CGC, including those that are only read."""
     found: dict[str, Operator] = {}
     for record in OPERATIONS.values():
         for name in record.cgc:
@@ -116,10 +115,10 @@ def operators_by_name() -> Mapping[str, Operator]:
 
 @functools.cache
 def operators_by_onnx() -> Mapping[str, Operator]:
-    """The operators by those of ONNX."""
+    """Operators by their names in ONNX."""
     return {operator.onnx: operator for operator in operators_by_name().values()}
 
 
 def list_operators() -> list[str]:
-    """The operations that are written and read, by their names in `cgc_op`."""
+    """Supported operations, by their names in `cgc_op`."""
     return list(dict.fromkeys(operator.name for operator in operators_by_name().values()))

@@ -1,4 +1,4 @@
-"""The text of CGC graphs as models of ONNX, and so as functions of the tensor IR."""
+"""Import of CGC graphs as ONNX models, and so as functions of the tensor IR."""
 
 from __future__ import annotations
 
@@ -41,11 +41,9 @@ Path: TypeAlias = "str | os.PathLike[str]"
 
 
 def load(path: Path) -> ImportedModel:
-    """The function that a CGC graph in a file computes.
-
-    Constants that the file names without their contents are inputs, behind the graph's own.
-    Raises `UnsupportedError`, which names all operations that are not read.
-    """
+    """Function of a CGC graph in a file. Constants whose values are not in the file are inputs,
+    after the graph's own. Raises `UnsupportedError` with the names of all unsupported
+    operations."""
     shown = os.fspath(expect_path("path", path))
     try:
         text = read_bounded(shown, MOST_BYTES).decode()
@@ -55,7 +53,7 @@ def load(path: Path) -> ImportedModel:
 
 
 def read_model(text: str, filename: str = "<text>") -> onnx.ModelProto:
-    """The model of a CGC graph; `filename` is its name in messages."""
+    """ONNX model of a CGC graph; `filename` is its name in messages."""
     program = parse(expect_text("text", text), expect_text("filename", filename))
     model = _ModelBuilder(program).build()
     found = open_model(model)
@@ -72,7 +70,7 @@ def read_model(text: str, filename: str = "<text>") -> onnx.ModelProto:
 
 
 class _ModelBuilder:
-    """A program, and the nodes that its statements are."""
+    """Translator of a program's statements to nodes."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -107,7 +105,7 @@ class _ModelBuilder:
         )
 
     def _check(self) -> None:
-        """Raises one error for all operations that are not read."""
+        """Raises one error for all unsupported operations."""
         known = operators_by_name()
         unknown: dict[str, list[Statement]] = {}
         for statement in self.program.statements:
@@ -177,7 +175,7 @@ class _ModelBuilder:
     def _plain(
         self, operator: Operator, statement: Statement, attributes: dict[str, Attribute]
     ) -> None:
-        """An operation whose operands are the inputs."""
+        """Adds the node of an operation whose operands are the inputs."""
         settings: dict[str, object] = {}
         for setting in operator.settings:
             value = attributes.pop(setting.name, setting.default)
@@ -216,7 +214,7 @@ class _ModelBuilder:
         self._node("Conv", statement, statement.operands, settings)
 
     def _reshape(self, statement: Statement, attributes: dict[str, Attribute]) -> None:
-        """The sizes are an operand; where it is left out, those of the result."""
+        """Adds a Reshape. The sizes are an operand; without it, they are those of the result."""
         kind = statement.result_types[0]
         name, shape = statement.operands[0], (*statement.operands, None)[1]
         if shape is None:
@@ -225,7 +223,7 @@ class _ModelBuilder:
         self._node("Reshape", statement, (name, shape), {})
 
     def _slice(self, statement: Statement, attributes: dict[str, Attribute]) -> None:
-        """ONNX's bounds are inputs."""
+        """Adds a Slice, whose bounds are inputs in ONNX."""
         bounds = [attributes.pop(name, None) for name in ("starts", "ends", "axes")]
         known = [_integers(value) for value in bounds]
         if not known[0] or not known[1]:
@@ -241,7 +239,7 @@ class _ModelBuilder:
         self._node("Slice", statement, given, {})
 
     def _normalize(self, statement: Statement, attributes: dict[str, Attribute]) -> None:
-        """With an `epsilon`, the square root of it and the sum of squares divides."""
+        """Adds a normalization. `epsilon` is added to the sum of squares before the root."""
         axis, p = attributes.pop("axis", -1), attributes.pop("p", 2)
         epsilon = attributes.pop("epsilon", 1e-12)
         if p == 1 or epsilon == 0:
@@ -278,7 +276,8 @@ class _ModelBuilder:
         self._node("RotaryEmbedding", statement, given[:4], settings)
 
     def _attend(self, statement: Statement, attributes: dict[str, Attribute]) -> None:
-        """Attention of a whole sequence, where nothing is past and every length is the whole."""
+        """Adds attention of a whole sequence: without a past, and with every length that of the
+        sequence."""
         given = (*statement.operands, *[None] * 11)[:14]
         kind = statement.types[1]
         rotated = attributes.pop("do_rotary", 0) or attributes.pop("rotary_interleaved", 0)

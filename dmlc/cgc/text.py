@@ -1,8 +1,7 @@
-"""The text of a CGC graph: a module with one function, whose statements are operations of `cgc_op`.
+"""Text form of CGC graphs: a module with one function, whose statements are operations of `cgc_op`.
 
-`Program` is the text as data. `str` writes it, and `parse` reads it: the two agree on every text
-that `str` gives. What operations mean is known in `operators`.
-"""
+`Program` is the text as data. `str` writes it, and `parse` reads every text that `str` gives.
+`operators` has the meaning of operations."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ ALIGNMENT = 8
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorType:
-    """The type of a tensor: of its elements, and its sizes."""
+    """Type of a tensor: element type and sizes."""
 
     dtype: DataType
     sizes: tuple[int, ...]
@@ -46,7 +45,7 @@ Attribute: TypeAlias = "int | float | tuple[int, ...] | str"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Resource:
-    """A constant that the text names, with its contents elsewhere."""
+    """Constant named in the text, with its contents elsewhere."""
 
     name: str
     type: TensorType
@@ -57,7 +56,7 @@ class Resource:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Numbers:
-    """A constant of whole numbers that stand in the text."""
+    """Constant of integers in the text."""
 
     values: tuple[int, ...]
     type: TensorType
@@ -68,7 +67,7 @@ class Numbers:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Statement:
-    """A use of an operation. An operand that is left out is None."""
+    """Use of an operation. An absent operand is None."""
 
     operation: str
     """Its name in `cgc_op`."""
@@ -101,7 +100,7 @@ class Statement:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Program:
-    """A function of CGC, and the contents of its constants by name."""
+    """Function of CGC, and the contents of its constants by name."""
 
     name: str
     parameters: Mapping[str, TensorType]
@@ -150,13 +149,13 @@ def _spell_attribute(value: Attribute) -> str:
 
 
 def list_elements(held: bytes, kind: TensorType) -> Array:
-    """The elements of a constant's contents."""
+    """Elements of a constant's contents."""
     stored = np.dtype(kind.dtype.dtype).newbyteorder("<")
     return np.frombuffer(held, stored).astype(kind.dtype.dtype).reshape(kind.sizes)
 
 
 def parse(text: str, filename: str = "<text>") -> Program:
-    """The graph in a text. Raises `DmlcError`, with the place of the mistake."""
+    """Graph in a text. Raises `DmlcError`, with the location of the error."""
     return _TextReader(Source(filename, text)).program()
 
 
@@ -340,13 +339,13 @@ class _TextReader(Tokens):
     # Types and contents -----------------------------------------------------------------------
 
     def _expect(self, kind: str, what: str) -> str:
-        """The text of a token of a kind, without its mark."""
+        """Text of a token of the expected kind, without its mark."""
         if self.token.kind != kind:
             self.fail(what)
         return self.next().text[1:]
 
     def _types(self, bare: bool = False) -> list[TensorType | None]:
-        """Types in parentheses; one by itself, or, if `bare`, several."""
+        """Types in parentheses; without these one type, or, if `bare`, several."""
         if self.accept("("):
             return self.list_until(")", self._type)
         found = [self._type()]
@@ -355,7 +354,7 @@ class _TextReader(Tokens):
         return found
 
     def _type(self) -> TensorType | None:
-        """The type of a tensor; None of an operand that is left out."""
+        """Type of a tensor; None for an absent operand."""
         token = self.token
         if token.kind != "type":
             self.fail("a type, such as !cgc.tensor<2x3x!cgc.float32>")
@@ -376,7 +375,7 @@ class _TextReader(Tokens):
         return dtype
 
     def _contents(self) -> dict[str, bytes]:
-        """The contents of constants, which stand behind the module if there are any."""
+        """Contents of constants, which follow the module if there are any."""
         if not self.accept("{-#"):
             return {}
         self.expect("dialect_resources", ":", "{", "cgc", ":", "{")
@@ -399,7 +398,7 @@ class _TextReader(Tokens):
 
 
 def spell_names(names: Sequence[str]) -> dict[str, str]:
-    """Names as the text has them: letters, digits and `_`, and each name once."""
+    """Valid, unique names: letters, digits and `_`."""
     made: dict[str, str] = {}
     taken: set[str] = {"null"}
     for name in names:

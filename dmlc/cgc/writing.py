@@ -1,4 +1,4 @@
-"""Models of ONNX as the text of CGC graphs, node by node."""
+"""Export of ONNX models as the text of CGC graphs, node by node."""
 
 from __future__ import annotations
 
@@ -30,17 +30,14 @@ _RESHAPES = ("Flatten", "Identity", "Squeeze", "Unsqueeze")
 
 
 def write_model(model: onnx.ModelProto) -> str:
-    """The CGC text of a model, its functions laid out.
-
-    Raises `UnsupportedError`, which names every node that has no operation in `cgc_op`, and where
-    sizes are open.
-    """
+    """CGC text of a model, with its functions inlined. Raises `UnsupportedError` for open sizes,
+    and with the names of all nodes without an operation in `cgc_op`."""
     expect("model", model, onnx.ModelProto, "an onnx.ModelProto")
     return str(write_program(model))
 
 
 def write_program(model: onnx.ModelProto) -> Program:
-    """The same as data."""
+    """CGC program of a model."""
     opened = open_model(model)
     fuse_biases(opened)
     narrow(opened)
@@ -49,7 +46,7 @@ def write_program(model: onnx.ModelProto) -> Program:
 
 @dataclasses.dataclass(slots=True)
 class _Made:
-    """A statement with the names of the model."""
+    """Statement with the names of the model."""
 
     operator: str
     results: list[str]
@@ -74,7 +71,7 @@ class _ProgramWriter:
         return self._spell()
 
     def _check(self) -> None:
-        """Raises one error for all that is not supported."""
+        """Raises one error for all unsupported nodes."""
         if not self.refused:
             return
         count = counted(sum(map(len, self.refused.values())), "node")
@@ -115,7 +112,7 @@ class _ProgramWriter:
     # Each takes the attributes that it writes out of those of the node.
 
     def _plain(self, operator: Operator, node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
-        """A node whose inputs are the operands."""
+        """Adds the statement of a node whose inputs are the operands."""
         given: list[str | None] = [name or None for name in node.input]
         if len(given) > operator.operands:
             raise UnsupportedError(f"it has {len(given)} inputs, and CGC's has {operator.operands}")
@@ -149,7 +146,7 @@ class _ProgramWriter:
         self._add("convolution", [node.output[0]], [*given, *[None] * (3 - len(given))], settings)
 
     def _multiply(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
-        """A product of matrices; CGC's is neither transposed nor scaled."""
+        """Adds a matrix product; CGC's is neither transposed nor scaled."""
         given: list[str | None] = [name or None for name in node.input]
         result = node.output[0]
         for at, name in enumerate(("transA", "transB")):
@@ -185,7 +182,7 @@ class _ProgramWriter:
         )
 
     def _normalize(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
-        """ONNX's adds nothing to the sum of squares. CGC's adds `epsilon`."""
+        """Adds a normalization. ONNX's adds nothing to the sum of squares, CGC's adds `epsilon`."""
         settings: dict[str, Attribute] = {
             "axis": _as_attribute(attributes.pop("axis", -1)),
             "p": _as_attribute(attributes.pop("p", 2)),
@@ -194,7 +191,7 @@ class _ProgramWriter:
         self._add("lp_normalization", [node.output[0]], [node.input[0]], settings)
 
     def _reshape_to(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
-        """A reshape to sizes that the model has; others, such as -1 and 0, are the result's."""
+        """Adds a reshape to the model's sizes; -1 and 0 among them are replaced by the result's."""
         attributes.pop("allowzero", 0)
         result, sizes = node.output[0], self.model.constants.get(node.input[1])
         if sizes is not None and tuple(sizes.tolist()) == self.model.types[result].sizes:
@@ -208,7 +205,7 @@ class _ProgramWriter:
         self._add("reshape", [result], [value, shape], {})
 
     def _slice(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
-        """The bounds of a slice are attributes, and so have to be known."""
+        """Adds a slice. Its bounds are attributes, and so must be known."""
         known = [self.model.constants.get(name) for name in node.input[1:] if name]
         if any(array is None for array in known):
             raise UnsupportedError("its bounds are not known: CGC's has them as attributes")
@@ -224,7 +221,8 @@ class _ProgramWriter:
         self._add("slice", [node.output[0]], [node.input[0]], settings)
 
     def _attend(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
-        """Causal attention of a whole sequence: nothing is past, and every length is the whole."""
+        """Adds causal attention of a whole sequence: without a past, and with every length that of
+        the sequence."""
         query, key = (self.model.types[name] for name in node.input[:2])
         plain = attributes.pop("is_causal", 0) == 1 and len(query.sizes) == 3
         plain &= not any(node.input[3:]) and not any(node.output[1:])
@@ -277,7 +275,8 @@ class _ProgramWriter:
         self.made.append(_Made(operator, results, operands, attributes))
 
     def _spell(self) -> Program:
-        """The statements with names and types: constants stand in front, in the order of use."""
+        """Program of the statements with final names and types: constants come first, in the order
+        of use."""
         model = self.model
         used = dict.fromkeys(n for made in self.made for n in made.operands if n is not None)
         used |= dict.fromkeys(model.outputs)
@@ -316,7 +315,7 @@ class _ProgramWriter:
         )
 
     def _type(self, name: str) -> TensorType:
-        """The type of a value. A constant without axes has one, along which it broadcasts."""
+        """Type of a value. A constant of rank 0 gets one axis, along which it broadcasts."""
         kind = self.model.types[name]
         if kind.sizes:
             return kind
@@ -328,7 +327,7 @@ class _ProgramWriter:
 
 
 def _spell_constant(name: str, kind: TensorType, array: Array) -> Resource | Numbers:
-    """Whole numbers along one axis stand in the text; others are contents."""
+    """Constant in the text if it is a vector of integers; else one with its contents elsewhere."""
     if kind.dtype.is_integer and len(kind.sizes) == 1 and array.size <= 64:
         return Numbers(tuple(map(int, array.reshape(-1).tolist())), kind)
     return Resource(name, kind)

@@ -1,8 +1,7 @@
 """Affine index expressions: sums of terms times constants, and a constant.
 
-The terms depend on the caller: indices of a stage, digits of indices, or expressions of a kernel
-that are no sums.
-"""
+The caller chooses the terms: indices of a stage, digits of indices, or kernel expressions that are
+not sums."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ B = TypeVar("B", int, int | float)
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Affine(Generic[T]):
-    """Whole number `constant + sum(term * factor)`. Sums of the same terms are equal, in whatever
-    order these stand."""
+    """Integer `constant + sum(term * factor)`. Sums of the same terms are equal, in any order."""
 
     constant: int = 0
     factors: tuple[tuple[T, int], ...] = ()
@@ -40,7 +38,7 @@ class Affine(Generic[T]):
         return tuple(term for term, _ in self.factors)
 
     def factor(self, term: T) -> int:
-        """Factor of a term; 0 where the sum does not have the term."""
+        """Factor of a term; 0 if the sum lacks it."""
         return next((factor for each, factor in self.factors if each == term), 0)
 
     def plus(self, other: Affine[T], times: int = 1) -> Affine[T]:
@@ -61,7 +59,7 @@ class Affine(Generic[T]):
         return Affine(factor * self.constant, tuple(made))
 
     def part(self, wanted: Callable[[T], bool]) -> tuple[Affine[T], Affine[T]]:
-        """Sum of the `wanted` terms, and sum of all else, with the constant."""
+        """Sum of the `wanted` terms, and sum of the others with the constant."""
         own = tuple(each for each in self.factors if wanted(each[0]))
         return Affine(0, own), Affine(
             self.constant, tuple(each for each in self.factors if each not in own)
@@ -76,8 +74,8 @@ class Affine(Generic[T]):
         return Affine(quotient, whole), Affine(remainder, rest)
 
     def interval(self, find: Callable[[T], tuple[B, B]]) -> tuple[B | int, B | int]:
-        """Smallest and largest value, from those that `find` gives of each term. They are exact
-        where the terms do not depend on each other."""
+        """Smallest and largest value, given those of each term by `find`. They are exact if the
+        terms are independent."""
         low: B | int = self.constant
         high: B | int = self.constant
         for term, factor in self.factors:
@@ -94,9 +92,9 @@ class Affine(Generic[T]):
     def write(
         self, write: Callable[[T], V], number: Callable[[int], V], apply: Callable[..., V]
     ) -> V:
-        """Expression of an IR for the sum. `write` makes one of a term, `number` of a constant, and
-        `apply` of the name of an operation and its operands. Terms keep their order, but those
-        with negative factors come last."""
+        """Expression of an IR for the sum. `write` makes an expression of a term, `number` of a
+        constant, and `apply` of the name of an operation and its operands. Terms keep their order,
+        except that those with negative factors come last."""
         constant, made = self.constant, list[V]()
         factors = sorted(self.factors, key=lambda item: item[1] < 0)
         if factors and factors[0][1] < 0 and constant > 0:
@@ -118,7 +116,7 @@ def single(term: T, factor: int = 1) -> Affine[T]:
 
 
 def combine(name: str, given: Sequence[Affine[T]]) -> Affine[T] | None:
-    """Result of an operation on sums; None where it is no sum."""
+    """Result of an operation on sums; None if it is no sum."""
     match name:
         case "add":
             return given[0].plus(given[1])
@@ -137,9 +135,9 @@ def combine(name: str, given: Sequence[Affine[T]]) -> Affine[T] | None:
 def solve(
     name: str, left: Affine[T], right: Affine[T], wanted: Callable[[T], bool]
 ) -> tuple[T, str, Affine[T]] | None:
-    """Comparison of two sums, solved for the one `wanted` term in it: the term, the name of a
-    comparison, and the sum that the term compares so with. None where there are several such terms,
-    or none, or the term's factor is not 1 or -1."""
+    """Comparison of two sums, solved for its only `wanted` term: the term, the name of a
+    comparison, and the sum that it is compared with. None if there are several such terms, or none,
+    or the term's factor is not 1 or -1."""
     own, others = right.plus(left, -1).part(wanted)
     match own.factors:
         case ((term, 1),):

@@ -1,7 +1,6 @@
-"""Interval arithmetic over whole numbers: the values that a position may take.
+"""Interval arithmetic over integers: the values that an index may have.
 
-Bounds are exact integers, or infinite where nothing is known; they only ever err outwards.
-"""
+Bounds are exact integers, or infinite if unknown; they may be too wide, and never too narrow."""
 
 from __future__ import annotations
 
@@ -47,13 +46,13 @@ def hull(*given: Interval) -> Interval:
 
 
 def is_within(given: Interval, size: Bound) -> bool:
-    """Whether all numbers of an interval are positions along an axis of that size."""
+    """Whether all numbers of an interval are valid indices along an axis of that size."""
     return given[0] >= 0 and given[1] < size
 
 
 def combine(name: str, given: Sequence[Interval]) -> Interval:
-    """The interval of what an operation of that name makes of whole numbers; `UNKNOWN` for one that
-    is not followed, and beyond 64 bits."""
+    """Interval of an operation's result, given those of its integer operands; `UNKNOWN` for other
+    operations, and beyond 64 bits."""
     if name in ("min", "max"):
         choose = min if name == "min" else max
         return choose(given[0][0], given[1][0]), choose(given[0][1], given[1][1])
@@ -66,7 +65,7 @@ def combine(name: str, given: Sequence[Interval]) -> Interval:
 
 
 def compare(name: str, left: Interval, right: Interval) -> Interval:
-    """Whether numbers compare so, as the interval of a condition: it is 1 where it holds."""
+    """Interval of a comparison's result, which is 1 if it is true and 0 if not."""
     if name in ("gt", "ge"):
         return compare(MIRRORED[name], right, left)
     match name:
@@ -91,7 +90,7 @@ def _multiply(given: list[_Whole]) -> Interval:
 
 
 def _divide(given: list[_Whole]) -> Interval:
-    """A quotient is rounded towards 0."""
+    """Interval of a truncated quotient."""
     divided, divisors = given
     if divisors[0] <= 0:
         return UNKNOWN
@@ -143,7 +142,7 @@ def size_range(size: str | Measure) -> Interval:
 
 
 def _find_most(symbol: str) -> int:
-    """The most that a symbol, or a quotient, may be."""
+    """Largest value of a symbol, or of a quotient."""
     quotient = part_quotient(symbol)
     if quotient is None:
         return LARGEST

@@ -203,7 +203,8 @@ def _model(demand: Demand, device: Device, cache: Cache) -> Modelled:
 def _find_flights(
     whole: Stretch, times: Mapping[Stretch, float] | None, lanes: int
 ) -> tuple[Flight, ...]:
-    """Loads in flight of a thread in each loop, with the loop's part of its loads."""
+    """Number of loads that a thread has in flight in each loop, and the loop's share of its
+    loads."""
     loaded: list[tuple[float, float]] = []
     for stretch in whole.walk():
         often = 1.0 if times is None else times.get(stretch, 0.0)

@@ -66,7 +66,7 @@ class Scalar:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Digest:
-    """What host code knows a file by: accidents are found, and no more. SHA-256 is in the
+    """Checksum by which host code recognizes a file. It detects accidents only; SHA-256 is in the
     manifest."""
 
     bytes: int

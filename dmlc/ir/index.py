@@ -274,8 +274,8 @@ Comparison: TypeAlias = tuple[str, int, int]
 def read_comparison(
     values: Sequence[Any], condition: int, holds: bool = True
 ) -> tuple[Comparison, ...]:
-    """How two numbers compare where a condition holds, or does not, both ways round; nothing where
-    it compares none."""
+    """Comparisons that follow from a condition being true, or false, each in both directions; empty
+    if it compares no numbers."""
     match values[condition]:
         case Apply(operation=operation, operands=(left, right)) if operation.name in NEGATED:
             name = operation.name if holds else NEGATED[operation.name]

@@ -277,8 +277,8 @@ class Body:
         return self if is_same else Body.make(made, self.result, self.guard)
 
     def interpret(self, find: Callable[[Instruction, list[_Found]], _Found]) -> tuple[_Found, ...]:
-        """What `find` gives for each value, in order, from the instruction and what it gave for its
-        operands: an abstract interpretation."""
+        """Abstract interpretation: the result of `find` for each value, in order, from the
+        instruction and the results for its operands."""
         found: list[_Found] = []
         for instruction in self.instructions:
             found.append(find(instruction, [found[o] for o in operands(instruction)]))

@@ -39,7 +39,7 @@ class Slices:
 
 
 def find_slices(function: Function, stage: Stage) -> Slices | None:
-    """Slices that a reduction goes through; None where it goes through others."""
+    """Slices over which a reduction iterates; None if it iterates over anything else."""
     facts, body = IndexFacts(stage), stage.body
     firsts: dict[tuple[Index, str, tuple[int, ...]], int] = {}
     lasts: dict[tuple[Index, str, tuple[int, ...]], int] = {}

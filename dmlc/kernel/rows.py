@@ -83,8 +83,8 @@ def _find_index(row: Row, one_step: OneStep) -> k.Expression:
 
 
 def guard_rows(kernel: k.Kernel, one_step: OneStep) -> k.Kernel:
-    """The kernel, which reads no row of the step before where there is one step alone: that row
-    would be the one that it stores. Itself, where the steps are known to be more."""
+    """Kernel that does not read the previous step's row if there is only one step, since it would
+    then be the row that it stores; the kernel itself if there are known to be more steps."""
     if not isinstance(one_step.steps, str):
         return kernel
     known = {text: scalar for scalar, text in kernel.scalars}

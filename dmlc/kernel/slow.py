@@ -80,8 +80,8 @@ def find_slow_open(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[
 def _bind_long(
     symbols: Sequence[str], long: str, size: int, kernels: Sequence[k.Kernel]
 ) -> tuple[dict[str, int], list[k.Kernel]]:
-    """Sizes with one large and the others 1, and the kernels with these sizes, at the first step of
-    a loop if they are of one."""
+    """Sizes of which one is large and the others are 1, and the kernels for these sizes; for a loop
+    over time, those of its first step."""
     sizes = dict.fromkeys(symbols, 1) | {long: size}
     return sizes, [bind_sizes(kernel, {STEP: 0, **sizes}) for kernel in kernels]
 

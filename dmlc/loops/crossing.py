@@ -75,8 +75,8 @@ def _merge(name: str, dims: Sequence[Dim]) -> Dim:
 
 
 def _share(element: Dim, number: int, shape: tuple[int, int, int]) -> Node:
-    """The elements of a row, by so many work items, in so many neighbours at once, which lie in a
-    tile, and so many times. What is beyond the end is read as the last."""
+    """Loops of work items over the elements of a row, in vectors of a number of adjacent ones,
+    which lie in a tile. Elements beyond the end are read as the last one."""
     lanes, unit, count = shape
     node: Node = Point(number)
     if unit > 1:

@@ -13,7 +13,7 @@ SHORT_VECTOR = 4
 
 
 class Kind(enum.Enum):
-    """How the iterations of a loop are executed."""
+    """Kind of a loop: how its iterations are executed."""
 
     GROUP = "group"
     """By work groups, one iteration each."""

@@ -403,8 +403,8 @@ def _plan(function: ir.Function, group: Group, profile: Profile, limits: Limits)
 
 
 def _find_outer(function: ir.Function, group: Group) -> Measure:
-    """The outermost of several dimensions that a group's first points are reduced along and that
-    do not lie in memory as one; 1 where there are no several."""
+    """Outermost of several dimensions that a group's first points are reduced along and that are
+    not contiguous in memory; 1 if there are not several."""
     try:
         phases, _ = collect_group(function, group)
     except UnsupportedError:

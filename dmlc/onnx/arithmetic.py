@@ -146,7 +146,8 @@ class Arithmetic:
         return made
 
     def apply_plain(self, name: str, given: Sequence[Value], dtype: DataType) -> Value | None:
-        """The same as ONNX's nodes have it, with none of the cases that these leave open."""
+        """Operation as ONNX's nodes define it, without the cases that they leave open; None if
+        there is no such node."""
         x, operation = given[0], OPERATIONS[name]
         match name:
             case "lt" | "le" | "gt" | "ge":

@@ -39,7 +39,7 @@ class ExampleReader:
     """Blocks of values that no example has used so far."""
 
     def read(self, code: Code, title: str) -> bool:
-        """Reads a block of code; returns whether it was one of values."""
+        """Reads a block of code. Returns whether it listed values."""
         items = _read_items(code)
         if not items or not all(self.is_known(name) for name in items):
             return False

@@ -28,7 +28,7 @@ def write_page(record: Qualification) -> str:
 
 
 def _sum_up(record: Qualification) -> str:
-    """Verdict with the device, in a sentence."""
+    """Sentence with the device and its verdict."""
     said = {
         Status.QUALIFIED: "is qualified: whatever was asked of it is right",
         Status.REMARKS: "is qualified, with remarks: whatever was asked of it is right",

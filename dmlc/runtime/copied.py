@@ -104,8 +104,8 @@ def list_launches(program: Program, sizes: Mapping[str, int]) -> list[Launch]:
 
 
 def refuse_excess(device: str, what: str, have: int, most: int, limit: str) -> None:
-    """Raises UnsupportedError where there is more of something than a limit of a device or of its
-    interface allows; the message has the name of both."""
+    """Raises UnsupportedError if a number exceeds a limit of a device or of its interface; the
+    message names both."""
     if have > most:
         raise UnsupportedError(f"{what}, and {device} allows {most:,} ({limit})")
 

@@ -33,7 +33,7 @@ Array = npt.NDArray[Any]
 
 
 class Kind(enum.Enum):
-    """What sort of number a data type holds."""
+    """Kind of number that a data type holds."""
 
     FLOAT = "float"
     SIGNED = "signed integer"

@@ -78,7 +78,7 @@ class Race:
 
     @staticmethod
     def of(first: Sequence[float], second: Sequence[float]) -> Race:
-        """Race whose rounds took so many seconds."""
+        """Race from the seconds of its rounds."""
         ratios = sorted(one / max(other, 1e-12) for one, other in zip(first, second, strict=True))
         quarter = len(ratios) // 4
         medians = map(statistics.median, (first, second, ratios))
@@ -86,8 +86,8 @@ class Race:
 
 
 def race(first: Timer, second: Timer, rounds: int, turns: int | None = None) -> Race:
-    """Times two runs in turns; the order changes from round to round. A sample is of so many
-    `turns`, or of as many as suit each run."""
+    """Times two runs alternately, in an order that changes from round to round. A sample has
+    `turns` runs, or as many as suit each run."""
     taken: dict[Timer, list[float]] = {first: [], second: []}
     for number in range(rounds):
         for timer in [first, second][:: -1 if number % 2 else 1]:

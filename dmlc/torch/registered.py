@@ -65,7 +65,7 @@ def write_schema(name: str, subject: Subject) -> str:
 
 
 def list_settings(subject: Subject) -> list[Setting]:
-    """What a call says by name: attributes or symbols, and sizes and types of outputs."""
+    """Keyword arguments of a call: attributes or symbols, and sizes and types of outputs."""
     found = list(subject.settings)
     for row in subject.outputs:
         name = ir_name(row.name)
@@ -81,7 +81,7 @@ def _write_setting(setting: Setting) -> str:
 
 
 class Registered(Generic[GradientsT]):
-    """An operator of PyTorch's library, and what it is of dmlc's."""
+    """Operator of PyTorch's library, and its subject in dmlc."""
 
     gradients: GradientsT
     """What its gradients are, call by call."""
@@ -125,7 +125,7 @@ class Registered(Generic[GradientsT]):
     # Calls --------------------------------------------------------------------------------------
 
     def arrange(self, args: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """What is given for each input, by position or by name."""
+        """Argument of each input, given by position or by name."""
         given = dict.fromkeys(self._names)
         given.update(zip(self._names, args, strict=False))
         given.update((n, settings[n]) for n in self._names if n in settings)
@@ -161,7 +161,7 @@ class Registered(Generic[GradientsT]):
     def _make_call(
         self, args: Sequence[Any], settings: Mapping[str, Any]
     ) -> Callable[[Sequence[Any]], Results]:
-        """What serves calls like this one."""
+        """Callable for all calls with these layouts and settings."""
         given = self.arrange(args, settings)
         tensors = _flatten(given)
         results = self._make_results(tensors, settings, "meta")
@@ -246,9 +246,9 @@ class Registered(Generic[GradientsT]):
         values: Mapping[str, object],
         asked: Mapping[str, Asked],
     ) -> Sequence[Shaped]:
-        """The same with sizes that may be held open. Where the operator is refused for these,
-        PyTorch is told to trace it for the very size at hand: of the last axis first, which tables
-        say most of."""
+        """Types and sizes of the outputs, if sizes may be symbolic. If the operator is refused for
+        symbols, PyTorch is told to trace it for their current values: that of the last axis first,
+        which tables constrain most."""
         given = [sizes for _, sizes in shaped.values()]
         said = [a.sizes for a in asked.values() if a.sizes is not None]
         # A size reads otherwise once it is fixed.
@@ -305,7 +305,7 @@ def _key_of(given: Any) -> object:
 
 
 def _flatten(given: Mapping[str, Thing | list[Thing] | None]) -> dict[str, Thing]:
-    """What is there, entries of arrays by names of their own."""
+    """Present arguments, with entries of arrays under names of their own."""
     found: dict[str, Thing] = {}
     for name, each in given.items():
         if isinstance(each, list):

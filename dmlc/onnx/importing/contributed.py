@@ -24,8 +24,8 @@ inputs, they make `o0`, `o1` and so on."""
 
 
 def make_function(node: Node) -> onnx.FunctionProto:
-    """The function that an operator of this domain is. Raises `UnsupportedError` where it is not
-    known."""
+    """Function that defines an operator of this domain. Raises `UnsupportedError` for unknown
+    operators."""
     write = _FUNCTIONS.get(node.op_type)
     if write is None:
         raise UnsupportedError("it is no operator of this version of ONNX")
@@ -37,7 +37,7 @@ def make_function(node: Node) -> onnx.FunctionProto:
 
 
 def _rank(node: Node, number: int) -> int:
-    """How many axes an input has."""
+    """Rank of an input."""
     return len(extents_of(node.value(number)))
 
 

@@ -143,7 +143,7 @@ class Node:
         return self.numbers(number) if self.has(number) else self.integers(name)
 
     def sizes(self, name: str, number: int) -> Sequence[Measure]:
-        """The same of sizes, which may be left open; none where there are no such numbers."""
+        """Sizes of an attribute or an input, which may be open; empty if it has none."""
         return self.measures(number) if self.has(number) else self.integers(name) or []
 
     # Outputs ----------------------------------------------------------------------------------

@@ -194,8 +194,8 @@ _SMALLEST = 1e-9
 
 
 def _normalize(node: Node, operator: str, tensors: Mapping[str, Tensor], **more: object) -> Tensor:
-    """A normalization of the library. Tensors of several types are computed with in the largest of
-    them, FLOAT32 at least."""
+    """Normalization by an operator of the library. Tensors of different types are converted to the
+    largest, FLOAT32 at least."""
     x, types = tensors["InputTensor"], {tensor.dtype for tensor in tensors.values()}
     if len(types) > 1:
         wide = max((*types, DataType.FLOAT32), key=lambda dtype: dtype.bytes)
