@@ -46,7 +46,7 @@ SAID: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "optional_read": (11, "W0502"),
     "python_and": (10, "E0108"),
     "python_not": (10, "E0108"),
-    "types_disjoint": (1, "W0501"),
+    "types_disjoint": (8, "W0501"),
     "types_row": (9, "W0501"),
 }
 """The line, the code, and the option without which it is not said."""
