@@ -289,12 +289,12 @@ def _group_loads(stage: Stage) -> dict[str, list[Load]]:
 def _find_ends(function: Function) -> dict[str, str]:
     """Stages to store in place of a reduction, each with the reason: element-wise stages that are
     the reduction's only reader, and are read at other indices. That takes no more memory than
-    storing the reduction, and computes them once."""
+    storing the reduction, and computes them once. Integers may be indices, which take quotients."""
     moved = {
         load.tensor
         for stage in function.stages
         for load in stage.body.loads()
-        if not _is_repeated(stage, load, blocks=True)
+        if not _is_repeated(stage, load, blocks=load.dtype.is_float)
     }
     found: dict[str, str] = {}
     for name in function.sort_tensors(moved):

@@ -41,8 +41,7 @@ from dmlc.pipeline import compile as compile_function
 from dmlc.pipeline import explain
 from dmlc.program import Program, Role
 from dmlc.runtime.arrays import as_bytes, constant_array, is_loaded, tensor_bytes
-from dmlc.runtime.constants import fill_constants
-from dmlc.runtime.copied import Window, groups_of
+from dmlc.runtime.copied import Window, list_launches
 from dmlc.runtime.placement import Placement, place, read_call
 from dmlc.runtime.wgpu.device import DeviceType, Limits, WgpuDevice
 from dmlc.runtime.wgpu.plan import buffer_bytes, check_program, plan_windows
@@ -358,18 +357,16 @@ class _Run:
         return constant_array(spec) if constant else self.placement.operands[name].memory
 
     def list_launches(self, window: Window, homes: Mapping[str, str]) -> list[Answer]:
-        made: list[Answer] = []
-        for number, step in self.program.order(window.sizes):
-            kernel = self.program.kernels[number]
-            groups = groups_of(kernel, window)
-            if 0 not in groups:
-                constants = fill_constants(kernel, {**window.sizes, **step})
-                bound = [homes.get(b.tensor, b.tensor) for b in kernel.buffers]
-                made.append({
-                    "kernel": number, "buffers": bound, "groups": list(groups),
-                    "constants": base64.b64encode(constants).decode(),
-                })  # fmt: skip
-        return made
+        return [
+            {
+                "kernel": launch.kernel,
+                "buffers": [homes.get(b.tensor, b.tensor)
+                            for b in self.program.kernels[launch.kernel].buffers],
+                "groups": list(launch.groups),
+                "constants": base64.b64encode(launch.constants).decode(),
+            }
+            for launch in list_launches(self.program, window.sizes)
+        ]  # fmt: skip
 
     def judge(self, results: Mapping[str, str]) -> Answer:
         """Holds the bytes of each result to the reference."""
@@ -439,7 +436,7 @@ def read_device(given: Request) -> WgpuDevice:
     return WgpuDevice(
         index=0,
         name=given["name"],
-        type=DeviceType.UNKNOWN,
+        type=DeviceType.OTHER,
         backend="a browser",
         driver=given["name"],
         limits=Limits(

@@ -131,7 +131,7 @@ def test_a_dimension_that_numbers_pieces_keeps_its_name() -> None:
     (phases, _), *_ = read("normalized", (3, 4, 10), "sum").phases
     divided = cut_points(phases, parse_script("rfactor k 4")[0])
     nest, function = (
-        naive(store_partials(phases[0], divided)),
+        naive(store_partials(divided)),
         read("normalized", (3, 4, 10), "sum"),
     )
     with pytest.raises(ScheduleError, match="a dimension that others are made of keeps its name"):
@@ -141,7 +141,7 @@ def test_a_dimension_that_numbers_pieces_keeps_its_name() -> None:
 def test_a_fused_loop_that_numbers_pieces_stays_around_them() -> None:
     kernels = read("rows", (2, 3, 4), "sum")
     (phases, _), *_ = kernels.phases
-    nest = naive(store_partials(phases[0], cut_points(phases, parse_script("rfactor k 2")[0])))
+    nest = naive(store_partials(cut_points(phases, parse_script("rfactor k 2")[0])))
     script = parse_script("fuse piece as m; unroll m; fuse k as n; jam m")
     with pytest.raises(ScheduleError, match="jam m: which piece is reduced, the loop says"):
         apply(nest, kernels.function, LIMITS, *script)
@@ -156,8 +156,8 @@ def test_numbers_of_steps_end_with_a_shorter_piece(script: str) -> None:
         first, *rest = phases
         divided = cut_points(phases, parse_script("rfactor k 3")[0])
         parts = [
-            store_partials(first, divided),
-            (combine_partials(first, divided.parallel_sizes), *rest),
+            store_partials(divided),
+            (combine_partials(first, divided.space.parallel_sizes), *rest),
         ]
         nests = [naive(part) for part in parts]
         nests[0] = apply(nests[0], kernels.function, LIMITS, *parse_script(script))
@@ -173,7 +173,7 @@ def test_pieces_are_no_rows_of_a_tensorized_product() -> None:
     """Both factors are others in each piece."""
     kernels = read("product of halves", (1, 3, 16), "sum", HALVES)
     (phases, _), *_ = kernels.phases
-    nest = naive(store_partials(phases[0], cut_points(phases, parse_script("rfactor k 8")[0])))
+    nest = naive(store_partials(cut_points(phases, parse_script("rfactor k 8")[0])))
     script = parse_script("""
         tile piece 8 as row; tile i1 8 as column; tile k 8 as point; reorder row
         fuse piece as tile; bind tile group; tensorize row 8x8x8/8 1 1""")
@@ -199,5 +199,5 @@ def test_a_script_has_no_cut_in_it() -> None:
 def test_no_piece_is_empty(pieces: int) -> None:
     """Ten points in six pieces: five have two each, and a sixth would have none."""
     (phases, _), *_ = read("normalized", (3, 4, 10), "sum").phases
-    space = cut_points(phases, parse_script(f"rfactor k {pieces} pieces")[0])
+    space = cut_points(phases, parse_script(f"rfactor k {pieces} pieces")[0]).space
     assert (space.sizes[0] - 1) * space.sizes[-1] < 10 <= space.sizes[0] * space.sizes[-1]
