@@ -55,6 +55,36 @@ def run(
 # Defaults -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("version", [1, 6])
+@pytest.mark.parametrize(("kind", "axis"), [("Add", 0), ("Mul", 1), ("Pow", -2), ("Less", 0)])
+def test_old_operands_lie_along_an_axis(kind: str, axis: int, version: int) -> None:
+    """All sizes are equal, so that no other axis is refused."""
+    x = np.arange(27, dtype=np.float32).reshape(3, 3, 3)
+    y = np.array([0, 1, 3], np.float32)
+    (found,) = run(kind, {"x": x, "y": y}, version=version, broadcast=1, axis=axis)
+    along = y.reshape(-1, *[1] * (2 - axis % 3))
+    expected = {"Add": x + along, "Mul": x * along, "Pow": x**along, "Less": x < along}[kind]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_an_old_slope_is_of_channels() -> None:
+    x = -np.ones((2, 3, 3), np.float32)
+    slope = np.array([1, 2, 3], np.float32)
+    (found,) = run("PRelu", {"x": x, "slope": slope}, version=6)
+    np.testing.assert_array_equal(found, x * slope[:, None])
+
+
+@pytest.mark.parametrize("training", [0, 1])
+def test_a_batch_of_one_axis_has_one_channel(training: int) -> None:
+    x = np.array([1, 2, 6], np.float32)
+    given = {n: np.array([v], np.float32) for n, v in zip("sbmv", (2, 1, 3, 4), strict=True)}
+    found = run("BatchNormalization", {"x": x, **given}, 1 + 2 * training, epsilon=0.0,
+                version=15, training_mode=training)  # fmt: skip
+    mean, variance = (x.mean(), x.var()) if training else (3, 4)
+    np.testing.assert_allclose(found[0], 2 * (x - mean) / np.sqrt(variance) + 1, rtol=1e-6)
+    assert [each.shape for each in found[1:]] == [(1,)] * (2 * training)
+
+
 @pytest.mark.parametrize(
     ("kind", "version", "attributes", "expected"),
     [

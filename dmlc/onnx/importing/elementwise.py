@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from dmlc.building.functions import Operand, Scalar, Tensor
-from dmlc.building.tensors import map_elements
+from dmlc.building.tensors import map_elements, reshape
 from dmlc.onnx.importing.nodes import Node, Rule, Value, dtype_of
 from dmlc.scalars import DataType, Kind
 from dmlc.source import DmlcError, UnsupportedError
@@ -31,18 +31,31 @@ def map_formula(node: Node, formula: Formula, *tensors: Tensor) -> Tensor:
     return map_elements(node.builder, node.name, formula, *tensors, dtype=tensors[0].dtype)
 
 
+def _align(node: Node) -> list[Tensor]:
+    """Inputs of a node. Before version 7, the second one has its axes from the attribute `axis` of
+    the first on, and a slope of PRelu from axis 1 on; without these they are the last ones."""
+    tensors = node.tensors()
+    axis = node.attributes.get("axis") if node.attributes.get("broadcast") else None
+    if node.version < 7 and (axis is not None or node.op_type == "PRelu"):
+        first, second = tensors
+        start = 1 if axis is None else node.axis(first.rank)
+        extents = (*second.extents, *[1] * (first.rank - start - second.rank))
+        tensors[1] = reshape(node.builder, f"{node.name}_{second.name}", second, extents)
+    return tensors
+
+
 def _map(formula: Unary | Binary) -> Rule:
     """Rule for a formula of all inputs, in the type of the first."""
-    return lambda node: map_formula(node, formula, *node.tensors())
+    return lambda node: map_formula(node, formula, *_align(node))
 
 
 def _join(formula: Several) -> Rule:
-    return lambda node: map_formula(node, formula, *node.tensors())
+    return lambda node: map_formula(node, formula, *_align(node))
 
 
 def _test(formula: Unary | Binary) -> Rule:
     """Rule for a formula of all inputs that gives a boolean."""
-    return lambda node: map_elements(node.builder, node.name, formula, *node.tensors())
+    return lambda node: map_elements(node.builder, node.name, formula, *_align(node))
 
 
 def _operation(name: str) -> Rule:
@@ -151,7 +164,7 @@ def _power(node: Node) -> Tensor:
         found = base.cast(DataType.FLOAT64).apply("pow", power.cast(DataType.FLOAT64))
         return _snap(found).cast(base.dtype)
 
-    return map_formula(node, raise_to, node.tensor(0), node.tensor(1))
+    return map_formula(node, raise_to, *_align(node))
 
 
 def _count_bits(value: Value) -> int:

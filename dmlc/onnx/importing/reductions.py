@@ -238,10 +238,11 @@ def _rms_normalization(node: Node) -> Tensor:
 
 
 def _by_channel(node: Node, tensor: Tensor, x: Tensor) -> Tensor:
-    """A tensor of one axis as one that has it as the axis 1, beside another."""
+    """Tensor of one axis as one that has it as the axis 1, beside another: of one axis, which has
+    one channel."""
     count = as_extent(multiply(tensor.extents))
-    node.builder.unify(count, x.extents[1])
-    extents = (1, count, *[1] * (x.rank - 2))
+    node.builder.unify(count, x.extents[1] if x.rank > 1 else 1)
+    extents = (1, count, *[1] * (x.rank - 2)) if x.rank > 1 else (count,)
     return reshape(node.builder, f"{node.name}_{tensor.name}", tensor, extents)
 
 
@@ -288,7 +289,8 @@ def _batch_normalization(node: Node) -> list[Tensor | None]:
         for name, old, new in zip(node.outputs[1:], given, moments, strict=False):
             made = map_elements(node.builder, f"{node.name}_new", update, old, new, dtype=old.dtype)
             name = name or f"{node.name}_flat"
-            updated.append(reshape(node.builder, name, made, made.extents[1:2]))
+            extents = made.extents[1:2] or made.extents
+            updated.append(reshape(node.builder, name, made, extents))
     tensors = {"InputTensor": x, "ScaleTensor": scale, "BiasTensor": bias}
     tensors |= zip(("MeanTensor", "VarianceTensor"), moments, strict=True)
     return [_normalize(node, "BATCH_NORMALIZATION", tensors), *updated]
