@@ -87,7 +87,7 @@ def _trim(array: Array, count: int) -> Array:
 
 
 def _read_bound(path: str, expected: Array) -> Array:
-    """Error bound of each element. Raises `DmlcError` for an array of no bounds."""
+    """Error bound of each element, from a file. Raises `DmlcError` for any other array."""
     bound = read_array(path)
     if bound.dtype.kind != "f" or bound.size != expected.size:
         raise DmlcError(

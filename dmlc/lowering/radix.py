@@ -239,7 +239,7 @@ class Sorter(Texts):
     # Buffers ---------------------------------------------------------------------------------
 
     def make_rows(self, what: str, dtype: DataType) -> k.Buffer:
-        """Memory between two kernels with one element for each number."""
+        """Buffer between two kernels, with an element for each sorted number."""
         return self.make_buffer(what, dtype, self._stretches.numbers)
 
     def _make_keys(self) -> k.Buffer:
