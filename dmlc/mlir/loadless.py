@@ -1,8 +1,8 @@
 """Rewriting of reductions whose bodies read nothing.
 
 Such a body has no operand, and IREE 3.13 takes its value for the result of the reduction: a product
-of two constants comes out as one of them. So a known result becomes a table, and any other body a
-stage of its own that the reduction reads.
+of two constants comes out as one of them. So a known result becomes a table, a sum of one number a
+product, and any other body a stage of its own that the reduction reads.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import dataclasses
 
 from dmlc.ir import (
     Body,
+    Constant,
     Function,
     Index,
     Instruction,
@@ -40,6 +41,8 @@ def replace_loadless(function: Function) -> Function:
             table = dataclasses.replace(table, name=take_name(table.name, taken))
             tables.append(table)
             stages.append(_read_table(stage, table))
+        elif _is_count(stage, reduction):
+            stages.append(_multiply(stage, reduction))
         else:
             stages += _split(stage, reduction, take_name(f"{stage.name}.values", taken))
     made = function.with_stages(stages)
@@ -67,6 +70,23 @@ def _read_table(stage: Stage, table: Table) -> Stage:
     result: Instruction = only[0] if len(only) == 1 else Load(table.name, at, table.dtype)
     body = builder.make(builder.add(result))
     return dataclasses.replace(stage, body=body, reduction=None)
+
+
+def _is_count(stage: Stage, reduction: Reduction) -> bool:
+    """Whether a stage is a number times the number of points."""
+    body = stage.body
+    one = isinstance(body.instructions[body.result], Constant)
+    return one and body.guard is None and reduction.combiner == "sum"
+
+
+def _multiply(stage: Stage, reduction: Reduction) -> Stage:
+    builder, dtype = BodyBuilder(), stage.body.dtype
+    points = builder.constant(1)
+    for _, extent in reduction.axes:
+        points = builder.apply("mul", points, builder.size(extent))
+    number = builder.add(stage.body.instructions[stage.body.result])
+    result = builder.apply("mul", number, builder.cast(points, dtype))
+    return dataclasses.replace(stage, body=builder.make(result), reduction=None)
 
 
 def _split(stage: Stage, reduction: Reduction, name: str) -> tuple[Stage, Stage]:
