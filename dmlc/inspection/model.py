@@ -150,7 +150,7 @@ class Cache:
 
 
 def estimate(demand: Demand, device: Device, cache: Cache) -> Estimate:
-    """Time of a launch after those that filled the cache."""
+    """Estimated time of a launch, given the cache as earlier launches left it."""
     resident = count_resident(demand, device)
     share = resident / max(1, demand.groups * demand.group_size)
     read = sum(demand.read.values())

@@ -143,8 +143,8 @@ class _Exact:
         return True
 
     def _list_sources(self, instruction: Instruction, dtype: DataType) -> tuple[int, ...] | None:
-        """Operands that must belong to the type for a value to do so; None if that is not
-        sufficient."""
+        """Operands of which a value belongs to the type if all of them do; None if it may not even
+        then."""
         match instruction:
             case Apply(operation=operation) if operation is ROUNDINGS[dtype]:
                 return ()

@@ -156,7 +156,7 @@ def plan_axis(
 
 
 def _list_values(stage: Stage, over: Sequence[Index], places: Array) -> dict[Index, Array]:
-    """Values of indices: the last one at `places`, and the domain index at each row."""
+    """Values to evaluate conditions at: `places` of the last index, all of the others by row."""
     sizes = ((index, stage.extent(index)) for index in over[:-1])
     rows = {i: np.arange(n, dtype=np.int64)[:, None] for i, n in sizes if isinstance(n, int)}
     return {over[-1]: places, **rows}
